@@ -1,0 +1,252 @@
+"""Disparities: how differently the model treats two groups, and what each row adds to it.
+
+Four of the paper's five metrics are one formula. On the target group's distinct rows with masses p,
+decisions h and outcome probabilities y,
+
+    M(p) = R(p) - c,    R(p) = <r, p> / <t, p>,    psi = (r - R t) / <t, p>,
+
+with r the rate's event, t its condition, c the baseline's rate and psi the influence function
+(the paper's Definition 3 and Proposition 4). So a metric is two functions of (h, y), and its
+influence is derived, never written beside it. Distribution alignment is no ratio and brings its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import logit, xlogy
+
+from fairmend.columns import FloatArray
+from fairmend.data import Population
+from fairmend.errors import DataError, nearest
+
+__all__ = ["FDR", "FNR", "FPR", "SP", "Alignment", "Combination", "Disparity", "RateGap"]
+
+Term = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+class Disparity(ABC):
+    """A number that is 0 when the model treats both groups alike; positive: the target fares worse.
+
+    Disparities add and multiply: ``0.5 * FNR + 0.5 * FPR`` is one (the paper's Proposition 3).
+    """
+
+    name: str
+
+    @abstractmethod
+    def value(self, target: Population, baseline: Population) -> float:
+        """M(target); the baseline enters as a constant."""
+
+    @abstractmethod
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        """psi(x) = d/de M((1-e) target + e delta_x) at e = 0, one entry per row of the target."""
+
+    @abstractmethod
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        """The same derivative in the baseline's distribution: its sampling error counts too."""
+
+    def __add__(self, other: Disparity) -> Combination:
+        return Combination(_parts(self) + _parts(other))
+
+    def __mul__(self, factor: float) -> Combination:
+        return Combination(tuple((factor * weight, part) for weight, part in _parts(self)))
+
+    __rmul__ = __mul__
+
+
+def _parts(disparity: Disparity) -> tuple[tuple[float, Disparity], ...]:
+    return disparity.parts if isinstance(disparity, Combination) else ((1.0, disparity),)
+
+
+@dataclass(frozen=True)
+class RateGap(Disparity):
+    """A difference of rates, E[event] / E[condition], between target and baseline.
+
+    ``rate`` and ``given`` take decisions h and outcomes y and must be linear in y, so that
+    probabilities may stand in for outcomes. By convention a higher rate is worse.
+
+    The false omission rate P(Y=1 | decision 0), for example:
+
+    >>> omission = RateGap("for", rate=lambda h, y: (1 - h) * y, given=lambda h, y: 1 - h)
+    >>> target = Population.of(mass=[1, 1], decision=[0, 0], outcome=[0.5, 0.1])
+    >>> baseline = Population.of(mass=[1, 1], decision=[0, 0], outcome=[0.1, 0.1])
+    >>> round(omission.value(target, baseline), 9)
+    0.2
+    """
+
+    name: str
+    rate: Term
+    given: Term
+    title: str = field(default="", compare=False)
+
+    def of(self, population: Population) -> float:
+        """R = <r, p> / <t, p>; nan where nobody meets the condition."""
+        r, t = self.terms(population)
+        total = float(t @ population.mass)
+        return float(r @ population.mass) / total if total > 0 else float("nan")
+
+    def value(self, target: Population, baseline: Population) -> float:
+        return self.of(target) - self.of(baseline)
+
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        return self._influence_on_rate(target)
+
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        return -self._influence_on_rate(baseline)
+
+    def _influence_on_rate(self, population: Population) -> FloatArray:
+        r, t = self.terms(population)
+        total = float(t @ population.mass)
+        if total <= 0:
+            raise DataError(
+                f"disparity {self.name!r}",
+                "must have somebody its rate is over",
+                "nobody in the group meets its condition",
+                "Choose another metric for this group.",
+            )
+        rate = float(r @ population.mass) / total
+        return (r - rate * t) / total
+
+    def terms(self, population: Population) -> tuple[FloatArray, FloatArray]:
+        """The event r and the condition t at each row."""
+        h, y = population.decision, population.outcome
+        ones = np.ones_like(h)  # a constant condition may be written as a plain 1
+        return self.rate(h, y) * ones, self.given(h, y) * ones
+
+
+SP = RateGap("sp", lambda h, y: 1 - h, lambda h, y: np.ones_like(h), "negative decisions")
+"""Statistical parity: P(decision 0)."""
+FNR = RateGap("fnr", lambda h, y: (1 - h) * y, lambda h, y: y, "false negatives")
+"""False negative rate: P(decision 0 | Y=1)."""
+FPR = RateGap("fpr", lambda h, y: h * (1 - y), lambda h, y: 1 - y, "false positives")
+"""False positive rate: P(decision 1 | Y=0)."""
+FDR = RateGap("fdr", lambda h, y: h * (1 - y), lambda h, y: h, "false discoveries")
+"""False discovery rate: P(Y=0 | decision 1)."""
+
+
+@dataclass(frozen=True)
+class Alignment(Disparity):
+    """Distribution alignment, DA = KL(decisions) + weight KL(inputs), target against baseline.
+
+    With mu the share of positive decisions and P1 the baseline's mass at the target's rows
+    (`Population.baseline_mass`),
+
+        DA  = KL(mu0 || mu1) + weight * sum_x p log(p / P1)
+        psi = (logit mu0 - logit mu1) (h - mu0) + weight * (L - E[L]),   L = log(p / P1).
+
+    L uses the masses as they stand, so it stays right once they have been reweighted.
+
+    >>> target = Population.of(mass=[1, 1], decision=[0, 1], outcome=[0, 1])
+    >>> baseline = Population.of(mass=[1, 3], decision=[0, 1], outcome=[0, 1])
+    >>> round(Alignment().value(target, baseline), 6)
+    0.143841
+    """
+
+    weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.weight) and self.weight >= 0):
+            raise DataError("Alignment weight", "must be finite and not negative",
+                            f"got {self.weight!r}", "0 compares decisions alone.")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return "da" if self.weight == 0 else f"da({self.weight:g})"
+
+    def value(self, target: Population, baseline: Population) -> float:
+        mu0, mu1 = _positive_share(target), _positive_share(baseline)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            decisions = sum(
+                float(xlogy(a, a / b)) if a > 0 else 0.0 for a, b in ((mu0, mu1), (1 - mu0, 1 - mu1))
+            )
+        if self.weight == 0:
+            return decisions
+        return decisions + self.weight * float(target.mass @ self._log_ratio(target))
+
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        mu0, mu1 = _positive_share(target), _positive_share(baseline)
+        psi = (logit(mu0) - logit(mu1)) * (target.decision - mu0)
+        if self.weight > 0:
+            log_ratio = self._log_ratio(target)
+            psi = psi + self.weight * (log_ratio - target.mass @ log_ratio)
+        return np.asarray(psi, np.float64)
+
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        """Through mu1 alone: what the inputs term owes to P1's sampling is not counted."""
+        mu0, mu1 = _positive_share(target), _positive_share(baseline)
+        return np.asarray((mu1 - mu0) / (mu1 * (1 - mu1)) * (baseline.decision - mu1), np.float64)
+
+    @staticmethod
+    def _log_ratio(target: Population) -> FloatArray:
+        if target.baseline_mass is None:
+            raise DataError(
+                "Alignment with weight > 0",
+                "needs the baseline's mass at the target's rows",
+                "the population has none",
+                "Give Population.baseline_mass, or use weight=0.",
+            )
+        kept = target.mass > 0
+        ratio = np.zeros_like(target.mass)
+        with np.errstate(divide="ignore"):
+            ratio[kept] = np.log(target.mass[kept]) - np.log(target.baseline_mass[kept])
+        return ratio
+
+
+def _positive_share(population: Population) -> float:
+    return float(np.clip(population.decision @ population.mass, 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Combination(Disparity):
+    """A weighted sum of disparities; value and influence are the same sums of theirs.
+
+    A signed sum of two gaps can be 0 while neither is: to close both, ask for both as constraints.
+
+    >>> (0.5 * FNR + 0.5 * FPR).name
+    '0.5 fnr + 0.5 fpr'
+    """
+
+    parts: tuple[tuple[float, Disparity], ...]
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return " + ".join(f"{weight:g} {part.name}" for weight, part in self.parts)
+
+    def value(self, target: Population, baseline: Population) -> float:
+        return sum(weight * part.value(target, baseline) for weight, part in self.parts)
+
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        return self._summed(part.influence(target, baseline) for _, part in self.parts)
+
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        return self._summed(part.baseline_influence(target, baseline) for _, part in self.parts)
+
+    def _summed(self, influences: Iterable[FloatArray]) -> FloatArray:
+        weights = np.array([weight for weight, _ in self.parts])
+        return np.asarray(weights @ np.stack(list(influences)), np.float64)
+
+
+_BY_NAME: dict[str, Disparity] = {
+    "sp": SP, "fnr": FNR, "fpr": FPR, "fdr": FDR, "da": Alignment(),
+}  # fmt: skip
+
+
+def as_disparity(given: str | Disparity) -> Disparity:
+    """A disparity from its short name, or itself.
+
+    >>> as_disparity("fnr") is FNR
+    True
+    """
+    if isinstance(given, Disparity):
+        return given
+    if not isinstance(given, str) or given.lower() not in _BY_NAME:
+        raise DataError(
+            "metric",
+            f"must be one of {', '.join(_BY_NAME)}, or a Disparity",
+            f"got {given!r}",
+            nearest(given, _BY_NAME),
+        )
+    return _BY_NAME[given.lower()]

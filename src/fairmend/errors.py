@@ -1,0 +1,96 @@
+"""What can go wrong, said once.
+
+    FairmendError
+    ├── DataError      (also a ValueError)    the data or an argument is not what it must be
+    ├── ModelError     (also a RuntimeError)  the black box failed, or its answers make no sense
+    └── MissingExtra   (also an ImportError)  an optional package is not installed
+
+Every message answers four questions in one order: what is wrong and where, what it must be,
+what came, and what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+__all__ = ["DataError", "FairmendError", "FairmendWarning", "MissingExtra", "ModelError", "require"]
+
+
+class FairmendError(Exception):
+    """Base of every error fairmend raises on purpose.
+
+    >>> print(FairmendError("y", "must hold 0 or 1", "got 'maybe' in row 3", "Give pos_label."))
+    y: must hold 0 or 1; got 'maybe' in row 3. Give pos_label.
+    """
+
+    def __init__(self, what: str, must: str, got: str, fix: str) -> None:
+        """Keep the four parts apart, so that the command line can lay them out."""
+        super().__init__(what, must, got, fix)
+        self.what, self.must, self.got, self.fix = what, must, got, fix
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.must}; {self.got}. {self.fix}"
+
+
+class DataError(FairmendError, ValueError):
+    """The data, or an argument that describes it, is not what it must be."""
+
+
+class ModelError(FairmendError, RuntimeError):
+    """The black box raised, or answered something that cannot be read as a decision."""
+
+
+class MissingExtra(FairmendError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+class FairmendWarning(UserWarning):
+    """Something is right but easily misread; the message says what to look at."""
+
+
+def require(module: str, *, extra: str, why: str) -> ModuleType:
+    """Import an optional package, or answer with the pip line that installs it.
+
+    >>> require("json", extra="none", why="this example").__name__
+    'json'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
+            raise  # the package is there but itself broken: its own error says more
+        raise MissingExtra(
+            why,
+            f"needs the optional package {module.split('.')[0]!r}",
+            "it is not installed",
+            f"Run: pip install 'fairmend[{extra}]'",
+        ) from None
+
+
+def nearest(name: object, known: Iterable[object]) -> str:
+    """Suggest the closest known name, or list a few, for the end of a message.
+
+    >>> nearest("Femal", ["Female", "Male"])
+    "Did you mean 'Female'?"
+    >>> nearest("x", ["Female", "Male"])
+    "Known: 'Female', 'Male'."
+    """
+    known = list(known)
+    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
+    if close:
+        return f"Did you mean {next(k for k in known if str(k) == close[0])!r}?"
+    return f"Known: {listed(known)}."
+
+
+def listed(values: Iterable[object], limit: int = 6) -> str:
+    """Write a few values out and count the rest.
+
+    >>> listed([1, 2, 3], limit=2)
+    '1, 2 and 1 more'
+    """
+    values = list(values)
+    shown = ", ".join(repr(value) for value in values[:limit])
+    return shown if len(values) <= limit else f"{shown} and {len(values) - limit:,} more"

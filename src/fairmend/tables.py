@@ -1,0 +1,79 @@
+"""Small tables for people: one description, printed as text or as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A title, headers and cells that are already text.
+
+    A header that starts with ``<`` marks a column of words, which is set flush left.
+
+    >>> print(TextTable("", ("<group", "people"), [("Female", "12"), ("Male", "1,003")]))
+    group   people
+    Female      12
+    Male     1,003
+    """
+
+    title: str
+    headers: Sequence[str]
+    cells: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    def _heads(self) -> list[tuple[str, bool]]:
+        return [(header.removeprefix("<"), header.startswith("<")) for header in self.headers]
+
+    def __str__(self) -> str:
+        heads = self._heads()
+        lines = [tuple(name for name, _ in heads), *self.cells]
+        widths = [max(len(line[j]) for line in lines) for j in range(len(heads))]
+        text = [
+            "  ".join(
+                cell.ljust(width) if flush_left else cell.rjust(width)
+                for cell, width, (_, flush_left) in zip(line, widths, heads, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        return "\n".join([*([self.title] if self.title else []), *text, *self.notes])
+
+    def html(self) -> str:
+        """The same as a table element; every cell escaped."""
+
+        def row(tag: str, cells: Sequence[str]) -> str:
+            style = {True: ' style="text-align:left"', False: ' style="text-align:right"'}
+            return "".join(
+                f"<{tag}{style[flush_left]}>{escape(cell)}</{tag}>"
+                for cell, (_, flush_left) in zip(cells, self._heads(), strict=True)
+            )
+
+        caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
+        head = row("th", [name for name, _ in self._heads()])
+        body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.cells)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def percent(value: float, *, signed: bool = False) -> str:
+    """A rate as per cent with one decimal; a dash for what is not known.
+
+    >>> percent(0.1786), percent(-0.004, signed=True), percent(float("nan"))
+    ('17.9 %', '-0.4 %', '–')
+    """
+    if value != value:  # noqa: PLR0124  nan
+        return "–"
+    return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
+
+
+def p_value(value: float) -> str:
+    """A p-value as people print it.
+
+    >>> p_value(0.00004), p_value(0.0312), p_value(float("nan"))
+    ('< .001', '.031', '–')
+    """
+    if value != value:  # noqa: PLR0124  nan
+        return "–"
+    return "< .001" if value < 0.0005 else f"{value:.3f}".removeprefix("0")
