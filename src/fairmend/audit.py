@@ -259,7 +259,8 @@ def audit(
     >>> result = audit(offered, None, repaid, sensitive_features=sex, metrics=["sp"])
     >>> gap = result["sp", "Female"]
     >>> print(f"{gap.gap:.2f} [{gap.low:.3f}, {gap.high:.3f}] p = {gap.p_value:.4f}")
-    0.25 [0.121, 0.369] p = 0.0001
+    0.25 [0.121, 0.370] p = 0.0001
+
     """
     data = tabulate(
         model,
@@ -383,13 +384,16 @@ def _side(parts: Sequence[tuple[float, RateGap]], people: Population) -> _Side:
     Per rate with event r and condition t, W = sum w t and n = W^2 / sum w^2 t^2 effective people:
 
         steadied = (n R + k) / (n + 2k)
-        variance = [n^2 sum w^2 (r - steadied t)^2 / W^2 + k (1-steadied)^2 + k steadied^2] / (n+2k)^2
+        variance = [n^2 sum w^2 (r - steadied t)^2 / W^2 + k (1-steadied)^2 + k steadied^2]
+                   / (n + 2k)^2
 
     which for hard decisions and equal weights is steadied (1 - steadied) / (n + 2k). In a sum the
     rates' errors add person by person, and those of the pseudo-people at their worst.
     """
     tally = people.tally
-    assert tally is not None
+    if tally is None:  # an exact distribution: no people, no error
+        rate = sum(factor * part.of(people) for factor, part in parts)
+        return _Side(rate, rate, 0.0, 0, float("nan") if np.isnan(rate) else float("inf"))
     weight, squared = tally.weight.sum(axis=1), tally.squared.sum(axis=1)
     count = tally.people.sum(axis=1)
     rate = steadied = pseudo_error = 0.0
@@ -417,7 +421,7 @@ def _side(parts: Sequence[tuple[float, RateGap]], people: Population) -> _Side:
 
 def _agresti_caffo(target: _Side, baseline: _Side, confidence: float) -> dict[str, Any]:
     counts = {"given_target": target.people, "given_baseline": baseline.people}
-    small = [side for side in (target, baseline) if side.effective < TOO_FEW]
+    small = [side for side in (target, baseline) if not side.effective >= TOO_FEW]
     if small:
         whose = "here" if target in small else "there"
         least = min(side.effective for side in small)
@@ -431,7 +435,8 @@ def _agresti_caffo(target: _Side, baseline: _Side, confidence: float) -> dict[st
         "gap": target.rate - baseline.rate,
         "low": centre - reach,
         "high": centre + reach,
-        "p_value": float(2 * ndtr(-abs(centre) / error)),
+        "p_value": float(2 * ndtr(-abs(centre) / error)) if error > 0 else float("nan"),
+        "note": "" if error > 0 else "exact",
         **counts,
     }
 
@@ -452,9 +457,9 @@ def _delta_method(
         (target, disparity.influence(target, baseline)),
         (baseline, disparity.baseline_influence(target, baseline)),
     ):
-        assert people.tally is not None
-        squared, weight = people.tally.squared.sum(axis=1), people.tally.weight.sum()
-        variance += float(squared @ psi**2) / float(weight) ** 2
+        if people.tally is not None:
+            squared, weight = people.tally.squared.sum(axis=1), people.tally.weight.sum()
+            variance += float(squared @ psi**2) / float(weight) ** 2
     reach = float(ndtri(0.5 + confidence / 2) * np.sqrt(variance))
     test = _agresti_caffo(_side([(1.0, SP)], target), _side([(1.0, SP)], baseline), confidence)
     return {

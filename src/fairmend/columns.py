@@ -113,7 +113,7 @@ def _encode_few(column: Any) -> Encoded | None:
     for code, value in enumerate(values):
         match = np.asarray(np.isnan(column) if is_missing(value) else column == value, bool)
         codes += match.view(np.int8) * np.int8(code)
-        found += np.count_nonzero(match)
+        found += int(np.count_nonzero(match))
     return Encoded(codes, values) if found == len(column) else None
 
 
@@ -162,7 +162,9 @@ def _sort_values(codes: NDArray[np.integer[Any]], values: Sequence[Any]) -> Enco
 
 def _encode_series(series: nw.Series[Any]) -> Encoded:
     if series.implementation.is_pyarrow() and series.dtype == nw.Categorical:
-        series = series.cast(nw.String)  # narwhals reads a null in a dictionary array as its last word
+        series = series.cast(
+            nw.String
+        )  # narwhals reads a null in a dictionary array as its last word
     if series.dtype == nw.String:
         return _encode_few(series) or _encode_objects(series.to_numpy())
     array = series.to_numpy()
@@ -186,7 +188,9 @@ class Frame:
     def read(cls, X: Any, what: str = "X") -> Frame:
         """Take a 2-D NumPy array, a list of rows, or any frame narwhals reads."""
         if hasattr(X, "toarray") and hasattr(X, "nnz"):
-            raise DataError(what, "must be a dense table", "got a sparse matrix", "Pass X.toarray().")
+            raise DataError(
+                what, "must be a dense table", "got a sparse matrix", "Pass X.toarray()."
+            )
         native: Any = X
         frame = nw.from_native(X, eager_only=True, pass_through=True)
         if isinstance(frame, nw.DataFrame):
@@ -333,10 +337,13 @@ def _distinct_integers(matrix: NDArray[Any]) -> Distinct | None:
         radix[j], bound = bound, bound * sizes[j]
     if bound > 1 << 62 or any(abs(int(value)) > 1 << 62 for value in low):
         return None
-    key, low_array = np.empty(len(matrix), np.int64), low.astype(np.int64)
+    key = np.empty(len(matrix), np.int64)
+    shift, weights = low.astype(np.int64), np.array(radix)
     for start in range(0, len(matrix), _BLOCK):
         block = matrix[start : start + _BLOCK].astype(np.int64, copy=False)
-        key[start : start + _BLOCK] = (block - low_array if low_array.any() else block) @ np.array(radix)
+        key[start : start + _BLOCK] = (block - low_array if low_array.any() else block) @ np.array(
+            radix
+        )
     return number(key, bound)
 
 
@@ -353,4 +360,5 @@ def number(key: IntArray, bound: int) -> Distinct:
 
 def scalar(value: Any) -> Hashable:
     """A NumPy scalar as the Python one people wrote."""
-    return value.item() if isinstance(value, np.generic) else value
+    plain: Hashable = value.item() if isinstance(value, np.generic) else value
+    return plain

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import narwhals as nw
@@ -263,7 +264,7 @@ def tabulate(
     else:
         table = None
         predictions = encode(recorded)
-        row, size = predictions.codes, len(predictions.values)
+        row, size = predictions.codes.astype(np.int64, copy=False), len(predictions.values)
         answers = box.interpret(predictions.values, records.labels)
         if inputs and records.inputs is not None:
             alike = _with_predictions(records.inputs, predictions)
@@ -301,30 +302,33 @@ def _with_predictions(inputs: Frame, predictions: Encoded) -> Distinct:
     return number(key, len(alike.first) * len(predictions.values))
 
 
-def _tallies(records: Records, row: Any, size: int) -> list[tuple[Tally, IntArray]]:
+def _tallies(records: Records, row: IntArray, size: int) -> list[tuple[Tally, IntArray]]:
     """Count people and weights by group, distinct row and outcome."""
     groups = len(records.groups)
     cell = (records.group * size + row) * 2 + records.outcome
-    if groups * size * 2 > max(4 * len(cell), 1 << 20):  # most cells are empty: number the full ones
+    if groups * size * 2 > max(
+        4 * len(cell), 1 << 20
+    ):  # most cells are empty: number the full ones
         full = number(cell // 2, groups * size)
         pairs = cell[full.first] // 2
         cell, shape = full.inverse * 2 + records.outcome, (len(pairs), 2)
     else:
         pairs, shape = None, (groups * size, 2)
     cells = shape[0] * 2
-    people = np.bincount(cell, minlength=cells).astype(np.float64).reshape(shape)
-    if records.weight is None:
-        weight = squared = people
-    else:
-        weight = np.bincount(cell, records.weight, cells).reshape(shape)
-        squared = np.bincount(cell, records.weight**2, cells).reshape(shape)
+
+    def summed(weight: FloatArray | None) -> FloatArray:
+        return np.bincount(cell, weight, cells).astype(np.float64).reshape(shape)
+
+    people = weight = squared = summed(None)
+    if records.weight is not None:
+        weight, squared = summed(records.weight), summed(records.weight**2)
     if pairs is None:
         pairs = np.flatnonzero(people.any(axis=1))
         people, weight, squared = people[pairs], weight[pairs], squared[pairs]
     ends = np.searchsorted(pairs, np.arange(groups + 1) * size)
     return [
         (Tally(people[a:b], weight[a:b], squared[a:b]), pairs[a:b] - group * size)
-        for group, (a, b) in enumerate(zip(ends[:-1], ends[1:], strict=True))
+        for group, (a, b) in enumerate(pairwise(ends))
     ]
 
 
@@ -371,7 +375,9 @@ def _column(values: Any, frame: Frame | None, what: str) -> Any:
     if isinstance(values, str):
         if frame is None:
             raise DataError(
-                what, "must hold values", f"got the name {values!r} without an X to look in",
+                what,
+                "must hold values",
+                f"got the name {values!r} without an X to look in",
                 "Pass X, or the values themselves.",
             )
         return frame.column(values, what)
@@ -486,7 +492,9 @@ def _sensitive_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]
                 name = getattr(given, "name", None)
                 columns = [(str(name) if name else "group", _column(array, frame, what))]
     if not columns:
-        raise DataError(what, "must have at least one column", "got none", "Pass one label a person.")
+        raise DataError(
+            what, "must have at least one column", "got none", "Pass one label a person."
+        )
     return columns
 
 
@@ -559,5 +567,3 @@ def _check_every_group_weighs(
             f"everybody in group {empty!r} has weight 0",
             "Leave the group out instead.",
         )
-
-

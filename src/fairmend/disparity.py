@@ -7,7 +7,7 @@ decisions h and outcome probabilities y,
 
 with r the rate's event, t its condition, c the baseline's rate and psi the influence function
 (the paper's Definition 3 and Proposition 4). So a metric is two functions of (h, y), and its
-influence is derived, never written beside it. Distribution alignment is no ratio and brings its own.
+influence is derived, never written beside it. Distribution alignment is no ratio and has its own.
 """
 
 from __future__ import annotations
@@ -149,8 +149,12 @@ class Alignment(Disparity):
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.weight) and self.weight >= 0):
-            raise DataError("Alignment weight", "must be finite and not negative",
-                            f"got {self.weight!r}", "0 compares decisions alone.")
+            raise DataError(
+                "Alignment weight",
+                "must be finite and not negative",
+                f"got {self.weight!r}",
+                "0 compares decisions alone.",
+            )
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -160,7 +164,8 @@ class Alignment(Disparity):
         mu0, mu1 = _positive_share(target), _positive_share(baseline)
         with np.errstate(divide="ignore", invalid="ignore"):
             decisions = sum(
-                float(xlogy(a, a / b)) if a > 0 else 0.0 for a, b in ((mu0, mu1), (1 - mu0, 1 - mu1))
+                float(xlogy(a, a / b)) if a > 0 else 0.0
+                for a, b in ((mu0, mu1), (1 - mu0, 1 - mu1))
             )
         if self.weight == 0:
             return decisions

@@ -60,11 +60,11 @@ def require(module: str, *, extra: str, why: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
+        if error.name is None or error.name.split(".")[0] != module.split(".", maxsplit=1)[0]:
             raise  # the package is there but itself broken: its own error says more
         raise MissingExtra(
             why,
-            f"needs the optional package {module.split('.')[0]!r}",
+            f"needs the optional package {module.split('.', maxsplit=1)[0]!r}",
             "it is not installed",
             f"Run: pip install 'fairmend[{extra}]'",
         ) from None

@@ -121,6 +121,7 @@ class BlackBox:
     >>> box = BlackBox(lambda rows: rows[:, 0] * 100, threshold=50)
     >>> box.ask(Frame.read(np.array([[0.2], [0.9]])), Labels(0, 1)).decision.tolist()
     [0.0, 1.0]
+
     """
 
     def __init__(
@@ -134,23 +135,47 @@ class BlackBox:
         batch_size: int = 50_000,
     ) -> None:
         if output not in _OUTPUTS:
-            raise DataError("output", f"must be one of {listed(_OUTPUTS)}", f"got {output!r}",
-                            "Leave it out to tell by the values.")
+            raise DataError(
+                "output",
+                f"must be one of {listed(_OUTPUTS)}",
+                f"got {output!r}",
+                "Leave it out to tell by the values.",
+            )
         if threshold is not None and not np.isfinite(threshold):
-            raise DataError("threshold", "must be a finite number", f"got {threshold!r}",
-                            "A decision is positive where the answer is greater than it.")
+            raise DataError(
+                "threshold",
+                "must be a finite number",
+                f"got {threshold!r}",
+                "A decision is positive where the answer is greater than it.",
+            )
         if batch_size < 1:
-            raise DataError("batch_size", "must be at least 1", f"got {batch_size!r}",
-                            "It is the number of rows per call.")
+            raise DataError(
+                "batch_size",
+                "must be at least 1",
+                f"got {batch_size!r}",
+                "It is the number of rows per call.",
+            )
         if soft and threshold is not None:
-            raise DataError("soft", "must be False where a threshold makes decisions hard",
-                            f"got soft=True and threshold={threshold!r}", "Leave one of them out.")
+            raise DataError(
+                "soft",
+                "must be False where a threshold makes decisions hard",
+                f"got soft=True and threshold={threshold!r}",
+                "Leave one of them out.",
+            )
         if soft and output in ("label", "score"):
-            raise DataError("soft", "needs probabilities", f"got output={output!r}",
-                            "Leave soft out, or give a model of probabilities.")
+            raise DataError(
+                "soft",
+                "needs probabilities",
+                f"got output={output!r}",
+                "Leave soft out, or give a model of probabilities.",
+            )
         if isinstance(model, BlackBox):
-            raise DataError("model", "must be the model itself", "got a BlackBox in a BlackBox",
-                            "Wrap the model once.")
+            raise DataError(
+                "model",
+                "must be the model itself",
+                "got a BlackBox in a BlackBox",
+                "Wrap the model once.",
+            )
         self.model = model
         self.output: Output = output
         self.threshold = threshold
@@ -173,8 +198,12 @@ class BlackBox:
         if isinstance(model, str):
             return f"column {model!r}", None
         if isinstance(model, type):
-            raise DataError("model", "must be a fitted model", f"got the class {model.__name__}",
-                            "Pass an instance that has been fitted.")
+            raise DataError(
+                "model",
+                "must be a fitted model",
+                f"got the class {model.__name__}",
+                "Pass an instance that has been fitted.",
+            )
         for method in ("predict_proba", "decision_function", "predict"):
             if hasattr(model, method):
                 return method, getattr(model, method)
@@ -198,7 +227,9 @@ class BlackBox:
             return None
         if self.column is not None:
             if frame is None:
-                raise DataError("model", "names a column of X", "got X=None", "Pass the file's table.")
+                raise DataError(
+                    "model", "names a column of X", "got X=None", "Pass the file's table."
+                )
             return frame.column(self.column, "model")
         series = nw.from_native(self.model, series_only=True, pass_through=True)
         values = series if isinstance(series, nw.Series) else np.asarray(self.model)
@@ -309,8 +340,12 @@ class BlackBox:
             if self.soft:
                 return Answers(score, score)
         elif self.soft:
-            raise ModelError(f"model ({self._method})", "must give probabilities for soft decisions",
-                             "got scores", "Leave soft out and give a threshold.")
+            raise ModelError(
+                f"model ({self._method})",
+                "must give probabilities for soft decisions",
+                "got scores",
+                "Leave soft out and give a threshold.",
+            )
         threshold = self.threshold
         if threshold is None:
             threshold = 0.0 if numeric_score else 0.5
@@ -340,7 +375,9 @@ class BlackBox:
     @staticmethod
     def _labels_as_numbers(raw: NDArray[Any], labels: Labels) -> FloatArray | None:
         """Raw answers as 0.0 and 1.0 if each is a label of y, or each is 0 or 1; else None."""
-        values = np.unique(raw) if raw.dtype.kind != "O" else np.array(list(dict.fromkeys(raw)), "O")
+        values = (
+            np.unique(raw) if raw.dtype.kind != "O" else np.array(list(dict.fromkeys(raw)), "O")
+        )
         if len(values) > 2 or any(is_missing(scalar(v)) for v in values):
             return None
         found = {scalar(value) for value in values}
@@ -354,7 +391,8 @@ class BlackBox:
             numbers = np.asarray(raw, np.float64)
         except (TypeError, ValueError):
             raise ModelError(
-                f"model ({self._method})", "must answer with numbers",
+                f"model ({self._method})",
+                "must answer with numbers",
                 f"got {type(raw[0]).__name__} {scalar(raw[0])!r}",
                 "Pass a function that returns labels, probabilities or scores.",
             ) from None

@@ -14,7 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairmend.columns import Frame
+from fairmend.data import AuditData, Population
 from fairmend.errors import DataError
+from fairmend.model import Labels
 
 __all__ = ["FinitePopulation", "example_one", "joint_proxies", "toy_descent"]
 
@@ -100,6 +103,30 @@ class FinitePopulation:
         group, row = np.divmod(cell, len(self.rows))
         y = (rng.random(n) < self.outcome[group, row]).astype(np.int8)
         return self.rows[row], y, np.array(self.group_names)[group]
+
+    def tabulated(self, decision: Callable[[NDArray[Any]], ArrayLike] | None = None) -> AuditData:
+        """Both groups as exact `Population`s under a model: the paper's, or the one given.
+
+        >>> from fairmend import FPR, audit_data
+        >>> round(audit_data(example_one().tabulated(), metrics=[FPR])["fpr", "target"].gap, 4)
+        0.2514
+        """
+        model = self.decision if decision is None else decision
+        if model is None:
+            raise DataError(
+                f"decision for {self.name!r}",
+                "must be given where the population has no rule of its own",
+                "got None",
+                "Pass a function from rows to decisions.",
+            )
+        h = np.asarray(model(self.rows), np.float64)
+        target, baseline = (
+            Population.of(mass, h, outcome, rows=np.arange(len(self.rows)), baseline_mass=other)
+            for mass, outcome, other in zip(self.mass, self.outcome, self.mass[::-1], strict=True)
+        )
+        return AuditData(
+            self.group_names, (target, baseline), Labels(0, 1), "group", Frame.read(self.rows)
+        )
 
     def weighted(self) -> tuple[Rows, NDArray[np.int8], NDArray[np.str_], Floats]:
         """List every possible (group, row, outcome) with its exact probability as weight.
