@@ -341,9 +341,7 @@ def _distinct_integers(matrix: NDArray[Any]) -> Distinct | None:
     shift, weights = low.astype(np.int64), np.array(radix)
     for start in range(0, len(matrix), _BLOCK):
         block = matrix[start : start + _BLOCK].astype(np.int64, copy=False)
-        key[start : start + _BLOCK] = (block - low_array if low_array.any() else block) @ np.array(
-            radix
-        )
+        key[start : start + _BLOCK] = (block - shift if shift.any() else block) @ weights
     return number(key, bound)
 
 
