@@ -2,10 +2,13 @@
 
 from fairmend import datasets
 from fairmend.audit import Audit, audit, audit_data
+from fairmend.counterfactual import Counterfactual, counterfactual, counterfactual_data
 from fairmend.data import AuditData, Population, tabulate
+from fairmend.descent import descend
 from fairmend.disparity import FDR, FNR, FPR, SP, Alignment, Combination, Disparity, RateGap
 from fairmend.errors import DataError, FairmendError, FairmendWarning, MissingExtra, ModelError
 from fairmend.model import BlackBox
+from fairmend.projection import project
 
 __version__ = "0.1.0"
 
@@ -19,6 +22,7 @@ __all__ = [
     "AuditData",
     "BlackBox",
     "Combination",
+    "Counterfactual",
     "DataError",
     "Disparity",
     "FairmendError",
@@ -30,6 +34,10 @@ __all__ = [
     "__version__",
     "audit",
     "audit_data",
+    "counterfactual",
+    "counterfactual_data",
     "datasets",
+    "descend",
+    "project",
     "tabulate",
 ]

@@ -1,0 +1,538 @@
+"""The counterfactual distribution: inputs for the target group under which the gap is closed.
+
+``project`` finds the one closest to what is observed, exactly; ``descend`` is the paper's
+Algorithm 1. Both keep the target group's distinct rows and give them new masses Q. Whether any such
+Q exists is answered by a certificate (the paper's Proposition 1), not by a failed search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from scipy.special import rel_entr
+
+from fairmend import explain
+from fairmend.certificate import Certificate, OutcomeDifference, certify, outcome_difference
+from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.data import AuditData, Population, Tally, tabulate
+from fairmend.descent import Trace, descend
+from fairmend.disparity import SP, Alignment, Combination, Disparity, RateGap, as_disparity
+from fairmend.errors import DataError
+from fairmend.outcomes import FittedProbability, fit_probability
+from fairmend.projection import project, tilt
+from fairmend.status import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Counterfactual", "counterfactual", "counterfactual_data"]
+
+Method = Literal["projection", "descent"]
+
+
+@dataclass(frozen=True, eq=False)
+class Counterfactual:
+    """The target group's distinct rows under new masses, and what is to be said about them."""
+
+    source: Population
+    """The target group as observed, its outcomes as modelled."""
+    baseline: Population
+    disparities: tuple[Disparity, ...]
+    mass: FloatArray
+    """Q, one entry per row of the source."""
+    status: Status
+    target_name: Hashable
+    baseline_name: Hashable
+    table: Frame | None
+    """The distinct rows of the source, in the container they came in."""
+    method: Method
+    level: float
+    certificate: Certificate | None
+    outcome_model: FittedProbability | None
+    group_model: FittedProbability | None = None
+    trace: Trace | None = None
+    """The course of the descent; None for a projection."""
+    baseline_table: Frame | None = None
+    person_row: Any = None
+    """For each audited person the row of ``mass`` they stand on; -1 outside the target group."""
+
+    @property
+    def shifted(self) -> Population:
+        """The target group under Q."""
+        return self.source.reweighted(self.mass)
+
+    @property
+    def before(self) -> float:
+        """The disparity as observed (outcomes as modelled); the largest of several."""
+        return self._worst(self.source)
+
+    @property
+    def after(self) -> float:
+        """The disparity under Q; the largest of several."""
+        return self._worst(self.shifted)
+
+    def _worst(self, population: Population) -> float:
+        return max((d.value(population, self.baseline) for d in self.disparities), key=abs)
+
+    @property
+    def irreconcilable(self) -> bool:
+        """Whether no distribution over these inputs closes the gap."""
+        return self.status is Status.IRRECONCILABLE
+
+    @cached_property
+    def outcome_difference(self) -> OutcomeDifference:
+        """A direct test of whether P(Y | X) differs between the two groups."""
+        if self.table is None or self.baseline_table is None:
+            raise DataError(
+                "outcome_difference",
+                "needs the inputs",
+                "only predictions were tabulated",
+                "Pass X with the model's inputs.",
+            )
+        return outcome_difference(self.source, self.table, self.baseline, self.baseline_table)
+
+    @cached_property
+    def influence(self) -> FloatArray:
+        """Psi at each row of the source: what more of that row would add to the size of the gap."""
+        parts = [
+            np.sign(d.value(self.source, self.baseline)) * d.influence(self.source, self.baseline)
+            for d in self.disparities
+        ]
+        return np.asarray(np.sum(parts, axis=0), np.float64)
+
+    @property
+    def kl(self) -> float:
+        """KL(Q || P0): how far the counterfactual is from what is observed, in nats."""
+        return float(rel_entr(self.mass, self.source.mass).sum())
+
+    @property
+    def chi_square(self) -> float:
+        """Sum (Q - P0)^2 / P0."""
+        kept = self.source.mass > 0
+        return float(((self.mass - self.source.mass)[kept] ** 2 / self.source.mass[kept]).sum())
+
+    @property
+    def effective_sample_size(self) -> float:
+        """How many of the target group's people the reweighted sample is worth: n / (1 + chi2)."""
+        return self.source.n / (1 + self.chi_square)
+
+    def weights(self) -> FloatArray:
+        """One weight per audited person: Q/P0 in the target group, 1 elsewhere."""
+        if self.person_row is None:
+            raise DataError(
+                "weights()",
+                "needs the audited people",
+                "this counterfactual was made from tabulated data",
+                "Call fairmend.counterfactual() on the data itself.",
+            )
+        ratio = np.divide(
+            self.mass, self.source.mass, out=np.zeros_like(self.mass), where=self.source.mass > 0
+        )
+        return np.where(self.person_row >= 0, ratio[np.maximum(self.person_row, 0)], 1.0)
+
+    def sample(self, n: int, random_state: int | np.random.Generator | None = None) -> Any:
+        """Draw n rows from Q, in the container the inputs came in."""
+        if not isinstance(n, int | np.integer) or n < 1:
+            raise DataError("n", "must be a whole number of rows, at least 1", f"got {n!r}",
+                            "For example sample(1000, random_state=0).")  # fmt: skip
+        if self.table is None:
+            raise DataError("sample()", "needs the inputs", "only predictions were tabulated",
+                            "Pass X with the model's inputs.")  # fmt: skip
+        rng = np.random.default_rng(random_state)
+        return self.table.take(rng.choice(len(self.mass), size=n, p=self.mass)).native
+
+    # ------------------------------------------------------------ explanation
+
+    def marginals(self) -> pd.DataFrame:
+        """Each feature's distribution: observed, baseline, counterfactual (the paper's Table 3)."""
+        return explain.to_frame(explain.marginals(self), "Counterfactual.marginals()")
+
+    def prototypes(self, n: int = 5) -> pd.DataFrame:
+        """The rows that gain and lose most mass, and a few that represent what gains."""
+        return explain.to_frame(explain.prototypes(self, n), "Counterfactual.prototypes()")
+
+    def feature_scores(self) -> pd.DataFrame:
+        """How much of the disparity each feature carries."""
+        return explain.to_frame(explain.feature_scores(self), "Counterfactual.feature_scores()")
+
+    def joint_proxies(self) -> pd.DataFrame:
+        """Pairs of features that carry more together than either does alone."""
+        return explain.to_frame(explain.joint_proxies(self), "Counterfactual.joint_proxies()")
+
+    def row_influence(self) -> pd.DataFrame:
+        """Every distinct row with its mass and its influence on the disparity."""
+        return explain.to_frame(explain.row_influence(self), "Counterfactual.row_influence()")
+
+    def __str__(self) -> str:
+        names = ", ".join(d.name for d in self.disparities)
+        lines = [
+            f"Counterfactual distribution for {self.target_name} against {self.baseline_name}, "
+            f"{names}, by {self.method}",
+            f"{self.status.value}",
+            *(
+                f"{d.name}: {100 * d.value(self.source, self.baseline):+.2f} points observed, "
+                f"{100 * d.value(self.shifted, self.baseline):+.2f} under the counterfactual"
+                for d in self.disparities
+            ),
+            f"{len(self.mass):,} distinct rows, KL {self.kl:.4f} from what is observed",
+        ]
+        if self.certificate is not None:
+            lines.append(str(self.certificate))
+        for model in (self.outcome_model, self.group_model):
+            if model is not None:
+                lines.append(str(model))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
+
+
+# -------------------------------------------------------------------- the front door
+
+
+def counterfactual(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    disparity: str | Disparity | Sequence[str | Disparity],
+    method: Method = "projection",
+    target: Hashable = None,
+    baseline: Hashable = None,
+    level: float = 1.0,
+    outcome_model: Any = "logistic",
+    group_model: Any = "logistic",
+    sample_weight: Any = None,
+    pos_label: Hashable = None,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    **descent: Any,
+) -> Counterfactual:
+    """Find the inputs' distribution under which the model would treat the target group alike.
+
+    Parameters
+    ----------
+    model, X, y, sensitive_features, sample_weight, pos_label
+        As in `fairmend.audit`.
+    disparity
+        A name (sp, fnr, fpr, fdr, da), a `Disparity`, or several of them to be closed together.
+    method
+        ``"projection"``: the closest one in KL, exact. ``"descent"``: the paper's Algorithm 1; its
+        settings (step_size, resample, stop, tolerance, max_iter, target_gap, holdout) are those of
+        `descend`, with ``holdout=(X, y, sensitive_features)``.
+    target, baseline
+        The group to explain and the one to compare with; by default the worst-off and the best-off
+        on the first disparity. ``baseline="rest"`` compares with everybody else.
+    level
+        How much of the gap to close, from 0 to 1.
+    outcome_model
+        How to estimate P(Y=1 | x) in the target group: ``"logistic"``, ``"empirical"`` (observed
+        shares, for small finite supports) or a scikit-learn classifier.
+    group_model
+        The same for P(baseline | x), which only ``Alignment(weight > 0)`` needs.
+    confidence
+        Of the certificate's interval.
+    random_state
+        Seeds the folds of the cross-fitting, and the descent's resampling.
+    **descent
+        The settings of `descend`.
+
+    >>> from fairmend import datasets
+    >>> X, y, s = datasets.example_one().sample(20_000, random_state=0)
+    >>> model = datasets.example_one().decision
+    >>> found = counterfactual(model, X, y, sensitive_features=s, disparity="fpr")
+    >>> found.target_name, found.status.name, bool(abs(found.after) < 1e-10)
+    ('target', 'CLOSED', True)
+
+    """
+    data = tabulate(
+        model,
+        X,
+        y,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        pos_label=pos_label,
+    )
+    holdout = descent.pop("holdout", None)
+    if holdout is not None:
+        descent["holdout"] = _tabulate_holdout(model, holdout, pos_label)
+    return counterfactual_data(
+        data,
+        disparity=disparity,
+        method=method,
+        target=target,
+        baseline=baseline,
+        level=level,
+        outcome_model=outcome_model,
+        group_model=group_model,
+        confidence=confidence,
+        random_state=random_state,
+        **descent,
+    )
+
+
+def _tabulate_holdout(model: Any, holdout: Any, pos_label: Hashable) -> AuditData:
+    if not isinstance(holdout, tuple) or len(holdout) != 3:
+        raise DataError(
+            "holdout",
+            "must be the three (X, y, sensitive_features)",
+            f"got {type(holdout).__name__}",
+            "Pass data that was not used to fit anything.",
+        )
+    X, y, s = holdout
+    return tabulate(model, X, y, sensitive_features=s, pos_label=pos_label)
+
+
+def counterfactual_data(
+    data: AuditData,
+    *,
+    disparity: str | Disparity | Sequence[str | Disparity],
+    method: Method = "projection",
+    target: Hashable = None,
+    baseline: Hashable = None,
+    level: float = 1.0,
+    outcome_model: Any = "logistic",
+    group_model: Any = "logistic",
+    confidence: float = 0.95,
+    random_state: int = 0,
+    **descent: Any,
+) -> Counterfactual:
+    """The counterfactual of data already tabulated; exact distributions are taken as they are."""
+    disparities = _read_disparities(disparity)
+    _check_settings(method, level, descent)
+    target, baseline = _choose_groups(data, disparities[0], target, baseline)
+    other = data.rest(target) if baseline == "rest" else data[baseline]
+    source, fitted_outcome = _with_modelled_outcome(
+        data, target, disparities, outcome_model, random_state
+    )
+    source, fitted_group = _with_baseline_mass(
+        data, source, other, disparities, estimator=group_model, random_state=random_state
+    )
+    certificate = (
+        certify(disparities[0], source, other, fitted_outcome, confidence)
+        if len(disparities) == 1
+        else None
+    )
+    trace = None
+    if method == "projection":
+        mass, status = project(source, other, disparities, level=level)
+    else:
+        if len(disparities) > 1:
+            raise DataError(
+                "disparity",
+                "must be a single one for method='descent'",
+                f"got {len(disparities)}",
+                "Combine them (0.5 * FNR + 0.5 * FPR), or use method='projection'.",
+            )
+        held = descent.pop("holdout", None)
+        if held is not None:
+            descent["holdout"] = _model_holdout(held, target, baseline, fitted_outcome)
+        descent.setdefault("target_gap", (1 - level) * disparities[0].value(source, other))
+        mass, status, trace = descend(
+            source, other, disparities[0], random_state=random_state, **descent
+        )
+        if level < 1 and status is Status.CLOSED:
+            status = Status.PARTLY
+    table = data.table
+    return Counterfactual(
+        source=source,
+        baseline=other,
+        disparities=disparities,
+        mass=mass,
+        status=status,
+        target_name=target,
+        baseline_name=baseline,
+        table=None if table is None or source.rows is None else table.take(source.rows),
+        method=method,
+        level=level,
+        certificate=certificate,
+        outcome_model=fitted_outcome,
+        group_model=fitted_group,
+        trace=trace,
+        baseline_table=None if table is None or other.rows is None else table.take(other.rows),
+        person_row=None,
+    )
+
+
+def _read_disparities(given: Any) -> tuple[Disparity, ...]:
+    many = given if isinstance(given, list | tuple) else [given]
+    if not many:
+        raise DataError("disparity", "must be at least one", "got none", "For example 'fnr'.")
+    return tuple(as_disparity(one) for one in many)
+
+
+def _check_settings(method: str, level: float, descent: dict[str, Any]) -> None:
+    if method not in ("projection", "descent"):
+        raise DataError(
+            "method",
+            "must be 'projection' or 'descent'",
+            f"got {method!r}",
+            "The projection is exact; the descent is the paper's algorithm.",
+        )
+    if not (isinstance(level, int | float) and 0 <= level <= 1):
+        raise DataError(
+            "level",
+            "must lie between 0 and 1",
+            f"got {level!r}",
+            "1 closes the whole gap, 0.5 half of it.",
+        )
+    if method == "projection" and descent:
+        raise DataError(
+            "method='projection'",
+            "has no settings of its own",
+            f"got {', '.join(sorted(descent))}",
+            "They belong to method='descent'.",
+        )
+
+
+def _choose_groups(
+    data: AuditData, disparity: Disparity, target: Hashable, baseline: Hashable
+) -> tuple[Hashable, Hashable]:
+    """Named groups as named; otherwise the worst-off and the best-off by the disparity's rates."""
+    if target is not None:
+        data.place(target, "target")
+    if baseline is not None and baseline != "rest":
+        data.place(baseline, "baseline")
+    if target is not None and target == baseline:
+        raise DataError("baseline", "must differ from the target", f"both are {target!r}",
+                        "Name another group, or leave it out.")  # fmt: skip
+    rate = _rate_for_ranking(disparity)
+    ranked = sorted(
+        (group for group in data.groups if not np.isnan(rate(data[group]))),
+        key=lambda group: rate(data[group]),
+    )
+    if len(ranked) < 2 and (target is None or baseline is None):
+        raise DataError(
+            "sensitive_features",
+            f"must have two groups in which {disparity.name} can be measured",
+            f"got {len(ranked)}",
+            "Choose another disparity, or audit more people.",
+        )
+    if target is None:
+        target = next(group for group in reversed(ranked) if group != baseline)
+    if baseline is None:
+        baseline = next(group for group in ranked if group != target)
+    return target, baseline
+
+
+def _rate_for_ranking(disparity: Disparity) -> Callable[[Population], float]:
+    parts = disparity.parts if isinstance(disparity, Combination) else ((1.0, disparity),)
+    rates = [(weight, part) for weight, part in parts if isinstance(part, RateGap)]
+    if not rates:
+        return SP.of  # alignment has no rate of its own: fewer positive decisions is worse off
+    return lambda population: sum(weight * part.of(population) for weight, part in rates)
+
+
+# -------------------------------------------------------------------- nuisance models
+
+
+def _uses_outcome(disparity: Disparity) -> bool:
+    if isinstance(disparity, Combination):
+        return any(_uses_outcome(part) for _, part in disparity.parts)
+    if isinstance(disparity, RateGap):
+        h = np.array([0.0, 0.5, 1.0])
+        probe = [
+            disparity.terms(Population.of(np.ones(3), h, np.full(3, outcome)))
+            for outcome in (0.0, 1.0)
+        ]
+        return not np.array_equal(probe[0], probe[1])
+    return not isinstance(disparity, Alignment)
+
+
+def _alignment_weight(disparities: Sequence[Disparity]) -> float:
+    flat = [
+        part
+        for d in disparities
+        for part in ([p for _, p in d.parts] if isinstance(d, Combination) else [d])
+    ]
+    return max((d.weight for d in flat if isinstance(d, Alignment)), default=0.0)
+
+
+def _with_modelled_outcome(
+    data: AuditData,
+    target: Hashable,
+    disparities: Sequence[Disparity],
+    estimator: Any,
+    random_state: int,
+) -> tuple[Population, FittedProbability | None]:
+    source = data[target]
+    if source.tally is None or not any(_uses_outcome(d) for d in disparities):
+        return source, None
+    if data.table is None or source.rows is None:
+        raise DataError("X", "must hold the model's inputs", "only predictions were tabulated",
+                        "A counterfactual speaks of inputs: pass them.")  # fmt: skip
+    fitted = fit_probability(
+        data.table.take(source.rows),
+        source.tally,
+        what=f"P(Y=1 | x, {target})",
+        estimator=estimator,
+        random_state=random_state,
+    )
+    return source.with_outcome(fitted.probability), fitted
+
+
+def _with_baseline_mass(
+    data: AuditData,
+    source: Population,
+    baseline: Population,
+    disparities: Sequence[Disparity],
+    *,
+    estimator: Any,
+    random_state: int,
+) -> tuple[Population, FittedProbability | None]:
+    """P1 at the target's rows from s(x): P1 ~ P0 s / (1-s) (the paper's Section 3.2).
+
+    The share of positive decisions under P1 is not estimated but known, so the estimate is tilted
+    to have it: then Q = P1 closes the alignment, as it must.
+    """
+    if _alignment_weight(disparities) == 0 or source.baseline_mass is not None:
+        return source, None
+    if data.table is None or source.rows is None or baseline.rows is None:
+        raise DataError("X", "must hold the model's inputs", "only predictions were tabulated",
+                        "Alignment of inputs needs them: pass X, or use weight=0.")  # fmt: skip
+    tally, seen = _group_tally(source, baseline)
+    fitted = fit_probability(
+        data.table.take(seen),
+        tally,
+        what="P(baseline | x)",
+        estimator=estimator,
+        random_state=random_state,
+    )
+    s = fitted.probability[np.searchsorted(seen, source.rows)]
+    implied = source.mass * s / (1 - s)
+    implied = implied / implied.sum()
+    calibrated = tilt(implied, (source.decision - (1 - SP.of(baseline)))[:, None])
+    mass = implied if calibrated is None else calibrated.mass
+    return replace(source, baseline_mass=mass), fitted
+
+
+def _group_tally(target: Population, baseline: Population) -> tuple[Tally, IntArray]:
+    """Who is in which group at each row seen in either: target first, baseline second."""
+    at_target, at_baseline = np.asarray(target.rows), np.asarray(baseline.rows)
+    seen = np.union1d(at_target, at_baseline)
+
+    def both(field: str) -> FloatArray:
+        counts = np.zeros((len(seen), 2))
+        for side, (group, at) in enumerate(((target, at_target), (baseline, at_baseline))):
+            per_row = getattr(group.tally, field).sum(axis=1)
+            np.add.at(counts[:, side], np.searchsorted(seen, at), per_row)
+        return counts
+
+    return Tally(both("people"), both("weight"), both("squared")), seen
+
+
+def _model_holdout(
+    held: AuditData, target: Hashable, baseline: Hashable, outcome: FittedProbability | None
+) -> tuple[Population, Population]:
+    population = held[target]
+    if outcome is not None and outcome.estimator is not None and held.table is not None:
+        assert population.rows is not None
+        population = population.with_outcome(outcome.predict(held.table.take(population.rows)))
+    return population, held.rest(target) if baseline == "rest" else held[baseline]

@@ -1,0 +1,326 @@
+"""What a counterfactual distribution says about the inputs.
+
+Everything compares the target group as observed (P0) with its counterfactual (Q), row by row or
+feature by feature. Functions here give plain rows of values; `Counterfactual`'s methods of the same
+names give them as frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairmend.columns import Encoded, FloatArray, Frame, IntArray, encode, is_missing, scalar
+from fairmend.errors import DataError, require
+from fairmend.features import FeatureMap, as_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fairmend.counterfactual import Counterfactual
+
+__all__ = [
+    "FeatureScore",
+    "JointProxy",
+    "Marginal",
+    "feature_scores",
+    "joint_proxies",
+    "marginals",
+    "prototypes",
+    "row_influence",
+]
+
+BINS = 10
+"""Numbers with more distinct values than this are compared by their tenths."""
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+MOST_PAIRED = 30
+"""Joint proxies are sought among this many features, those that carry most alone."""
+MOST_COMPARED = 2_000
+"""Representatives are chosen among this many rows, those that gain most."""
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """One line of the table of marginals: a share of people, or a mean or quantile of a number."""
+
+    feature: str
+    statistic: str
+    """A value (the line is the share of people with it), or ``mean``, ``10 %``, ... ``90 %``."""
+    observed: float
+    baseline: float
+    counterfactual: float
+    is_share: bool
+    """Whether the figures are shares of people."""
+
+    @property
+    def shift(self) -> float:
+        return self.counterfactual - self.observed
+
+
+@dataclass(frozen=True)
+class FeatureScore:
+    """How much of a disparity one feature carries."""
+
+    feature: str
+    share_of_gap: float
+    """The part of the change that comes about if only this feature's marginal moves to Q's."""
+    influence_share: float
+    """Var(E[psi | feature]) / Var(psi): how much of the influence function it explains alone."""
+    shift: float
+    """Total variation distance between its marginals under P0 and Q."""
+
+
+@dataclass(frozen=True)
+class JointProxy:
+    """Two features that carry more together than the better of them does alone."""
+
+    first: str
+    second: str
+    excess: float
+    """What the pair explains of the influence function beyond the better single feature."""
+    influence_share: float
+    """Var(E[psi | both]) / Var(psi)."""
+    share_of_gap: float
+    """The part of the change that comes about if only the pair's joint marginal moves to Q's."""
+
+
+def to_frame(rows: Sequence[Any], why: str) -> pd.DataFrame:
+    """Rows of values as a pandas frame."""
+    pandas = require("pandas", extra="pandas", why=why)
+    plain = [row if isinstance(row, dict) else asdict(row) for row in rows]
+    frame: pd.DataFrame = pandas.DataFrame(plain)
+    return frame
+
+
+def _table(found: Counterfactual) -> Frame:
+    if found.table is None:
+        raise DataError(
+            "explanation",
+            "needs the inputs",
+            "only predictions were tabulated",
+            "Pass X with the model's inputs.",
+        )
+    return found.table
+
+
+# -------------------------------------------------------------------- marginals
+
+
+def marginals(found: Counterfactual) -> list[Marginal]:
+    """Each feature observed, in the baseline group, and under Q (the paper's second table).
+
+    Yes-or-no features give the share of yes, categories the share of each value, numbers their
+    mean and quantiles.
+    """
+    table = _table(found)
+    lines = []
+    for name, column in zip(table.names, table.encoded, strict=True):
+        other = None if found.baseline_table is None else found.baseline_table.column(name)
+        lines += _marginal(str(name), column, other, found)
+    return lines
+
+
+def _marginal(name: str, column: Encoded, other: Any, found: Counterfactual) -> list[Marginal]:
+    numbers = as_numbers(column.values)
+    there = None if other is None else encode(other)
+    sides = [(column, found.source.mass), (there, found.baseline.mass), (column, found.mass)]
+    if numbers is not None and len(numbers) > 2:
+        lines = []
+        for statistic, q in (("mean", None), *((f"{100 * q:g} %", q) for q in QUANTILES)):
+            observed, baseline, shifted = (_statistic(side, mass, q) for side, mass in sides)
+            lines.append(Marginal(name, statistic, observed, baseline, shifted, is_share=False))
+        return lines
+    values = [scalar(value) for value in column.values]
+    if numbers is not None and set(values) <= {0, 1}:
+        values = [value for value in values if value == 1]
+    lines = []
+    for value in values:
+        observed, baseline, shifted = (_share(side, mass, value) for side, mass in sides)
+        lines.append(Marginal(name, str(value), observed, baseline, shifted, is_share=True))
+    return lines
+
+
+def _share(column: Encoded | None, mass: FloatArray, value: Any) -> float:
+    if column is None:
+        return float("nan")
+    for code, known in enumerate(column.values):
+        if scalar(known) == value or (is_missing(known) and is_missing(value)):
+            return float(mass[column.codes == code].sum())
+    return 0.0
+
+
+def _statistic(column: Encoded | None, mass: FloatArray, quantile: float | None) -> float:
+    numbers = None if column is None else as_numbers(column.values)
+    if column is None or numbers is None:
+        return float("nan")
+    weight = np.bincount(column.codes, mass, len(numbers))
+    known = np.isfinite(numbers) & (weight > 0)
+    at, weight = numbers[known], weight[known]
+    if len(at) == 0:
+        return float("nan")
+    if quantile is None:
+        return float(weight @ at / weight.sum())
+    # values are sorted: the first whose cumulated share reaches the quantile
+    place = int(np.searchsorted(np.cumsum(weight) / weight.sum(), quantile - 1e-12))
+    return float(at[min(place, len(at) - 1)])
+
+
+# -------------------------------------------------------------------- rows
+
+
+def row_influence(found: Counterfactual) -> list[dict[str, Any]]:
+    """Every distinct row with its masses and its influence on the disparity, most harmful first."""
+    order = np.argsort(-found.influence, kind="stable")
+    return _describe(found, order, lambda i: {"influence": float(found.influence[i])})
+
+
+def prototypes(found: Counterfactual, n: int = 5) -> list[dict[str, Any]]:
+    """The n rows that gain most mass, the n that lose most, and n that stand for what gains.
+
+    The last are chosen one after the other so that the gained mass lies near one of them.
+    """
+    if n < 1:
+        raise DataError("n", "must be at least 1", f"got {n!r}", "5 is usual.")
+    change = found.mass - found.source.mass
+    gains = [i for i in np.argsort(-change, kind="stable")[:n] if change[i] > 0]
+    loses = [i for i in np.argsort(change, kind="stable")[:n] if change[i] < 0]
+    chosen = [("gains", gains), ("loses", loses), ("represents", _representatives(found, n))]
+    return [
+        row
+        for role, rows in chosen
+        for row in _describe(found, rows, lambda i, role=role: {"role": role})
+    ]
+
+
+def _describe(
+    found: Counterfactual, rows: Sequence[int] | IntArray, more: Any
+) -> list[dict[str, Any]]:
+    table = _table(found)
+    columns = [(str(name), c) for name, c in zip(table.names, table.encoded, strict=True)]
+    return [
+        {
+            **more(i),
+            "observed": float(found.source.mass[i]),
+            "counterfactual": float(found.mass[i]),
+            "change": float(found.mass[i] - found.source.mass[i]),
+            **{name: scalar(column.values[column.codes[i]]) for name, column in columns},
+        }
+        for i in rows
+    ]
+
+
+def _representatives(found: Counterfactual, n: int) -> list[int]:
+    """Greedy medoids of the gained mass under an L1 distance on scaled features."""
+    gain = np.maximum(found.mass - found.source.mass, 0.0)
+    rows = np.argsort(-gain, kind="stable")[:MOST_COMPARED]
+    rows = rows[gain[rows] > 0]
+    if len(rows) == 0:
+        return []
+    table = _table(found)
+    matrix = FeatureMap.learn(table, found.source.mass).apply(table)[rows]
+    weight = gain[rows]
+    distance = np.stack([np.abs(matrix - row).sum(axis=1) for row in matrix], axis=1)
+    nearest = np.full(len(rows), distance.max() + 1.0)
+    chosen: list[int] = []
+    for _ in range(min(n, len(rows))):
+        total = weight @ np.minimum(nearest[:, None], distance)
+        total[chosen] = np.inf
+        best = int(np.argmin(total))
+        chosen.append(best)
+        nearest = np.minimum(nearest, distance[:, best])
+    return [int(rows[i]) for i in chosen]
+
+
+# -------------------------------------------------------------------- features
+
+
+def feature_scores(found: Counterfactual) -> list[FeatureScore]:
+    """How much of the disparity moves along each feature, most first."""
+    p = found.source.mass
+    scores = []
+    for name, code in _binned(found):
+        before, after = np.bincount(code, p), np.bincount(code, found.mass)
+        scores.append(
+            FeatureScore(
+                feature=name,
+                share_of_gap=_share_of_gap(found, code),
+                influence_share=_explained(found, code),
+                shift=float(np.abs(after - before).sum() / 2),
+            )
+        )
+    return sorted(scores, key=lambda score: -score.influence_share)
+
+
+def joint_proxies(found: Counterfactual) -> list[JointProxy]:
+    """Pairs of features whose combination matters beyond either alone, most first.
+
+    For a pair, the influence function is averaged within each combination of their values; what
+    that explains beyond the better single feature is the pair's excess.
+    """
+    codes = dict(_binned(found))
+    alone = {name: _explained(found, code) for name, code in codes.items()}
+    strongest = sorted(alone, key=lambda name: -alone[name])[:MOST_PAIRED]
+    pairs = []
+    for first, second in combinations(strongest, 2):
+        code = codes[first] * (int(codes[second].max()) + 1) + codes[second]
+        together = _explained(found, code)
+        pairs.append(
+            JointProxy(
+                first=first,
+                second=second,
+                excess=together - max(alone[first], alone[second]),
+                influence_share=together,
+                share_of_gap=_share_of_gap(found, code),
+            )
+        )
+    return sorted(pairs, key=lambda pair: -pair.excess)
+
+
+def _binned(found: Counterfactual) -> list[tuple[str, IntArray]]:
+    """Each feature as small codes: its values, or tenths of the target group for fine numbers."""
+    table = _table(found)
+    return [
+        (str(name), _tenths(column, found.source.mass))
+        for name, column in zip(table.names, table.encoded, strict=True)
+    ]
+
+
+def _tenths(column: Encoded, mass: FloatArray) -> IntArray:
+    numbers = as_numbers(column.values)
+    if numbers is None or len(numbers) <= BINS:
+        return column.codes.astype(np.int64)
+    weight = np.bincount(column.codes, mass, len(numbers))
+    middle = np.cumsum(weight) - weight / 2  # values are sorted, missing last: a bin of its own
+    tenth = np.minimum(BINS - 1, BINS * middle).astype(np.int64)
+    tenth[~np.isfinite(numbers)] = BINS
+    return np.asarray(tenth[column.codes], np.int64)
+
+
+def _explained(found: Counterfactual, code: IntArray) -> float:
+    """Var(E[psi | code]) / Var(psi) under P0; psi has mean zero."""
+    p, psi = found.source.mass, found.influence
+    total = float(p @ psi**2)
+    if total <= 0:
+        return 0.0
+    weight, summed = np.bincount(code, p), np.bincount(code, p * psi)
+    kept = weight > 0
+    return float((summed[kept] ** 2 / weight[kept]).sum()) / total
+
+
+def _share_of_gap(found: Counterfactual, code: IntArray) -> float:
+    """(M(P0) - M(Q')) / (M(P0) - M(Q)), Q' = P0 with only the code's marginal moved to Q's."""
+    p = found.source.mass
+    before, after = np.bincount(code, p), np.bincount(code, found.mass)
+    ratio = np.divide(after, before, out=np.zeros_like(after), where=before > 0)
+    moved = found.source.reweighted(p * ratio[code])
+    changes = [
+        (d.value(found.source, found.baseline) - d.value(moved, found.baseline),
+         d.value(found.source, found.baseline) - d.value(found.shifted, found.baseline))
+        for d in found.disparities
+    ]  # fmt: skip
+    partial, whole = max(changes, key=lambda pair: abs(pair[1]))
+    return partial / whole if abs(whole) > 1e-15 else 0.0

@@ -1,0 +1,333 @@
+"""Models of the outcome and of the group, y0(x) = P(Y=1 | x, target) and s(x) = P(baseline | x).
+
+Both are fitted on distinct rows with weights, tuned by cross-validation, and cross-fitted: a row's
+probability comes from a model that saw nobody with that row. Probabilities are clipped here, once,
+so that nothing behind needs to fear the logarithm of 0.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, xlogy
+
+from fairmend.audit import auc
+from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.data import Population, Tally
+from fairmend.errors import DataError, FairmendWarning
+from fairmend.features import FeatureMap
+from fairmend.progress import progress
+
+__all__ = ["FittedProbability", "empirical", "fit_probability", "logistic_regression"]
+
+CLIP = 1e-6
+"""No probability is nearer to 0 or 1 than this."""
+FOLDS = 10
+PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Inverse strengths C of the l2 penalty to choose from."""
+FEW_ROWS = 50
+"""With fewer distinct rows than this, folds split the people of each row instead of the rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedProbability:
+    """P(event | row), as used and as checked.
+
+    ``probability`` is cross-fitted, one entry per distinct row it was fitted on.
+    """
+
+    what: str
+    probability: FloatArray
+    auc: float
+    """Of the cross-fitted probabilities."""
+    log_loss: float
+    base_log_loss: float
+    """Log loss of always saying the base rate."""
+    calibration: tuple[tuple[float, float, float], ...]
+    """Tenths of the people by probability: mean probability, observed share, share of people."""
+    kind: str
+    features: FeatureMap | None = None
+    estimator: Any = None
+    penalty: float | None = None
+    standard_error: FloatArray | None = None
+    """Of each row's probability, where a closed form is known."""
+
+    @property
+    def calibration_error(self) -> float:
+        """Mean distance between predicted and observed shares over the tenths."""
+        return sum(share * abs(said - seen) for said, seen, share in self.calibration)
+
+    @property
+    def weak(self) -> str:
+        """Why not to lean on it; empty if there is no reason."""
+        if not self.log_loss < self.base_log_loss:
+            return "it predicts no better than the base rate does"
+        if self.calibration_error > 0.1:
+            return (
+                f"its probabilities are off by {100 * self.calibration_error:.0f} points on average"
+            )
+        return ""
+
+    def predict(self, table: Frame) -> FloatArray:
+        """P(event | row) for any rows, from the model fitted on everybody."""
+        if self.features is None or self.estimator is None:
+            raise DataError(
+                self.what,
+                "must be a fitted model to speak of new rows",
+                "got observed shares",
+                "Use the logistic model, or any scikit-learn classifier.",
+            )
+        return _clipped(self.estimator.predict_proba(self.features.apply(table))[:, 1])
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.what}: {self.kind}, cross-fitted AUC {self.auc:.3f}, log loss "
+            f"{self.log_loss:.4f} (base rate alone {self.base_log_loss:.4f}), "
+            f"calibration error {100 * self.calibration_error:.1f} points"
+        )
+        return f"{text}. Too weak to lean on: {self.weak}." if self.weak else text
+
+
+def fit_probability(
+    table: Frame,
+    tally: Tally,
+    *,
+    what: str,
+    estimator: Any = "logistic",
+    random_state: int = 0,
+) -> FittedProbability:
+    """Fit P(event | row) on distinct rows; the tally's second axis counts non-events and events.
+
+    ``estimator`` is ``"logistic"`` (l2, tuned by 10-fold cross-validation), ``"empirical"`` (the
+    observed share of each row, for small finite supports) or any scikit-learn classifier.
+
+    >>> table = Frame.read(np.arange(100).reshape(-1, 1))
+    >>> seen = np.stack([100 - np.arange(100), np.arange(100)], axis=1).astype(float)
+    >>> fitted = fit_probability(table, Tally(seen, seen, seen), what="P(Y=1 | x)")
+    >>> bool(abs(fitted.probability - np.arange(100) / 100).max() < 0.1)
+    True
+    """
+    if isinstance(estimator, str) and estimator == "empirical":
+        return empirical(tally, what=what)
+    if isinstance(estimator, str) and estimator != "logistic":
+        raise DataError(
+            what,
+            "must be fitted by 'logistic', 'empirical' or a scikit-learn classifier",
+            f"got {estimator!r}",
+            "For example HistGradientBoostingClassifier().",
+        )
+    if not isinstance(estimator, str) and not hasattr(estimator, "predict_proba"):
+        raise DataError(
+            what,
+            "must be fitted by a scikit-learn classifier with predict_proba",
+            f"got {type(estimator).__name__}",
+            "For example HistGradientBoostingClassifier().",
+        )
+    _check_both_events(tally.weight, what)
+    features = FeatureMap.learn(table, tally.weight.sum(axis=1))
+    matrix = features.apply(table)
+    folds = _folds(tally, random_state)
+    if isinstance(estimator, str):
+        penalty, cross_fitted = _tune(matrix, tally.weight, folds, what)
+        fitted = logistic_regression(penalty, matrix, tally.weight)
+        result = replace(
+            _described(what, "l2 logistic regression", cross_fitted, tally.weight),
+            penalty=penalty,
+            standard_error=_logistic_error(fitted, matrix, tally.weight, penalty),
+        )
+    else:
+        fit = partial(_any, estimator)
+        cross_fitted = _cross_fit(matrix, folds, what, fit)
+        fitted = fit(matrix, tally.weight)
+        result = _described(what, type(estimator).__name__, cross_fitted, tally.weight)
+    if result.weak:
+        message = f"{what} is too weak to lean on: {result.weak}."
+        warnings.warn(message, FairmendWarning, stacklevel=3)
+    return replace(result, features=features, estimator=fitted)
+
+
+def empirical(tally: Tally, *, what: str) -> FittedProbability:
+    """The observed share of events at each row: exact on a finite support, overfitted on a large.
+
+    >>> seen = np.array([[3.0, 1.0]])
+    >>> empirical(Tally(seen, seen, seen), what="P(Y=1 | x)").probability.tolist()
+    [0.25]
+    """
+    total = tally.weight.sum(axis=1)
+    share = np.divide(tally.weight[:, 1], total, out=np.full(len(total), 0.5), where=total > 0)
+    # one pseudo-event and one pseudo-non-event keep the error of a lone observation above 0
+    people = tally.people.sum(axis=1)
+    steadied = (people * share + 1) / (people + 2)
+    error = np.sqrt(steadied * (1 - steadied) / (people + 2))
+    described = _described(what, "observed shares", _clipped(share), tally.weight)
+    return replace(described, standard_error=error)
+
+
+# -------------------------------------------------------------------- fitting
+
+
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    learn_from: FloatArray
+    """Weights to learn from, by row and outcome."""
+    scored: FloatArray
+    """Which share of each row's people this fold's model speaks for."""
+
+
+def _folds(tally: Tally, random_state: int) -> list[_Fold]:
+    """Split so that no model speaks for people it has seen.
+
+    The rows are split, balanced by weight. A support of few rows would get holes that way; there
+    the people of each row are split instead, and a row's probability is the mean over its people.
+    """
+    rng, rows = np.random.default_rng(random_state), len(tally.weight)
+    if rows >= FEW_ROWS:
+        shuffled = rng.permutation(rows)
+        by_weight = shuffled[np.argsort(-tally.weight.sum(axis=1)[shuffled], kind="stable")]
+        fold = np.empty(rows, np.int64)
+        fold[by_weight] = np.arange(rows) % FOLDS
+        held_out = np.repeat((fold == np.arange(FOLDS)[:, None])[:, :, None], 2, axis=2)
+        share = held_out.astype(np.float64)
+    else:
+        people = tally.people.astype(np.int64)
+        start = rng.integers(FOLDS, size=people.shape)  # whose turn it is for the remainder
+        turn = (np.arange(FOLDS)[:, None, None] - start) % FOLDS
+        seats = people // FOLDS + (turn < people % FOLDS)
+        share = seats / np.maximum(people, 1)
+    total = np.maximum(tally.people.sum(axis=1), 1)
+    return [
+        _Fold(tally.weight * (1 - part), (tally.people * part).sum(axis=1) / total)
+        for part in share
+    ]
+
+
+def _clipped(probability: FloatArray) -> FloatArray:
+    return np.clip(np.asarray(probability, np.float64), CLIP, 1 - CLIP)
+
+
+def _stacked(matrix: FloatArray, weight: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Each row once per outcome it was seen with, with that weight."""
+    row, event = np.nonzero(weight > 0)
+    return matrix[row], event, weight[row, event]
+
+
+def logistic_regression(penalty: float, matrix: FloatArray, weight: FloatArray) -> Any:
+    """An l2 logistic regression on weighted distinct rows; ``penalty`` is scikit-learn's C."""
+    from sklearn.linear_model import LogisticRegression
+
+    inputs, event, sample_weight = _stacked(matrix, weight)
+    wide = matrix.shape[1] > 300
+    model = LogisticRegression(
+        C=penalty, solver="lbfgs" if wide else "newton-cholesky", max_iter=1_000
+    )
+    return model.fit(inputs, event, sample_weight)
+
+
+def _any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
+    """Fit a copy of somebody else's classifier; one without sample weights sees people repeated."""
+    from sklearn.base import clone
+    from sklearn.utils.validation import has_fit_parameter
+
+    inputs, event, sample_weight = _stacked(matrix, weight)
+    model = clone(estimator)
+    if has_fit_parameter(model, "sample_weight"):
+        return model.fit(inputs, event, sample_weight=sample_weight)
+    people = np.maximum(1, np.round(sample_weight / sample_weight.min())).astype(np.int64)
+    return model.fit(np.repeat(inputs, people, axis=0), np.repeat(event, people))
+
+
+def _cross_fit(
+    matrix: FloatArray,
+    folds: Sequence[_Fold],
+    what: str,
+    fit: Callable[[FloatArray, FloatArray], Any],
+) -> FloatArray:
+    probability = np.zeros(len(matrix))
+    with progress(f"fitting {what}", len(folds)) as advance:
+        for fold in folds:
+            _check_both_events(fold.learn_from, what)
+            scored = np.flatnonzero(fold.scored)
+            if len(scored) > 0:
+                said = fit(matrix, fold.learn_from).predict_proba(matrix[scored])[:, 1]
+                probability[scored] += fold.scored[scored] * said
+            advance(1)
+    return _clipped(probability)
+
+
+def _check_both_events(weight: FloatArray, what: str) -> None:
+    negative, positive = weight.sum(axis=0)
+    if min(negative, positive) <= 0:
+        raise DataError(
+            what,
+            "must see both outcomes to be learnt, in the data and in each fold of them",
+            f"got {positive:g} positive and {negative:g} negative",
+            "Choose sp, which needs no outcome model, or audit more people.",
+        )
+
+
+def _tune(
+    matrix: FloatArray, weight: FloatArray, folds: Sequence[_Fold], what: str
+) -> tuple[float, FloatArray]:
+    """The penalty with the least cross-validated log loss, and its cross-fitted probabilities."""
+    fitted = [_cross_fit(matrix, folds, what, partial(logistic_regression, c)) for c in PENALTIES]
+    best = int(np.argmin([_log_loss(probability, weight) for probability in fitted]))
+    return PENALTIES[best], fitted[best]
+
+
+def _logistic_error(
+    model: Any, matrix: FloatArray, weight: FloatArray, penalty: float
+) -> FloatArray:
+    """Delta-method standard error of each row's probability, p (1-p) sqrt(x' H^-1 x).
+
+    H is the Hessian of the penalised likelihood at the fit.
+    """
+    design = np.column_stack([np.ones(len(matrix)), matrix])
+    p = expit(design @ np.r_[model.intercept_, model.coef_[0]])
+    ridge = np.r_[0.0, np.full(matrix.shape[1], 1 / penalty)]
+    hessian = (design * (weight.sum(axis=1) * p * (1 - p))[:, None]).T @ design + np.diag(ridge)
+    solved = np.linalg.solve(hessian + 1e-12 * np.eye(len(hessian)), design.T)
+    return np.asarray(p * (1 - p) * np.sqrt(np.maximum(0.0, (design.T * solved).sum(axis=0))))
+
+
+# -------------------------------------------------------------------- judging
+
+
+def _log_loss(probability: FloatArray, weight: FloatArray) -> float:
+    loss = -(xlogy(weight[:, 1], probability) + xlogy(weight[:, 0], 1 - probability))
+    return float(loss.sum() / weight.sum())
+
+
+def _described(
+    what: str, kind: str, probability: FloatArray, weight: FloatArray
+) -> FittedProbability:
+    total = weight.sum(axis=1)
+    share = np.divide(weight[:, 1], total, out=np.zeros(len(total)), where=total > 0)
+    people = Population.of(total, np.zeros(len(total)), share, score=probability)
+    base = np.full(len(total), weight[:, 1].sum() / weight.sum())
+    order = np.argsort(probability, kind="stable")
+    middle = np.cumsum(total[order]) - total[order] / 2
+    tenth = np.empty(len(total), np.int64)
+    tenth[order] = np.minimum(9, 10 * middle / total.sum()).astype(np.int64)
+    calibration = tuple(
+        (
+            float(total[at] @ probability[at] / total[at].sum()),
+            float(weight[at, 1].sum() / total[at].sum()),
+            float(total[at].sum() / total.sum()),
+        )
+        for at in (tenth == k for k in range(10))
+        if total[at].sum() > 0
+    )
+    return FittedProbability(
+        what=what,
+        probability=probability,
+        auc=auc(people),
+        log_loss=_log_loss(probability, weight),
+        base_log_loss=_log_loss(_clipped(base), weight),
+        calibration=calibration,
+        kind=kind,
+    )
