@@ -4,22 +4,36 @@ The gap between two groups' rates is estimated from people, so it comes with a s
 influence function gives it in closed form, Var(psi)/n per group, for hard and soft decisions and
 for weighted people alike. Plain intervals of this kind are too short in small groups; one
 pseudo-success and one pseudo-failure per group and rate mends that (Agresti and Caffo, 2000).
+
+An interval is that of one comparison settled beforehand. Looking at many, and letting the data
+choose the group to compare with, is paid for in `Gap.p_adjusted`, on which the verdict rests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from html import escape
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import logit, ndtr, ndtri
 
 from fairmend.columns import FloatArray
-from fairmend.data import AuditData, Population, tabulate
-from fairmend.disparity import SP, Combination, Disparity, RateGap, as_disparity
+from fairmend.data import AuditData, Population, Tally, pooled, tabulate
+from fairmend.disparity import (
+    FNR,
+    FPR,
+    SP,
+    Alignment,
+    Combination,
+    Disparity,
+    RateGap,
+    as_disparity,
+)
 from fairmend.errors import DataError, require
-from fairmend.tables import TextTable, p_value, percent
+from fairmend.tables import UNKNOWN, TextTable, p_value, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,11 +62,12 @@ class Gap:
     low: float
     high: float
     p_value: float
-    """Two-sided test of no gap, not corrected."""
+    """Two-sided test of no gap between these two groups, not corrected; nan if there is none."""
     n_target: int
     n_baseline: int
     p_adjusted: float
-    """Holm's correction over all rows of the audit."""
+    """Holm's correction over all rows of the audit; where the group to compare with was chosen by
+    its rate, over all the pairs it was chosen from."""
     given_target: int
     """People in the target group the rate is over (for fnr: those with a positive outcome)."""
     given_baseline: int
@@ -65,7 +80,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """What is known of one group before any comparison."""
+    """What is known of one group before any comparison; nan where it is too small to say."""
 
     group: Hashable
     n: int
@@ -74,10 +89,11 @@ class GroupSummary:
     impact_ratio: float
     """Selection rate over that of the group selected most often."""
     below_four_fifths: bool | None
-    """Whether the impact ratio is below 0.8; None where the group is too small to say."""
+    """Whether the impact ratio is below 0.8; None where there is no ratio."""
     accuracy: float
     auc: float
-    """Of the model's scores within the group; nan where it gives labels only."""
+    """Of the model's scores within the group; nan where it gives labels only, or where there are
+    too few of either outcome."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +105,10 @@ class Audit:
     attribute: str
     confidence: float
     reference: str
+    titles: dict[str, str] = field(default_factory=dict)
+    """What each metric is, in words."""
+    weighted: bool = False
+    """Whether people came with weights; rates are then weighted, people still counted."""
 
     def __iter__(self) -> Iterator[Gap]:
         return iter(self.gaps)
@@ -105,7 +125,7 @@ class Audit:
         """One row per metric and group, as a pandas frame."""
         pandas = require("pandas", extra="pandas", why="Audit.to_frame()")
         frame: pd.DataFrame = pandas.DataFrame(
-            [asdict(gap) for gap in self.gaps], columns=[field.name for field in fields(Gap)]
+            [asdict(gap) for gap in self.gaps], columns=[column.name for column in fields(Gap)]
         )
         return frame
 
@@ -117,49 +137,53 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON; what is not known is None."""
-
-        def plain(row: Gap | GroupSummary) -> dict[str, Any]:
-            return {
-                key: None if isinstance(value, float) and np.isnan(value) else value
-                for key, value in asdict(row).items()
-            }
-
         return {
             "schema": "fairmend.audit/1",
             "attribute": self.attribute,
             "confidence": self.confidence,
             "reference": self.reference,
-            "gaps": [plain(gap) for gap in self.gaps],
-            "groups": [plain(group) for group in self.groups],
+            "weighted": self.weighted,
+            "metrics": dict(self.titles),
+            "gaps": [_plain(gap) for gap in self.gaps],
+            "groups": [_plain(group) for group in self.groups],
+            "verdict": self.verdict(),
         }
 
+    @property
+    def exact(self) -> bool:
+        """Whether the distribution itself was audited instead of a sample from it."""
+        return all(group.n == 0 for group in self.groups)
+
     def verdict(self) -> str:
-        """The audit in a sentence or two."""
-        alpha = 1 - self.confidence
+        """The audit in a few sentences."""
         judged = [gap for gap in self.gaps if gap.judged]
         if not judged:
-            return "Too few people to say anything about any gap."
-        certain = [gap for gap in judged if gap.p_adjusted <= alpha]
+            return "No gap can be judged: see the notes for why."
+        unsaid = len(self.gaps) - len(judged)
+        others = "1 other gap" if unsaid == 1 else f"{unsaid} other gaps"
+        more = f" {others} cannot be judged." if unsaid else ""
+        if self.exact:
+            return f"These are the gaps of the distribution itself. {_largest(judged)}{more}"
+        tested = [gap for gap in judged if not np.isnan(gap.p_value)]
+        if not tested:
+            return f"There is no test for these gaps. {_largest(judged)}{more}"
+        certain = [gap for gap in tested if gap.p_adjusted <= 1 - self.confidence]
+        sure = f"at {_per_cent(self.confidence)} confidence (Holm-corrected)."
         if not certain:
-            return (
-                f"None of the {len(judged)} gaps can be told from chance at {self.confidence:.0%} "
-                "confidence (Holm-corrected). That is not proof that there is none."
-            )
-        worst = max(certain, key=lambda gap: abs(gap.gap))
-        word = "higher" if worst.gap > 0 else "lower"
-        return (
-            f"{len(certain)} of {len(judged)} gaps are more than chance (Holm-corrected). The "
-            f"largest: {worst.metric} is {percent(abs(worst.gap)).replace(' %', ' points')} {word} "
-            f"for {worst.target} than for {worst.baseline}."
-        )
+            who = "The gap cannot" if len(tested) == 1 else f"None of the {len(tested)} gaps can"
+            hedge = "That is not proof that there is none."
+            return f"{who} be told from chance {sure} {hedge}{more}"
+        who = "The gap" if len(tested) == 1 else f"{len(certain)} of {len(tested)} gaps"
+        verb = "is" if len(certain) == 1 else "are"
+        return f"{who} {verb} more than chance {sure} {_largest(certain)}{more}"
 
     def _tables(self) -> tuple[TextTable, TextTable]:
-        level = f"{100 * self.confidence:g} %"
+        people = sum(group.n for group in self.groups)
+        who = "an exact distribution" if self.exact else f"{people:,} people"
         gaps = TextTable(
-            f"Audit of {sum(group.n for group in self.groups):,} people in {len(self.groups)} "
-            f"groups by {self.attribute}",
-            ("<metric", "<group", "<against", "rate", "theirs", "gap", f"{level} interval",
-             "p", "p Holm", "people", "over", "<"),
+            f"Audit of {who} in {len(self.groups)} groups by {self.attribute}",
+            ("<metric", "<group", "<against", "its rate", "other's", "gap, points",
+             f"{_per_cent(self.confidence)} interval", "p", "p Holm", "people", "<"),
             [
                 (
                     gap.metric,
@@ -167,44 +191,81 @@ class Audit:
                     str(gap.baseline),
                     percent(gap.target_rate),
                     percent(gap.baseline_rate),
-                    percent(gap.gap, signed=True),
-                    f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]" if gap.judged else "–",
+                    f"{100 * gap.gap:+.1f}" if gap.judged else UNKNOWN,
+                    f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}" if gap.judged else UNKNOWN,
                     p_value(gap.p_value),
                     p_value(gap.p_adjusted),
-                    f"{gap.n_target:,}",
-                    f"{gap.given_target:,}",
+                    UNKNOWN if self.exact else f"{gap.given_target:,} : {gap.given_baseline:,}",
                     gap.note,
                 )
                 for gap in self.gaps
             ],
+            [
+                *(f"{metric}: {title}" for metric, title in self.titles.items() if title),
+                "people: those the two rates are over",
+                *(["Rates are weighted; people are counted."] if self.weighted else []),
+            ],
         )  # fmt: skip
         groups = TextTable(
             "",
-            ("<group", "people", "base rate", "selected", "impact ratio", "<", "accuracy", "AUC"),
+            ("<group", "people", "positive outcomes", "positive decisions", "impact ratio", "<",
+             "accuracy", "AUC"),
             [
                 (
                     str(group.group),
-                    f"{group.n:,}",
+                    UNKNOWN if self.exact else f"{group.n:,}",
                     percent(group.base_rate),
                     percent(group.selection_rate),
-                    "–" if np.isnan(group.impact_ratio) else f"{group.impact_ratio:.2f}",
-                    "below 0.8" if group.below_four_fifths else "",
+                    _decimal(group.impact_ratio, 2),
+                    f"below {FOUR_FIFTHS:g}" if group.below_four_fifths else "",
                     percent(group.accuracy),
-                    "–" if np.isnan(group.auc) else f"{group.auc:.3f}",
+                    _decimal(group.auc, 3),
                 )
                 for group in self.groups
             ],
-        )
+        )  # fmt: skip
         return gaps, groups
 
     def __str__(self) -> str:
         gaps, groups = self._tables()
-        return f"{gaps}\n\n{groups}\n\n{self.verdict()}"
+        return f"{gaps}\n\n{groups}\n\n{fill(self.verdict(), 100)}"
 
     def _repr_html_(self) -> str:
         gaps, groups = self._tables()
-        verdict = TextTable("", (), [], [self.verdict()]).html()
-        return gaps.html() + groups.html() + verdict
+        return f"{gaps.html()}{groups.html()}<p>{escape(self.verdict())}</p>"
+
+
+def _plain(row: Gap | GroupSummary) -> dict[str, Any]:
+    """A row for JSON: labels that JSON does not know as text, nan as None."""
+
+    def value(given: Any) -> Any:
+        if isinstance(given, float) and np.isnan(given):
+            return None
+        return given if isinstance(given, str | int | float | None) else str(given)
+
+    return {key: value(given) for key, given in asdict(row).items()}
+
+
+def _largest(gaps: Sequence[Gap]) -> str:
+    """The widest gap in words; rates come before what is not measured in points of a rate."""
+    worst = max(gaps, key=lambda gap: (not np.isnan(gap.target_rate), abs(gap.gap)))
+    baseline = "the rest" if worst.baseline == "rest" else worst.baseline
+    if np.isnan(worst.target_rate):
+        return (
+            f"The largest: {worst.metric} is {worst.gap:.3f} for {worst.target} against {baseline}."
+        )
+    return (
+        f"The largest: {worst.metric} is {100 * abs(worst.gap):.1f} points "
+        f"{'higher' if worst.gap > 0 else 'lower'} for {worst.target} than for {baseline}."
+    )
+
+
+def _per_cent(confidence: float) -> str:
+    return f"{100 * confidence:.10g} %"
+
+
+def _decimal(value: float, digits: int) -> str:
+    return UNKNOWN if np.isnan(value) else f"{value:.{digits}f}"
 
 
 def audit(
@@ -242,8 +303,9 @@ def audit(
     metrics
         Names (sp, fnr, fpr, fdr, da) or `Disparity` objects.
     reference
-        ``"best"``: per metric the group with the lowest rate. A group's label: that group.
-        ``"rest"``: each group against all others together.
+        ``"best"``: per metric the group with the lowest rate; which group that is, is itself a
+        matter of chance, and ``p_adjusted`` counts every pair it was chosen from. A group's
+        label: that group. ``"rest"``: each group against all others together.
     pos_label
         Which value of y counts as positive, where that is not plain.
 
@@ -293,20 +355,60 @@ def audit_data(
         )  # fmt: skip
     if reference not in ("best", "rest"):
         data.place(reference, "reference")
+    cells = [_by_decision(population) for population in data.populations]
+    rest = _rests(cells) if reference == "rest" else None
     disparities = [as_disparity(metric) for metric in metrics]
-    observed = [population.observed for population in data.populations]
-    gaps = [
-        gap
-        for disparity in disparities
-        for gap in _compare(disparity, data, observed, reference, confidence)
-    ]
+    gaps: list[Gap] = []
+    family = 0
+    for disparity in disparities:
+        found, pairs = _compare(
+            disparity, data, cells, rest, reference=reference, confidence=confidence
+        )
+        gaps += found
+        family += pairs
     return Audit(
-        gaps=_holm(gaps),
-        groups=_summaries(data, observed),
+        gaps=_holm(gaps, family),
+        groups=_summaries(data, cells),
         attribute=data.attribute,
         confidence=float(confidence),
         reference=str(reference),
+        titles={disparity.name: disparity.title for disparity in disparities},
+        weighted=any(
+            people.tally is not None and bool((people.tally.weight != people.tally.people).any())
+            for people in cells
+        ),
     )
+
+
+def _by_decision(population: Population) -> Population:
+    """The people by decision and outcome, which is all that rates ask about: a few cells."""
+    if population.tally is None:
+        return population.observed
+    h, tally = population.decision, population.tally
+    if np.isin(h, (0, 1)).all():
+        values, member = np.array([0.0, 1.0]), np.stack([1 - h, h])
+        sums = [member @ part for part in (tally.people, tally.weight, tally.squared)]
+    else:
+        values, place = np.unique(h, return_inverse=True)
+        sums = [
+            np.stack([np.bincount(place, part[:, y], len(values)) for y in (0, 1)], axis=1)
+            for part in (tally.people, tally.weight, tally.squared)
+        ]
+    total = sums[1].sum(axis=1)
+    share = np.divide(sums[1][:, 1], total, out=np.zeros_like(total), where=total > 0)
+    return Population(total / total.sum(), values, share, tally=Tally(*sums)).observed
+
+
+def _rests(cells: Sequence[Population]) -> list[Population]:
+    """Everybody but one group, for each group."""
+    if len(cells) > 2 and any(people.tally is None for people in cells):
+        raise DataError(
+            "reference",
+            "must be 'best' or a group where distributions are exact",
+            "got 'rest', but what has no people cannot be pooled",
+            "Name the group to compare with.",
+        )
+    return [pooled([*cells[:place], *cells[place + 1 :]]) for place in range(len(cells))]
 
 
 # -------------------------------------------------------------------- one gap
@@ -314,7 +416,7 @@ def audit_data(
 
 @dataclass(frozen=True)
 class _Side:
-    """A disparity's estimate within one group, ready to be compared."""
+    """A sum of rates within one group, ready to be compared."""
 
     rate: float
     steadied: float
@@ -323,42 +425,69 @@ class _Side:
     people: int
     effective: float
 
+    @property
+    def enough(self) -> bool:
+        return self.effective >= TOO_FEW - 1e-9  # five people of weight 0.1 are five people
+
 
 def _compare(
     disparity: Disparity,
     data: AuditData,
-    observed: Sequence[Population],
+    cells: Sequence[Population],
+    rest: Sequence[Population] | None,
+    *,
     reference: Hashable,
     confidence: float,
-) -> Iterator[Gap]:
-    """The gaps of one metric, in the order of the groups."""
-    rates = _rate_parts(disparity)
-    sides = [_side(rates, population) for population in observed] if rates else None
-    if reference == "rest":
-        pairs = [(place, -1) for place in range(len(observed))]
+) -> tuple[list[Gap], int]:
+    """The gaps of one metric in the order of the groups, and how many pairs they stand for."""
+    parts = _rate_parts(disparity)
+    rates = parts or [(1.0, SP)]  # what is no rate is judged by its decisions
+    sides = [_side(rates, people) for people in cells]
+    pairs = 0
+    compared: list[tuple[int, Population, _Side, Hashable]]
+    if rest is not None:
+        compared = [
+            (place, people, _side(rates, people), "rest") for place, people in enumerate(rest)
+        ]
     else:
-        best = data.place(reference) if reference != "best" else _best(sides, observed)
-        pairs = [(place, best) for place in range(len(observed)) if place != best]
-    for place, against in pairs:
-        if against >= 0:
-            baseline, name = observed[against], data.groups[against]
+        if reference == "best":
+            best, known = _best(sides), sum(side.enough for side in sides)
+            pairs = known * (known - 1) // 2
         else:
-            baseline, name = data.rest(data.groups[place]).observed, "rest"
-        target = observed[place]
-        if sides is None:
-            numbers = _delta_method(disparity, target, baseline, confidence)
+            best = data.place(reference)
+        compared = [
+            (place, cells[best], sides[best], data.groups[best])
+            for place in range(len(cells))
+            if place != best
+        ]
+    gaps = []
+    for place, baseline, other, name in compared:
+        target, side = cells[place], sides[place]
+        if not (side.enough and other.enough):
+            numbers = _too_few(side, other)
+        elif parts:
+            numbers = _agresti_caffo(side, other, confidence, sum(abs(w) for w, _ in parts))
+        elif isinstance(disparity, Alignment) and disparity.weight == 0:
+            numbers = _signed_root(disparity.value(target, baseline), side, other, confidence)
         else:
-            other = sides[against] if against >= 0 else _side(rates, baseline)
-            numbers = _agresti_caffo(sides[place], other, confidence)
-        yield Gap(
-            metric=disparity.name,
-            target=data.groups[place],
-            baseline=name,
-            n_target=target.n,
-            n_baseline=baseline.n,
-            p_adjusted=float("nan"),
-            **numbers,
+            group = data.groups[place]
+            full = data.rest(group) if rest is not None else data[name]
+            numbers = _delta_method(disparity, data[group].observed, full.observed, confidence)
+        gaps.append(
+            Gap(
+                metric=disparity.name,
+                target=data.groups[place],
+                baseline=name,
+                n_target=target.n,
+                n_baseline=baseline.n,
+                p_adjusted=float("nan"),
+                given_target=side.people,
+                given_baseline=other.people,
+                **numbers,
+            )
         )
+    tested = sum(not np.isnan(gap.p_value) for gap in gaps)
+    return gaps, max(pairs, tested) if tested else 0
 
 
 def _rate_parts(disparity: Disparity) -> list[tuple[float, RateGap]]:
@@ -368,14 +497,9 @@ def _rate_parts(disparity: Disparity) -> list[tuple[float, RateGap]]:
     return rates if len(rates) == len(parts) else []
 
 
-def _best(sides: Sequence[_Side] | None, observed: Sequence[Population]) -> int:
-    """The best-off group: lowest rate among those large enough to tell.
-
-    A disparity without rates of its own (alignment) takes the group with most positive decisions.
-    """
-    sides = sides or [_side([(1.0, SP)], population) for population in observed]
-    rates = [side.rate if side.effective >= TOO_FEW else np.inf for side in sides]
-    return int(np.argmin(rates))
+def _best(sides: Sequence[_Side]) -> int:
+    """The best-off group: lowest rate among those large enough to tell."""
+    return int(np.argmin([side.rate if side.enough else np.inf for side in sides]))
 
 
 def _side(parts: Sequence[tuple[float, RateGap]], people: Population) -> _Side:
@@ -394,8 +518,9 @@ def _side(parts: Sequence[tuple[float, RateGap]], people: Population) -> _Side:
     if tally is None:  # an exact distribution: no people, no error
         rate = sum(factor * part.of(people) for factor, part in parts)
         return _Side(rate, rate, 0.0, 0, float("nan") if np.isnan(rate) else float("inf"))
-    weight, squared = tally.weight.sum(axis=1), tally.squared.sum(axis=1)
-    count = tally.people.sum(axis=1)
+    weight, squared, count = (  # summed over outcomes; sum(axis=1) is slow over just two
+        part[:, 0] + part[:, 1] for part in (tally.weight, tally.squared, tally.people)
+    )
     rate = steadied = pseudo_error = 0.0
     fewest, effective = float("inf"), float("inf")
     psi: FloatArray = np.zeros_like(weight)
@@ -419,13 +544,10 @@ def _side(parts: Sequence[tuple[float, RateGap]], people: Population) -> _Side:
     return _Side(rate, steadied, variance, round(fewest), effective)
 
 
-def _agresti_caffo(target: _Side, baseline: _Side, confidence: float) -> dict[str, Any]:
-    counts = {"given_target": target.people, "given_baseline": baseline.people}
-    small = [side for side in (target, baseline) if not side.effective >= TOO_FEW]
-    if small:
-        whose = "here" if target in small else "there"
-        least = min(side.effective for side in small)
-        return _unknown(f"too few to say: {least:.3g} people {whose}", counts)
+def _agresti_caffo(
+    target: _Side, baseline: _Side, confidence: float, bound: float
+) -> dict[str, Any]:
+    """The gap of two sums of rates, which cannot leave [-bound, bound]."""
     centre = target.steadied - baseline.steadied
     error = float(np.sqrt(target.variance + baseline.variance))
     reach = float(ndtri(0.5 + confidence / 2)) * error
@@ -433,25 +555,55 @@ def _agresti_caffo(target: _Side, baseline: _Side, confidence: float) -> dict[st
         "target_rate": target.rate,
         "baseline_rate": baseline.rate,
         "gap": target.rate - baseline.rate,
-        "low": centre - reach,
-        "high": centre + reach,
+        "low": max(-bound, centre - reach),
+        "high": min(bound, centre + reach),
         "p_value": float(2 * ndtr(-abs(centre) / error)) if error > 0 else float("nan"),
         "note": "" if error > 0 else "exact",
-        **counts,
     }
+
+
+def _signed_root(value: float, target: _Side, baseline: _Side, confidence: float) -> dict[str, Any]:
+    """Alignment of decisions, from the two groups' shares of negative decisions.
+
+    KL(a || b) has slope 0 where a = b, so an interval of its own would fail there. Its signed root
+    g = sign(a - b) sqrt(2 KL(a || b)) has a slope everywhere: the interval is g's, squared. The
+    test of no gap is that of sp.
+    """
+    if not np.isfinite(value):
+        return _unknown("not finite: only one group ever gets one of the decisions")
+    test = _agresti_caffo(target, baseline, confidence, 1.0)
+    if target.variance + baseline.variance == 0:
+        low = high = value
+    else:
+        a, b = target.steadied, baseline.steadied
+        divergence = max(0.0, a * np.log(a / b) + (1 - a) * np.log((1 - a) / (1 - b)))
+        root = float(np.sign(a - b) * np.sqrt(2 * divergence))
+        if abs(a - b) < 1e-6 * b * (1 - b):  # the limit, where both slopes read 0 / 0
+            by_target = 1 / np.sqrt(b * (1 - b))
+            by_baseline = -by_target
+        else:
+            by_target = (logit(a) - logit(b)) / root
+            by_baseline = -(a - b) / (b * (1 - b)) / root
+        error = np.hypot(
+            by_target * np.sqrt(target.variance), by_baseline * np.sqrt(baseline.variance)
+        )
+        reach = float(ndtri(0.5 + confidence / 2) * error)
+        low = max(0.0, abs(root) - reach) ** 2 / 2
+        high = (abs(root) + reach) ** 2 / 2
+    return {**test, "target_rate": np.nan, "baseline_rate": np.nan, "gap": value,
+            "low": low, "high": high}  # fmt: skip
 
 
 def _delta_method(
     disparity: Disparity, target: Population, baseline: Population, confidence: float
 ) -> dict[str, Any]:
-    """For disparities that are no sums of rates: plain influence-function intervals.
+    """For any other disparity: the plain influence-function interval, and no test.
 
-    Alignment is 0 at equality with zero slope, so its test of no gap is that of sp.
+    Whether its slope vanishes where there is no gap, as that of alignment does, is not known.
     """
-    counts = {"given_target": target.n, "given_baseline": baseline.n}
     value = disparity.value(target, baseline)
     if not np.isfinite(value):
-        return _unknown("not finite: one group gets one decision only", counts)
+        return _unknown("not finite")
     variance = 0.0
     for people, psi in (
         (target, disparity.influence(target, baseline)),
@@ -461,59 +613,77 @@ def _delta_method(
             squared, weight = people.tally.squared.sum(axis=1), people.tally.weight.sum()
             variance += float(squared @ psi**2) / float(weight) ** 2
     reach = float(ndtri(0.5 + confidence / 2) * np.sqrt(variance))
-    test = _agresti_caffo(_side([(1.0, SP)], target), _side([(1.0, SP)], baseline), confidence)
+    least = 0.0 if isinstance(disparity, Alignment) else -np.inf
     return {
         "target_rate": float("nan"),
         "baseline_rate": float("nan"),
         "gap": value,
-        "low": max(0.0, value - reach),
+        "low": max(least, value - reach),
         "high": value + reach,
-        "p_value": test["p_value"],
-        "note": "delta method",
-        **counts,
+        "p_value": float("nan"),
+        "note": "delta method, no test" if variance > 0 else "exact",
     }
 
 
-def _unknown(note: str, counts: dict[str, int]) -> dict[str, Any]:
-    nan = float("nan")
-    rates = dict.fromkeys(("target_rate", "baseline_rate", "gap", "low", "high", "p_value"), nan)
-    return {**rates, **counts, "note": note}
+def _too_few(target: _Side, baseline: _Side) -> dict[str, Any]:
+    side = baseline if target.enough else target
+    worth = f": {side.people:,} people worth {side.effective:.1f}"
+    counts_less = round(side.effective, 1) < side.people
+    return _unknown(f"too few to say{worth if counts_less else ''}")
 
 
-def _holm(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
-    """Holm's step-down correction: the k-th smallest p times the number not yet rejected."""
-    judged = sorted((i for i, gap in enumerate(gaps) if gap.judged), key=lambda i: gaps[i].p_value)
+def _unknown(note: str) -> dict[str, Any]:
+    names = ("target_rate", "baseline_rate", "gap", "low", "high", "p_value")
+    return {**dict.fromkeys(names, float("nan")), "note": note}
+
+
+def _holm(gaps: Sequence[Gap], family: int) -> tuple[Gap, ...]:
+    """Holm's step-down correction: the k-th smallest p times the number not yet rejected.
+
+    ``family`` counts the comparisons the rows were chosen from, the rows themselves or more. Among
+    all of them the k-th smallest p of a row stands k-th or later, so the factor errs on the safe
+    side.
+    """
+    tested = [i for i, gap in enumerate(gaps) if not np.isnan(gap.p_value)]
     adjusted = [float("nan")] * len(gaps)
     highest = 0.0
-    for rank, i in enumerate(judged):
-        highest = max(highest, min(1.0, gaps[i].p_value * (len(judged) - rank)))
+    for rank, i in enumerate(sorted(tested, key=lambda i: gaps[i].p_value)):
+        highest = max(highest, min(1.0, gaps[i].p_value * (family - rank)))
         adjusted[i] = highest
-    return tuple(
-        Gap(**{**asdict(gap), "p_adjusted": p}) for gap, p in zip(gaps, adjusted, strict=True)
-    )
+    return tuple(replace(gap, p_adjusted=p) for gap, p in zip(gaps, adjusted, strict=True))
 
 
 # -------------------------------------------------------------------- one group
 
 
-def _summaries(data: AuditData, observed: Sequence[Population]) -> tuple[GroupSummary, ...]:
-    selected = [float(people.mass @ people.decision) for people in observed]
-    enough = [_side([(1.0, SP)], people).effective >= TOO_FEW for people in observed]
-    most = max((rate for rate, known in zip(selected, enough, strict=True) if known), default=0.0)
+def _summaries(data: AuditData, cells: Sequence[Population]) -> tuple[GroupSummary, ...]:
+    """What is known of each group; a group too small to be compared shows no rates either."""
+
+    def enough(people: Population, rate: RateGap) -> bool:
+        return _side([(1.0, rate)], people).enough
+
+    nan = float("nan")
+    known = [enough(people, SP) for people in cells]
+    selected = [
+        float(people.mass @ people.decision) if seen else nan
+        for people, seen in zip(cells, known, strict=True)
+    ]
+    most = max((rate for rate in selected if rate > 0), default=nan)
     summaries = []
-    for group, people, rate, known in zip(data.groups, observed, selected, enough, strict=True):
-        ratio = rate / most if most > 0 and known else float("nan")
+    for group, people, rate, seen in zip(data.groups, cells, selected, known, strict=True):
+        ratio = rate / most
         right = people.outcome * people.decision + (1 - people.outcome) * (1 - people.decision)
+        ranked = enough(people, FNR) and enough(people, FPR)
         summaries.append(
             GroupSummary(
                 group=group,
                 n=people.n,
-                base_rate=float(people.mass @ people.outcome),
+                base_rate=float(people.mass @ people.outcome) if seen else nan,
                 selection_rate=rate,
                 impact_ratio=ratio,
                 below_four_fifths=None if np.isnan(ratio) else ratio < FOUR_FIFTHS,
-                accuracy=float(people.mass @ right),
-                auc=auc(people),
+                accuracy=float(people.mass @ right) if seen else nan,
+                auc=auc(data[group]) if ranked else nan,
             )
         )
     return tuple(summaries)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import logit, xlogy
+from scipy.special import logit, rel_entr
 
 from fairmend.columns import FloatArray
 from fairmend.data import Population
@@ -35,6 +35,8 @@ class Disparity(ABC):
     """
 
     name: str
+    title: str = ""
+    """What it measures, in words for a reader."""
 
     @abstractmethod
     def value(self, target: Population, baseline: Population) -> float:
@@ -65,8 +67,9 @@ def _parts(disparity: Disparity) -> tuple[tuple[float, Disparity], ...]:
 class RateGap(Disparity):
     """A difference of rates, E[event] / E[condition], between target and baseline.
 
-    ``rate`` and ``given`` take decisions h and outcomes y and must be linear in y, so that
-    probabilities may stand in for outcomes. By convention a higher rate is worse.
+    ``rate`` and ``given`` take arrays of decisions h and outcomes y. They must be linear in y, so
+    that probabilities may stand in for outcomes, and 0 <= rate <= given <= 1, so that their ratio
+    is a rate. By convention a higher rate is worse.
 
     The false omission rate P(Y=1 | decision 0), for example:
 
@@ -81,6 +84,26 @@ class RateGap(Disparity):
     rate: Term
     given: Term
     title: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the two functions where h and y are 0, 1/2 and 1."""
+        h, y = (axis.ravel() for axis in np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]))
+        r, t = self._at(h, y)
+        if not ((r >= 0) & (r <= t) & (t <= 1)).all():
+            raise DataError(
+                f"RateGap {self.name!r}",
+                "must have 0 <= rate <= given <= 1 for all decisions and outcomes in [0, 1]",
+                "it does not",
+                "Write rate as given and something more, e.g. (1 - h) * y given y.",
+            )
+        for part in (r.reshape(3, 3), t.reshape(3, 3)):
+            if not np.allclose(part[1], (part[0] + part[2]) / 2):
+                raise DataError(
+                    f"RateGap {self.name!r}",
+                    "must be linear in y",
+                    "at y = 0.5 it is not half-way between y = 0 and y = 1",
+                    "Write it as a(h) + b(h) * y.",
+                )
 
     def of(self, population: Population) -> float:
         """R = <r, p> / <t, p>; nan where nobody meets the condition."""
@@ -112,18 +135,32 @@ class RateGap(Disparity):
 
     def terms(self, population: Population) -> tuple[FloatArray, FloatArray]:
         """The event r and the condition t at each row."""
-        h, y = population.decision, population.outcome
+        return self._at(population.decision, population.outcome)
+
+    def _at(self, h: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         ones = np.ones_like(h)  # a constant condition may be written as a plain 1
         return self.rate(h, y) * ones, self.given(h, y) * ones
 
 
-SP = RateGap("sp", lambda h, y: 1 - h, lambda h, y: np.ones_like(h), "negative decisions")
+SP = RateGap(
+    "sp", lambda h, y: 1 - h, lambda h, y: np.ones_like(h),
+    "statistical parity, the share of negative decisions",
+)  # fmt: skip
 """Statistical parity: P(decision 0)."""
-FNR = RateGap("fnr", lambda h, y: (1 - h) * y, lambda h, y: y, "false negatives")
+FNR = RateGap(
+    "fnr", lambda h, y: (1 - h) * y, lambda h, y: y,
+    "false negative rate, negative decisions among positive outcomes",
+)  # fmt: skip
 """False negative rate: P(decision 0 | Y=1)."""
-FPR = RateGap("fpr", lambda h, y: h * (1 - y), lambda h, y: 1 - y, "false positives")
+FPR = RateGap(
+    "fpr", lambda h, y: h * (1 - y), lambda h, y: 1 - y,
+    "false positive rate, positive decisions among negative outcomes",
+)  # fmt: skip
 """False positive rate: P(decision 1 | Y=0)."""
-FDR = RateGap("fdr", lambda h, y: h * (1 - y), lambda h, y: h, "false discoveries")
+FDR = RateGap(
+    "fdr", lambda h, y: h * (1 - y), lambda h, y: h,
+    "false discovery rate, negative outcomes among positive decisions",
+)  # fmt: skip
 """False discovery rate: P(Y=0 | decision 1)."""
 
 
@@ -146,6 +183,10 @@ class Alignment(Disparity):
     """
 
     weight: float = 0.0
+    title: str = field(
+        default="distribution alignment, a divergence in hundredths of a nat",
+        init=False, compare=False, repr=False,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.weight) and self.weight >= 0):
@@ -162,18 +203,15 @@ class Alignment(Disparity):
 
     def value(self, target: Population, baseline: Population) -> float:
         mu0, mu1 = _positive_share(target), _positive_share(baseline)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            decisions = sum(
-                float(xlogy(a, a / b)) if a > 0 else 0.0
-                for a, b in ((mu0, mu1), (1 - mu0, 1 - mu1))
-            )
+        decisions = float(rel_entr(mu0, mu1) + rel_entr(1 - mu0, 1 - mu1))
         if self.weight == 0:
             return decisions
         return decisions + self.weight * float(target.mass @ self._log_ratio(target))
 
     def influence(self, target: Population, baseline: Population) -> FloatArray:
         mu0, mu1 = _positive_share(target), _positive_share(baseline)
-        psi = (logit(mu0) - logit(mu1)) * (target.decision - mu0)
+        with np.errstate(invalid="ignore"):  # both groups always get the same decision
+            psi = _times(logit(mu0) - logit(mu1), target.decision - mu0)
         if self.weight > 0:
             log_ratio = self._log_ratio(target)
             psi = psi + self.weight * (log_ratio - target.mass @ log_ratio)
@@ -182,7 +220,9 @@ class Alignment(Disparity):
     def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
         """Through mu1 alone: what the inputs term owes to P1's sampling is not counted."""
         mu0, mu1 = _positive_share(target), _positive_share(baseline)
-        return np.asarray((mu1 - mu0) / (mu1 * (1 - mu1)) * (baseline.decision - mu1), np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.divide(mu1 - mu0, mu1 * (1 - mu1))
+        return _times(slope, baseline.decision - mu1)
 
     @staticmethod
     def _log_ratio(target: Population) -> FloatArray:
@@ -200,8 +240,15 @@ class Alignment(Disparity):
         return ratio
 
 
+def _times(slope: float, change: FloatArray) -> FloatArray:
+    """Slope times change, and 0 where nothing changes, however steep it would be."""
+    return np.multiply(slope, change, out=np.zeros_like(change), where=change != 0)
+
+
 def _positive_share(population: Population) -> float:
-    return float(np.clip(population.decision @ population.mass, 0.0, 1.0))
+    """P(decision 1); exactly 0 or 1 where everybody gets one decision, whatever the rounding."""
+    positive = float(population.decision @ population.mass)
+    return positive / (positive + float((1 - population.decision) @ population.mass))
 
 
 @dataclass(frozen=True)

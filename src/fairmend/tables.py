@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+UNKNOWN = "–"
+"""Stands for what is not known."""
+
 
 @dataclass(frozen=True)
 class TextTable:
@@ -29,7 +32,10 @@ class TextTable:
 
     def __str__(self) -> str:
         heads = self._heads()
-        lines = [tuple(name for name, _ in heads), *self.cells]
+        lines = [
+            [_printable(cell) for cell in line]
+            for line in ([name for name, _ in heads], *self.cells)
+        ]
         widths = [max(len(line[j]) for line in lines) for j in range(len(heads))]
         text = [
             "  ".join(
@@ -38,7 +44,7 @@ class TextTable:
             ).rstrip()
             for line in lines
         ]
-        return "\n".join([*([self.title] if self.title else []), *text, *self.notes])
+        return "\n".join([*([_printable(self.title)] if self.title else []), *text, *self.notes])
 
     def html(self) -> str:
         """The same as a table element; every cell escaped."""
@@ -57,6 +63,11 @@ class TextTable:
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
+def _printable(text: str) -> str:
+    """A line break or control character in a label must not break up the table."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def percent(value: float, *, signed: bool = False) -> str:
     """A rate as per cent with one decimal; a dash for what is not known.
 
@@ -64,7 +75,7 @@ def percent(value: float, *, signed: bool = False) -> str:
     ('17.9 %', '-0.4 %', '–')
     """
     if value != value:  # noqa: PLR0124  nan
-        return "–"
+        return UNKNOWN
     return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
 
 
@@ -75,5 +86,5 @@ def p_value(value: float) -> str:
     ('< .001', '.031', '–')
     """
     if value != value:  # noqa: PLR0124  nan
-        return "–"
+        return UNKNOWN
     return "< .001" if value < 0.0005 else f"{value:.3f}".removeprefix("0")
