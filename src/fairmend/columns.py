@@ -7,16 +7,19 @@ Nothing else in the package looks inside a container.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from fairmend.errors import DataError, listed, nearest
+from fairmend.errors import DataError, in_a_line, listed, nearest
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -43,6 +46,11 @@ class Encoded:
     def has_missing(self) -> bool:
         return len(self.values) > 0 and is_missing(self.values[-1])
 
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Which entries are missing."""
+        return np.asarray(self.codes == len(self.values) - 1) & self.has_missing
+
 
 def is_missing(value: object) -> bool:
     """Whether a scalar stands for "not known": None, nan, pandas' NA and NaT.
@@ -50,15 +58,152 @@ def is_missing(value: object) -> bool:
     >>> [is_missing(v) for v in (None, float("nan"), 0, "")]
     [True, True, False, False]
     """
-    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
-        return True
-    return isinstance(value, float | np.floating | np.datetime64 | np.timedelta64) and bool(
-        value != value  # noqa: PLR0124  only nan and NaT differ from themselves
-    )
+    if isinstance(value, float | np.floating | np.datetime64 | np.timedelta64):
+        return bool(value != value)  # noqa: PLR0124  only nan and NaT differ from themselves
+    return value is None or type(value).__name__ in {"NAType", "NaTType"}
 
 
-def encode(column: Any) -> Encoded:
-    """Code one column, a 1-D array or a frame's series, by its sorted distinct values.
+def is_number(value: object) -> bool:
+    """Whether a scalar is a real number; missing counts, text and dates do not.
+
+    >>> [is_number(v) for v in (1, True, None, "1", 1j)]
+    [True, True, True, False, False]
+    """
+    if isinstance(value, np.timedelta64):  # to NumPy an integer
+        return False
+    return isinstance(value, float | int | Real | Decimal) or is_missing(value)
+
+
+def as_numbers(array: NDArray[Any]) -> FloatArray | None:
+    """Real numbers as floats, missing ones as nan; None where an entry is anything else.
+
+    >>> as_numbers(np.array([1, True, None], object)), as_numbers(np.array(["1"]))
+    (array([ 1.,  1., nan]), None)
+    """
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind == "O" and all(map(is_number, array)):
+        return np.array([np.nan if is_missing(v) else float(v) for v in array], np.float64)
+    return None
+
+
+def scalar(value: Any) -> Hashable:
+    """A NumPy scalar as the Python one people wrote.
+
+    >>> scalar(np.int8(3)), scalar(np.datetime64("2024-02-29T00", "ns"))
+    (3, datetime.datetime(2024, 2, 29, 0, 0))
+    """
+    if isinstance(value, np.datetime64 | np.timedelta64) and isinstance(value.item(), int):
+        value = value.astype(f"{value.dtype.kind}8[us]")  # Python knows no nanoseconds
+    plain: Hashable = value.item() if isinstance(value, np.generic) else value
+    return plain
+
+
+# -------------------------------------------------------------------- one column, from anything
+
+
+def as_frame(values: Any, what: str) -> nw.DataFrame[Any] | None:
+    """Whatever narwhals reads as a table in memory; None for anything else."""
+    try:
+        frame = nw.from_native(values, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        names = getattr(values, "column_names", None) or values.columns
+        repeated = [name for name, times in Counter(names).items() if times > 1]
+        raise DataError(
+            what,
+            "must have distinct column names",
+            f"got more than one {listed(repeated)}",
+            "Rename or drop the copies.",
+        ) from None
+    if isinstance(frame, nw.LazyFrame):
+        raise DataError(
+            what,
+            "must be in memory",
+            f"got a lazy frame ({type(values).__name__})",
+            "Collect it first, e.g. with .collect().",
+        )
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def as_array(values: Any, what: str) -> Any:
+    """A narwhals series, or a NumPy array of one or more dimensions; names are not looked up."""
+    if type(values).__module__.startswith("pyarrow") and hasattr(values, "dictionary_encode"):
+        import pyarrow as pa
+
+        if isinstance(values, pa.Array):  # narwhals knows chunked arrays only
+            values = pa.chunked_array([values])
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return series
+    _refuse_masked(values, what)
+    try:
+        array = _untouched(values)
+    except ValueError:
+        raise DataError(
+            what,
+            "must hold one value a person",
+            f"got a {type(values).__name__} of entries of different lengths",
+            "Make all entries single values.",
+        ) from None
+    except Exception as error:  # a tensor on a device, or one that records gradients
+        raise DataError(
+            what,
+            "must hold one value a person",
+            f"got a {type(values).__name__} whose reading raised {in_a_line(error)}",
+            "Pass a NumPy array.",
+        ) from error
+    if array.ndim == 0:
+        raise DataError(
+            what,
+            "must hold one value a person",
+            "got None" if values is None else f"got a single {type(values).__name__}",
+            "Pass a list, an array, a series or the name of a column of X.",
+        )
+    return array
+
+
+def _untouched(values: Any) -> NDArray[Any]:
+    """A NumPy array of values that stay what they are: among texts, NumPy makes 1 and nan text."""
+    if isinstance(values, list | tuple) and len(values) > 0 and isinstance(values[0], str):
+        return np.asarray(values, object)
+    array = np.asarray(values)
+    from_list = not hasattr(values, "dtype")
+    return np.asarray(values, object) if from_list and array.dtype.kind in "US" else array
+
+
+def as_column(values: Any, what: str) -> Any:
+    """A narwhals series or a 1-D array, from values that are one column in any container."""
+    frame = as_frame(values, what)
+    if frame is not None and len(frame.columns) == 1:
+        return frame.get_column(frame.columns[0])
+    array = values if frame is not None else as_array(values, what)
+    if getattr(array, "ndim", 1) == 2 and array.shape[1] == 1:
+        return array[:, 0]
+    if frame is not None or getattr(array, "ndim", 1) != 1:
+        raise DataError(
+            what,
+            "must be one column",
+            f"got {type(values).__name__} of shape {tuple(array.shape)}",
+            "Pass one value a person.",
+        )
+    return array
+
+
+def _refuse_masked(values: Any, what: str) -> None:
+    if isinstance(values, np.ma.MaskedArray):
+        raise DataError(
+            what,
+            "must be a plain array",
+            "got a masked array, whose mask would be lost",
+            "Fill it first, e.g. with .filled(...), or leave the masked people out.",
+        )
+
+
+# -------------------------------------------------------------------- one column, as codes
+
+
+def encode(column: Any, what: str = "a column") -> Encoded:
+    """Code one column, a 1-D array or a narwhals series, by its sorted distinct values.
 
     >>> encode(np.array(["b", "a", "b"])).codes.tolist()
     [1, 0, 1]
@@ -66,7 +211,7 @@ def encode(column: Any) -> Encoded:
     [1.0, 2.0, nan]
     """
     if isinstance(column, nw.Series):
-        return _encode_series(column)
+        return _encode_series(column, what)
     array = np.asarray(column)
     match array.dtype.kind:
         case "b":
@@ -76,7 +221,7 @@ def encode(column: Any) -> Encoded:
         case "f" | "U" | "S" | "M" | "m":
             return _encode_few(array) or _encode_sorted(array)
         case _:
-            return _encode_objects(array)
+            return _encode_objects(array, what)
 
 
 def _compact(codes: NDArray[np.integer[Any]], values: NDArray[Any]) -> Encoded:
@@ -89,12 +234,17 @@ def _compact(codes: NDArray[np.integer[Any]], values: NDArray[Any]) -> Encoded:
 
 def _encode_integers(array: NDArray[Any]) -> Encoded:
     if array.size == 0:
-        return Encoded(np.empty(0, np.int64), array[:0])
+        return Encoded(np.empty(0, np.int64), array)
     low, high = int(array.min()), int(array.max())
     if high - low >= _NARROW:
         return _encode_sorted(array)
-    codes = array.astype(np.int64, copy=False) if low == 0 else array.astype(np.int64) - low
-    return _compact(codes, np.arange(low, high + 1).astype(array.dtype))
+    least = array.dtype.type(low)
+    if array.dtype == np.uint64:  # subtract first: the entries may not fit 64 signed bits
+        codes = (array - least).astype(np.int64)
+    else:
+        codes = array.astype(np.int64, copy=False)
+        codes = codes if low == 0 else codes - low
+    return _compact(codes, np.arange(high - low + 1).astype(array.dtype) + least)
 
 
 def _encode_few(column: Any) -> Encoded | None:
@@ -104,7 +254,7 @@ def _encode_few(column: Any) -> Encoded | None:
     """
     probe = column[:: max(1, len(column) // _PROBE)]
     if isinstance(column, nw.Series):
-        values = np.array(sorted(probe.drop_nulls().unique().to_list()), object)
+        values = np.array(sorted(probe.unique().to_list()), object)
     else:
         values = np.unique(probe)
     if len(values) > _FEW:
@@ -122,55 +272,90 @@ def _encode_sorted(array: NDArray[Any]) -> Encoded:
     return Encoded(codes, values)
 
 
-def _encode_objects(array: NDArray[Any]) -> Encoded:
-    """Code Python objects by equality; order them by type, then value."""
-    place: dict[Any, int] = {}
+def _encode_objects(array: NDArray[Any], what: str) -> Encoded:
+    """Code Python objects by equality; order them by type, then value; all missing are one."""
+    entries = array.tolist()
     try:
-        codes = np.fromiter(
-            (place.setdefault(None if is_missing(v) else v, len(place)) for v in array),
-            np.int64,
-            len(array),
-        )
-    except TypeError as error:  # unhashable
-        raise DataError(
-            "a column",
-            "must hold numbers, booleans, text or missing values",
-            f"got an entry that cannot be compared ({error})",
-            "Turn such entries into text or numbers first.",
-        ) from None
-    return _sort_values(codes, list(place))
+        values = dict.fromkeys(entries)
+    except TypeError:
+        row = next(i for i, entry in enumerate(entries) if not _is_hashable(entry))
+        got = f"got a {type(entries[row]).__name__} in row {row:,}"
+        raise _not_plain(what, got) from None
+    missing = [value for value in values if is_missing(value)]
+    for value in missing:
+        del values[value]
+    known = _in_order(list(values))
+    code = {value: i for i, value in enumerate(known)} | dict.fromkeys(missing, len(known))
+    codes = np.fromiter(map(code.__getitem__, entries), np.int64, len(entries))
+    return Encoded(codes, _object_array([*known, None] if missing else known))
 
 
-def _sort_values(codes: NDArray[np.integer[Any]], values: Sequence[Any]) -> Encoded:
-    """Re-code so that values are sorted by type and value, the missing one last."""
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
-    def key(i: int) -> tuple[bool, str, Any]:
-        value = values[i]
-        number = isinstance(value, int | float | np.number)
-        return value is None, "" if number else type(value).__name__, value
+
+def _not_plain(what: str, got: str) -> DataError:
+    return DataError(
+        what,
+        "must hold numbers, booleans, text, dates or missing values",
+        got,
+        "Turn such entries into text or numbers first.",
+    )
+
+
+def _in_order(values: list[Any]) -> list[Any]:
+    """Sorted by type and value, numbers of all types first."""
+
+    def key(value: Any) -> tuple[str, Any]:
+        return "" if isinstance(value, int | float | np.number) else type(value).__name__, value
 
     try:
-        order = sorted(range(len(values)), key=key)
+        return sorted(values, key=key)
     except TypeError:  # values of one type without an order
-        order = sorted(range(len(values)), key=lambda i: (values[i] is None, repr(values[i])))
-    rank = np.empty(len(values), np.int64)
-    rank[order] = np.arange(len(values))
-    sorted_values = np.empty(len(values), object)
-    sorted_values[:] = [values[i] for i in order]
-    return Encoded(rank[codes], sorted_values)
+        return sorted(values, key=repr)
 
 
-def _encode_series(series: nw.Series[Any]) -> Encoded:
-    if series.implementation.is_pyarrow() and series.dtype == nw.Categorical:
-        series = series.cast(
-            nw.String
-        )  # narwhals reads a null in a dictionary array as its last word
+def _object_array(values: Sequence[Any]) -> NDArray[Any]:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _encode_series(series: nw.Series[Any], what: str) -> Encoded:
+    dtype = series.dtype
+    if dtype.is_nested():
+        raise _not_plain(what, f"got entries of type {dtype}")
+    if dtype == nw.Object:
+        return _encode_objects(series.to_numpy(), what)
+    if dtype.is_float():  # null becomes nan
+        return encode(series.to_numpy(), what)
+    if series.null_count() == 0:
+        return _encode_known(series, what)
+    # The others are coded without their nulls: as floats, large integers would run together.
+    null = series.is_null()
+    known = _encode_known(series.filter(~null), what)
+    codes = np.full(len(series), len(known.values), np.int64)
+    codes[~null.to_numpy().astype(bool)] = known.codes
+    return Encoded(codes, _object_array([*known.values, None]))
+
+
+def _encode_known(series: nw.Series[Any], what: str) -> Encoded:
+    if series.dtype in (nw.Categorical, nw.Enum):
+        if series.implementation.is_pandas_like():
+            categorical = series.to_native().cat
+            categories = encode(np.asarray(categorical.categories), what)
+            return _compact(categories.codes[categorical.codes.to_numpy()], categories.values)
+        series = series.cast(nw.String)
     if series.dtype == nw.String:
-        return _encode_few(series) or _encode_objects(series.to_numpy())
-    array = series.to_numpy()
-    if array.dtype.kind == "O" and series.dtype.is_numeric():  # nullable numbers
-        array = np.array([np.nan if is_missing(value) else value for value in array], np.float64)
-    return encode(array)
+        return _encode_few(series) or _encode_objects(series.to_numpy(), what)
+    return encode(series.to_numpy(), what)
+
+
+# -------------------------------------------------------------------- a table
 
 
 @dataclass(frozen=True)
@@ -187,38 +372,19 @@ class Frame:
     @classmethod
     def read(cls, X: Any, what: str = "X") -> Frame:
         """Take a 2-D NumPy array, a list of rows, or any frame narwhals reads."""
-        if hasattr(X, "toarray") and hasattr(X, "nnz"):
-            raise DataError(
-                what, "must be a dense table", "got a sparse matrix", "Pass X.toarray()."
-            )
-        native: Any = X
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-        if isinstance(frame, nw.DataFrame):
-            names = tuple(frame.columns)
+        frame = as_frame(X, what)
+        if frame is None:
+            matrix = _as_matrix(X, what)
+            table = cls(matrix, tuple(f"x{j}" for j in range(matrix.shape[1])))
         else:
-            native = _as_matrix(X, what)
-            names = tuple(f"x{j}" for j in range(native.shape[1]))
-        table = cls(native, names)
-        table._check(what)
-        return table
-
-    def _check(self, what: str) -> None:
-        if not self.names:
+            table = cls(frame.to_native(), tuple(frame.columns))
+        if not table.names:
             raise DataError(
                 what, "must have at least one column", "got none", "Pass the model's inputs."
             )
-        repeated = sorted({name for name in self.names if self.names.count(name) > 1}, key=str)
-        if repeated:
-            raise DataError(
-                what,
-                "must have distinct column names",
-                f"{listed(repeated)} stands more than once",
-                "Rename or drop the copies.",
-            )
-        if len(self) == 0:
-            raise DataError(
-                what, "must have at least one row", "got none", "Check the filter that made it."
-            )
+        if len(table) == 0:
+            raise _no_rows(what)
+        return table
 
     @property
     def is_array(self) -> bool:
@@ -260,16 +426,17 @@ class Frame:
             native = self.native[:, [self.names.index(name) for name in kept]]
         else:
             native = nw.from_native(self.native, eager_only=True).select(kept).to_native()
-        frame = Frame(native, kept)
-        frame._check("X")
-        return frame
+        return Frame(native, kept)
 
     @cached_property
     def encoded(self) -> tuple[Encoded, ...]:
         """Every column as codes."""
         if self.is_array:  # column after column is read several times: make it contiguous once
-            return tuple(encode(column) for column in np.asfortranarray(self.native).T)
-        return tuple(encode(self.column(name)) for name in self.names)
+            columns: Iterator[Any] = iter(np.asfortranarray(self.native).T)
+        else:
+            columns = map(self.column, self.names)
+        named = zip(self.names, columns, strict=True)
+        return tuple(encode(column, f"X column {name!r}") for name, column in named)
 
     def distinct(self) -> Distinct:
         """Which rows are alike."""
@@ -280,20 +447,50 @@ class Frame:
         return distinct_rows(self.encoded)
 
 
-def _as_matrix(X: ArrayLike, what: str) -> NDArray[Any]:
-    try:
-        matrix = np.asarray(X)
-    except ValueError:
-        matrix = np.empty(0)
-    if matrix.ndim != 2:
-        shape = "a ragged list" if matrix.size == 0 else f"{matrix.ndim} dimension(s)"
-        raise DataError(
-            what,
-            "must be a table: a 2-D array, or a pandas, Polars or PyArrow frame",
-            f"got {type(X).__name__} with {shape}",
-            "One column? Pass X.reshape(-1, 1).",
-        )
-    return matrix
+def _no_rows(what: str) -> DataError:
+    return DataError(
+        what, "must have at least one row", "got none", "Check the filter that made it."
+    )
+
+
+def _as_matrix(X: Any, what: str) -> NDArray[Any]:
+    """A 2-D array from an array or a list of rows."""
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise DataError(what, "must be a dense table", "got a sparse matrix", "Pass X.toarray().")
+    _refuse_masked(X, what)
+    got = f"got {type(X).__name__}"
+    fix = _how_to_make_a_table(X)
+    if not fix:
+        try:
+            matrix = _untouched(X)
+        except ValueError:
+            got, fix = "got rows of different lengths", "Give every row the same columns."
+        else:
+            if matrix.ndim == 2:
+                return matrix
+            if matrix.shape == (0,):
+                raise _no_rows(what)
+            got = f"{got} of shape {matrix.shape}" if matrix.ndim else got
+            fix = "Pass one row a person, one column a feature."
+            if matrix.ndim == 1:
+                fix = "One column? Pass numpy.reshape(X, (-1, 1)). One row? Pass [X]."
+    raise DataError(
+        what, "must be a table: a 2-D array, or a pandas, Polars or PyArrow frame", got, fix
+    )
+
+
+def _how_to_make_a_table(X: Any) -> str:
+    """Advice for what is nearly a table; empty for what NumPy should look at."""
+    if isinstance(X, str):
+        return "Read the file first, e.g. with pandas.read_csv."
+    if isinstance(nw.from_native(X, series_only=True, pass_through=True), nw.Series):
+        return "One column? Pass X.to_frame()."
+    if hasattr(X, "__arrow_c_array__") or hasattr(X, "__dataframe__"):
+        return "Pass pyarrow.table(X)."
+    records = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
+    if records or isinstance(X, Mapping) or getattr(getattr(X, "dtype", None), "names", None):
+        return "Pass pandas.DataFrame(X)."
+    return ""
 
 
 @dataclass(frozen=True)
@@ -354,9 +551,3 @@ def number(key: IntArray, bound: int) -> Distinct:
     first_at[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # the last write is the first row
     present = first_at >= 0
     return Distinct(first_at[present], (np.cumsum(present) - 1)[key])
-
-
-def scalar(value: Any) -> Hashable:
-    """A NumPy scalar as the Python one people wrote."""
-    plain: Hashable = value.item() if isinstance(value, np.generic) else value
-    return plain

@@ -21,8 +21,13 @@ from fairmend.columns import (
     FloatArray,
     Frame,
     IntArray,
+    as_array,
+    as_column,
+    as_frame,
+    as_numbers,
     distinct_rows,
     encode,
+    is_number,
     number,
     scalar,
 )
@@ -32,6 +37,8 @@ from fairmend.model import BlackBox, Labels
 __all__ = ["AuditData", "Population", "Records", "Tally", "read", "tabulate"]
 
 MAX_GROUPS = 500
+# Weights are squared and summed; beyond these that would overflow, or vanish.
+LIGHTEST, HEAVIEST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +51,10 @@ class Tally:
     """The sum of their weights."""
     squared: FloatArray
     """The sum of their squared weights, which the standard errors need."""
+
+    def __post_init__(self) -> None:
+        for array in (self.people, self.weight, self.squared):
+            array.setflags(write=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +82,9 @@ class Population:
     """The people behind the masses; None for an exact distribution."""
 
     def __post_init__(self) -> None:
-        for array in (self.mass, self.decision, self.outcome, self.score, self.baseline_mass):
+        for array in (
+            self.mass, self.decision, self.outcome, self.score, self.rows, self.baseline_mass,
+        ):  # fmt: skip
             if array is not None:
                 array.setflags(write=False)
 
@@ -84,13 +97,31 @@ class Population:
         **more: Any,
     ) -> Population:
         """Build one from plain numbers; masses are normalised."""
-        weights = np.array(mass, np.float64)
-        return cls(
-            weights / weights.sum(),
-            np.array(decision, np.float64),
-            np.array(outcome, np.float64),
-            **more,
-        )
+        weight, h, y = (np.array(values, np.float64) for values in (mass, decision, outcome))
+        if weight.ndim != 1 or not weight.shape == h.shape == y.shape:
+            raise DataError(
+                "Population",
+                "must have one mass, decision and outcome a row",
+                f"got shapes {weight.shape}, {h.shape} and {y.shape}",
+                "Pass three lists of the same length.",
+            )
+        if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0):
+            raise DataError(
+                "Population",
+                "must have finite masses, none negative, not all 0",
+                f"got {listed(weight.tolist())}",
+                "They are normalised: counts or weights will do.",
+            )
+        for name, values in (("decisions", h), ("outcomes", y)):
+            inside = (values >= 0) & (values <= 1)
+            if not inside.all():
+                raise DataError(
+                    "Population",
+                    f"must have {name} between 0 and 1",
+                    f"got {values[np.argmin(inside)]:g}",
+                    "They are probabilities of a positive decision and a positive outcome.",
+                )
+        return cls(weight / weight.sum(), h, y, **more)
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -186,9 +217,16 @@ def pooled(populations: Sequence[Population]) -> Population:
         parts = [getattr(population, field) for population in populations]
         return None if any(part is None for part in parts) else np.concatenate(parts)
 
-    tallies = [population.tally for population in populations]
-    assert all(tallies), "exact distributions have no sizes to pool by"
-    tally = Tally(*(np.concatenate([getattr(t, f) for t in tallies]) for f in _TALLY_FIELDS))
+    tallies = [population.tally for population in populations if population.tally is not None]
+    if len(tallies) < len(populations):
+        raise DataError(
+            "groups",
+            "must be people counted, to be compared with all others together",
+            "got an exact distribution, which has no size",
+            "Name one group as the reference.",
+        )
+    fields = ("people", "weight", "squared")
+    tally = Tally(*(np.concatenate([getattr(t, field) for t in tallies]) for field in fields))
     total = tally.weight.sum(axis=1)
     return Population(
         mass=total / total.sum(),
@@ -198,9 +236,6 @@ def pooled(populations: Sequence[Population]) -> Population:
         rows=joined("rows"),
         tally=tally,
     )
-
-
-_TALLY_FIELDS = ("people", "weight", "squared")
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,11 +286,14 @@ def tabulate(
         pos_label=pos_label,
         apart=box.column,
     )
-    recorded = box.recorded(frame, len(records))
-    if recorded is None:
+    predictions = box.recorded(frame, len(records))
+    if predictions is None:
         if records.inputs is None:
             raise DataError(
-                "X", "must hold the model's inputs", "got None", "Pass the table the model reads."
+                "X",
+                "must hold the model's inputs",
+                "got None" if frame is None else f"got no columns but {listed(frame.names)}",
+                "Pass the table the model reads.",
             )
         alike = records.inputs.distinct()
         table = records.inputs.take(alike.first)
@@ -263,9 +301,8 @@ def tabulate(
         row, size = alike.inverse, len(alike.first)
     else:
         table = None
-        predictions = encode(recorded)
         row, size = predictions.codes.astype(np.int64, copy=False), len(predictions.values)
-        answers = box.interpret(predictions.values, records.labels)
+        answers = box.interpret(predictions, records.labels)
         if inputs and records.inputs is not None:
             alike = _with_predictions(records.inputs, predictions)
             table = records.inputs.take(alike.first)
@@ -306,9 +343,7 @@ def _tallies(records: Records, row: IntArray, size: int) -> list[tuple[Tally, In
     """Count people and weights by group, distinct row and outcome."""
     groups = len(records.groups)
     cell = (records.group * size + row) * 2 + records.outcome
-    if groups * size * 2 > max(
-        4 * len(cell), 1 << 20
-    ):  # most cells are empty: number the full ones
+    if groups * size * 2 > max(4 * len(cell), 1 << 20):  # most are empty: number the full ones
         full = number(cell // 2, groups * size)
         pairs = cell[full.first] // 2
         cell, shape = full.inverse * 2 + records.outcome, (len(pairs), 2)
@@ -346,15 +381,16 @@ def read(
     ``y``, ``sensitive_features`` and ``sample_weight`` may name columns of X; those named by y and
     sample_weight, and ``apart`` (a column of predictions), are no inputs of the model.
     """
-    outcome, labels = _read_outcome(_column(y, frame, "y"), pos_label)
-    n = len(outcome)
-    if frame is not None and len(frame) != n:
+    column = _column(y, frame, "y")
+    if frame is not None and len(frame) != len(column):
         raise DataError(
             "y",
             "must have one entry a row of X",
-            f"got {n:,} entries for {len(frame):,} rows",
+            f"got {len(column):,} entries for {len(frame):,} rows",
             "Check that both come from the same filter.",
         )
+    outcome, labels = _read_outcome(column, pos_label)
+    n = len(outcome)
     group, groups, attribute = _read_groups(sensitive_features, frame, n)
     weight = None
     if sample_weight is not None:
@@ -363,51 +399,23 @@ def read(
     inputs = frame
     if frame is not None:
         named = [name for name in (y, sample_weight, apart) if isinstance(name, str)]
-        if len([name for name in frame.names if name not in named]) == 0:
-            inputs = None  # a file of predictions and outcomes alone
-        else:
-            inputs = frame.drop(named)
+        only_these = set(frame.names) <= set(named)  # a file of predictions and outcomes alone
+        inputs = None if only_these else frame.drop(named)
     return Records(inputs, outcome, group, groups, weight, labels, attribute)
 
 
 def _column(values: Any, frame: Frame | None, what: str) -> Any:
     """A 1-D array or narwhals series, from values or from the name of a column of X."""
-    if isinstance(values, str):
-        if frame is None:
-            raise DataError(
-                what,
-                "must hold values",
-                f"got the name {values!r} without an X to look in",
-                "Pass X, or the values themselves.",
-            )
-        return frame.column(values, what)
-    series = nw.from_native(values, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series):
-        return series
-    inner = nw.from_native(values, eager_only=True, pass_through=True)
-    if isinstance(inner, nw.DataFrame):
-        if len(inner.columns) != 1:
-            raise DataError(
-                what,
-                "must be one column",
-                f"got a frame with {len(inner.columns)} columns",
-                "Select one.",
-            )
-        return inner.get_column(inner.columns[0])
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        array = np.empty((0, 0))
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
+    if not isinstance(values, str):
+        return as_column(values, what)
+    if frame is None:
         raise DataError(
             what,
-            "must be one-dimensional",
-            f"got {type(values).__name__} of shape {array.shape}",
-            "Pass one value a person.",
+            "must hold one value a person",
+            f"got the name {values!r} without an X to look in",
+            "Pass X, or the values themselves.",
         )
-    return array
+    return frame.column(values, what)
 
 
 def _read_outcome(column: Any, pos_label: Hashable) -> tuple[IntArray, Labels]:
@@ -415,19 +423,33 @@ def _read_outcome(column: Any, pos_label: Hashable) -> tuple[IntArray, Labels]:
         raise DataError(
             "y", "must have at least one entry", "got none", "Check the filter that made it."
         )
-    encoded = encode(column)
+    encoded = encode(column, "y")
+    _check_known(encoded, "y", "Audit only people whose outcome is known.")
     values = [scalar(value) for value in encoded.values]
-    if encoded.has_missing:
-        where = int(np.argmax(encoded.codes == len(values) - 1))
-        raise DataError(
-            "y",
-            "must be known for every person",
-            f"got a missing value in row {where:,}",
-            "Audit only people whose outcome is known.",
-        )
     labels = Labels.of(values, pos_label)
     positive = np.array([value == labels.positive for value in values], np.int64)
     return positive[encoded.codes], labels
+
+
+def _check_known(column: Encoded, what: str, fix: str) -> None:
+    if column.has_missing:
+        missing = column.missing
+        raise DataError(
+            what,
+            "must be known for every person",
+            f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
+            fix,
+        )
+
+
+def _check_length(column: Any, n: int, what: str) -> None:
+    if len(column) != n:
+        raise DataError(
+            what,
+            "must have one entry a person, as y has",
+            f"got {len(column):,} entries for {n:,} people",
+            "Check that both come from the same filter.",
+        )
 
 
 def _read_groups(
@@ -463,34 +485,32 @@ def _read_groups(
             "sensitive_features",
             "must have labels that read differently",
             f"among {listed(groups)} two print the same",
-            "Use one type for all labels.",
+            "Use one type for all labels, or rename them.",
         )
     return member.astype(np.int64, copy=False), groups, " & ".join(name for name, _ in parts)
 
 
 def _sensitive_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]:
+    """Each attribute's name and its column."""
     what = "sensitive_features"
-    if given is None:
-        raise DataError(
-            what, "must be given", "got None", "Pass one label a person, e.g. X['sex']."
-        )
     if isinstance(given, str):
         return [(given, _column(given, frame, what))]
     if isinstance(given, Mapping):
-        columns = [(str(name), _column(values, frame, what)) for name, values in given.items()]
+        columns = [
+            (str(name), _column(values, frame, f"{what} {str(name)!r}"))
+            for name, values in given.items()
+        ]
     elif isinstance(given, list | tuple) and frame is not None and _are_names(given, frame):
         columns = [(name, frame.column(name, what)) for name in given]
+    elif (table := as_frame(given, what)) is not None:
+        columns = [(str(name), table.get_column(name)) for name in table.columns]
     else:
-        native = nw.from_native(given, eager_only=True, pass_through=True)
-        if isinstance(native, nw.DataFrame):
-            columns = [(str(name), native.get_column(name)) for name in native.columns]
+        array = as_array(given, what)
+        if getattr(array, "ndim", 1) == 2:
+            columns = [(f"s{j}", array[:, j]) for j in range(array.shape[1])]
         else:
-            array = given if hasattr(given, "dtype") else np.asarray(given, _label_type(given))
-            if getattr(array, "ndim", 1) == 2 and not hasattr(given, "columns"):
-                columns = [(f"s{j}", array[:, j]) for j in range(array.shape[1])]
-            else:
-                name = getattr(given, "name", None)
-                columns = [(str(name) if name else "group", _column(array, frame, what))]
+            name = getattr(given, "name", None)
+            columns = [("group" if name in (None, "") else str(name), as_column(array, what))]
     if not columns:
         raise DataError(
             what, "must have at least one column", "got none", "Pass one label a person."
@@ -499,58 +519,47 @@ def _sensitive_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]
 
 
 def _are_names(given: Sequence[Any], frame: Frame) -> bool:
-    """A short list of texts that all name columns names columns; labels of people do not."""
-    return len(given) != len(frame) and all(isinstance(name, str) for name in given)
-
-
-def _label_type(given: Any) -> Any:
-    """Keep mixed Python labels apart: NumPy would turn [1, 'a'] into text."""
-    return object if len({type(value) for value in given}) > 1 else None
+    """Whether a list of texts names columns of X; a list as long as X holds people's labels."""
+    texts = len(given) != len(frame) and all(isinstance(name, str) for name in given)
+    return texts and not set(given).isdisjoint(frame.names)
 
 
 def _read_attribute(name: str, column: Any, n: int) -> Encoded:
-    if len(column) != n:
-        raise DataError(
-            f"sensitive_features {name!r}",
-            "must have one label a person",
-            f"got {len(column):,} labels for {n:,} people",
-            "Check that they come from the same filter as y.",
-        )
-    encoded = encode(column)
-    if encoded.has_missing:
-        missing = encoded.codes == len(encoded.values) - 1
-        raise DataError(
-            f"sensitive_features {name!r}",
-            "must be known for every person",
-            f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
-            "Leave these people out, or name them, e.g. .fillna('unknown').",
-        )
+    what = f"sensitive_features {name!r}"
+    _check_length(column, n, what)
+    encoded = encode(column, what)
+    _check_known(
+        encoded, what, "Leave these people out, or name them, e.g. with .fillna('unknown')."
+    )
     return encoded
 
 
 def _read_weight(column: Any, n: int) -> FloatArray:
     what = "sample_weight"
-    try:
-        weight = np.asarray(column, np.float64)
-    except (TypeError, ValueError):
-        raise DataError(
-            what, "must be numbers", "got something else", "Pass one number a person."
-        ) from None
-    if len(weight) != n:
+    _check_length(column, n, what)
+    entries = column.to_numpy() if isinstance(column, nw.Series) else column
+    weight = as_numbers(entries)
+    if weight is None:
+        row = next(i for i, entry in enumerate(entries) if not is_number(entry))
         raise DataError(
             what,
-            "must have one number a person",
-            f"got {len(weight):,} for {n:,} people",
-            "Check that they come from the same filter as y.",
+            "must hold numbers",
+            f"got {scalar(entries[row])!r} in row {row:,}",
+            "Pass one number a person.",
         )
-    wrong = ~np.isfinite(weight) | (weight < 0)
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    fine = (weight == 0) | (weight >= LIGHTEST) & (weight <= HEAVIEST)
+    if not fine.all():
+        row = int(np.argmin(fine))
+        extreme = np.isfinite(weight[row]) and weight[row] > 0
         raise DataError(
             what,
-            "must be finite and not negative",
-            f"got {weight[row]} in row {row:,}",
-            "A person who should not count has weight 0.",
+            f"must be 0 or from {LIGHTEST:g} to {HEAVIEST:g}"
+            if extreme
+            else "must be finite and not negative",
+            f"got {weight[row]:g} in row {row:,}",
+            "Only ratios matter: divide all by the same number."
+            if extreme
+            else "Somebody who should not count has weight 0.",
         )
     return weight
 
@@ -559,11 +568,11 @@ def _check_every_group_weighs(
     weight: FloatArray, group: IntArray, groups: tuple[Hashable, ...]
 ) -> None:
     totals = np.bincount(group, weight, len(groups))
-    if (totals == 0).any():
-        empty = groups[int(np.argmin(totals))]
+    if not totals.all():
+        whose = f" of group {groups[int(np.argmin(totals))]!r}" if totals.any() else ""
         raise DataError(
             "sample_weight",
             "must be positive for somebody in every group",
-            f"everybody in group {empty!r} has weight 0",
-            "Leave the group out instead.",
+            f"all weights{whose} are 0",
+            "Give them weight, or leave the group out.",
         )

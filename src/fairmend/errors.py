@@ -79,10 +79,9 @@ def nearest(name: object, known: Iterable[object]) -> str:
     "Known: 'Female', 'Male'."
     """
     known = list(known)
-    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
-    if close:
-        return f"Did you mean {next(k for k in known if str(k) == close[0])!r}?"
-    return f"Known: {listed(known)}."
+    by_text = {str(value).casefold(): value for value in reversed(known)}
+    close = difflib.get_close_matches(str(name).casefold(), by_text, n=1)
+    return f"Did you mean {by_text[close[0]]!r}?" if close else f"Known: {listed(known)}."
 
 
 def listed(values: Iterable[object], limit: int = 6) -> str:
@@ -94,3 +93,13 @@ def listed(values: Iterable[object], limit: int = 6) -> str:
     values = list(values)
     shown = ", ".join(repr(value) for value in values[:limit])
     return shown if len(values) <= limit else f"{shown} and {len(values) - limit:,} more"
+
+
+def in_a_line(error: Exception) -> str:
+    """Somebody else's error as part of a message of ours.
+
+    >>> in_a_line(ValueError("no  such column."))
+    'ValueError: no such column'
+    """
+    message = " ".join(str(error).split()).removesuffix(".")
+    return f"{type(error).__name__}: {message or 'no message'}"

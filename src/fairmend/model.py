@@ -9,14 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from numbers import Integral, Real
+from typing import Any, Literal, NoReturn
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import FloatArray, Frame, is_missing, scalar
-from fairmend.errors import DataError, ModelError, listed
+from fairmend.columns import (
+    Encoded,
+    FloatArray,
+    Frame,
+    IntArray,
+    as_array,
+    as_column,
+    as_frame,
+    as_numbers,
+    encode,
+    scalar,
+)
+from fairmend.errors import DataError, ModelError, in_a_line, listed, nearest
 from fairmend.progress import progress
 
 __all__ = ["Answers", "BlackBox", "Labels"]
@@ -28,6 +40,11 @@ _OUTPUTS = ("auto", "label", "probability", "score")
 RECHECKED = 32
 # A batch's composition may move the last bits of a float; a changed mind moves more than this.
 SAME_ANSWER = 1e-6
+
+# Methods whose answers are about the model's classes_, in their order.
+_BY_CLASSES = ("predict_proba", "decision_function")
+# Pairs of numbers that need no explanation: 1 is yes, the other is no.
+_PLAIN_PAIRS: tuple[tuple[int, int], ...] = ((0, 1), (-1, 1))
 
 
 @dataclass(frozen=True)
@@ -51,14 +68,7 @@ class Labels:
                 "y",
                 "must have two values",
                 f"got {len(values):,}: {listed(values)}",
-                "Make it binary first, e.g. y == 'yes'.",
-            )
-        if pos_label is not None and pos_label not in values:
-            raise DataError(
-                "pos_label",
-                "must be one of the values of y",
-                f"got {pos_label!r} where y holds {listed(values)}",
-                "Name the value that counts as positive.",
+                f"Make it binary first, e.g. y == {values[-1]!r}.",
             )
         if len(values) < 2:
             raise DataError(
@@ -68,29 +78,64 @@ class Labels:
                 "Error rates need both outcomes in the data.",
             )
         if pos_label is None:
-            if set(values) not in ({0, 1}, {-1, 1}):
+            if not _is_plain(set(values)):
                 raise DataError(
                     "pos_label",
                     "must say which value of y counts as positive when they are not 0/1 or -1/1",
                     f"y holds {listed(values)}",
                     f"Pass pos_label={values[-1]!r} or pos_label={values[0]!r}.",
                 )
-            pos_label = max(values)  # type: ignore[type-var]
-        (negative,) = (value for value in values if value != pos_label)
-        return cls(negative, pos_label)
+            pos_label = 1
+        if not isinstance(pos_label, Hashable) or pos_label not in values:
+            raise DataError(
+                "pos_label",
+                "must be the value of y that counts as positive",
+                f"got {pos_label!r} where y holds {listed(values)}",
+                nearest(pos_label, values),
+            )
+        place = values.index(pos_label)
+        return cls(values[1 - place], values[place])
+
+    def positive_among(self, words: set[Hashable]) -> Hashable:
+        """Which of a model's words for its two answers means positive; None if they are foreign.
+
+        They may be the labels of y. Where y is 0/1 or -1/1, so may the words: 1 is 1, the other
+        number is the other. Where y is anything else and 0/1 or -1/1 cannot be mistaken for it,
+        1 means positive.
+
+        >>> Labels("no", "yes").positive_among({0, 1}), Labels(1, -1).positive_among({0, 1})
+        (1, 0)
+        >>> Labels(1, 2).positive_among({0, 1}) is None
+        True
+        """
+        own = {self.negative, self.positive}
+        if words <= own:
+            return self.positive
+        for low, high in _PLAIN_PAIRS:
+            if words <= {low, high}:
+                if _is_plain(own):
+                    return high if self.positive == 1 else low
+                if own.isdisjoint((low, high)):
+                    return high
+        return None
+
+
+def _is_plain(labels: set[Hashable]) -> bool:
+    return any(labels == set(pair) for pair in _PLAIN_PAIRS)
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the model said about each row it was asked about."""
+    """What the model said, entry by entry."""
 
     decision: FloatArray
     """h(x): 0 or 1, or the probability of deciding 1 where decisions are soft."""
     score: FloatArray | None
     """What it ranks by; None for a model that gives labels only."""
 
-    def take(self, rows: NDArray[Any]) -> Answers:
-        return Answers(self.decision[rows], None if self.score is None else self.score[rows])
+    def take(self, entries: NDArray[Any]) -> Answers:
+        """The same for other entries, given by their places among these."""
+        return Answers(self.decision[entries], None if self.score is None else self.score[entries])
 
 
 class BlackBox:
@@ -100,22 +145,28 @@ class BlackBox:
     ----------
     model
         An object with ``predict_proba``, ``decision_function`` or ``predict`` (looked for in this
-        order), a callable taking rows, the name of a column of X with recorded predictions, or an
-        array of recorded predictions.
+        order; only ``predict`` for ``output="label"``), a callable taking rows, the name of a
+        column of X with recorded predictions, or an array of recorded predictions.
     output
-        How to read the answers: ``"label"`` (the two values of y, or 0/1), ``"probability"`` of the
-        positive label, or any real ``"score"``. ``"auto"`` tells by the values, and asks for a
-        threshold rather than guess one.
+        How to read the answers: ``"label"`` (the two values of y, or 0/1, where 1 is positive),
+        ``"probability"`` of the positive label, or any real ``"score"`` that speaks for it.
+        ``"auto"`` tells by the method and the values, and asks for a threshold rather than guess
+        one; it is settled by the first answers that are more than labels.
     threshold
         The decision is positive where the answer is greater than this. Default 0.5 for
-        probabilities and 0 for ``decision_function``.
+        probabilities and 0 for ``decision_function``; a tie then goes to the first of the model's
+        ``classes_``, as in scikit-learn.
     soft
         Take the probability itself as the decision: h(x) in [0, 1].
     random
-        The model may answer the same row differently each time; otherwise some rows are put to it
-        twice and a changed answer is an error.
+        The model may answer the same row differently each time. Otherwise up to 32 rows are put to
+        it twice, and to its ``predict`` where we use another method with the default threshold: a
+        changed answer, or another decision, is an error.
     batch_size
         Rows per call.
+
+    Where the model has ``classes_``, its two columns of probabilities and the sign of its
+    ``decision_function`` are read by them, so that they speak for the positive label of y.
 
     >>> import numpy as np
     >>> box = BlackBox(lambda rows: rows[:, 0] * 100, threshold=50)
@@ -141,33 +192,19 @@ class BlackBox:
                 f"got {output!r}",
                 "Leave it out to tell by the values.",
             )
-        if threshold is not None and not np.isfinite(threshold):
+        if threshold is not None and not (_is(threshold, Real) and np.isfinite(threshold)):
             raise DataError(
                 "threshold",
                 "must be a finite number",
                 f"got {threshold!r}",
                 "A decision is positive where the answer is greater than it.",
             )
-        if batch_size < 1:
+        if not (_is(batch_size, Integral) and batch_size >= 1):
             raise DataError(
                 "batch_size",
-                "must be at least 1",
+                "must be a whole number, at least 1",
                 f"got {batch_size!r}",
                 "It is the number of rows per call.",
-            )
-        if soft and threshold is not None:
-            raise DataError(
-                "soft",
-                "must be False where a threshold makes decisions hard",
-                f"got soft=True and threshold={threshold!r}",
-                "Leave one of them out.",
-            )
-        if soft and output in ("label", "score"):
-            raise DataError(
-                "soft",
-                "needs probabilities",
-                f"got output={output!r}",
-                "Leave soft out, or give a model of probabilities.",
             )
         if isinstance(model, BlackBox):
             raise DataError(
@@ -177,13 +214,50 @@ class BlackBox:
                 "Wrap the model once.",
             )
         self.model = model
-        self.output: Output = output
         self.threshold = threshold
         self.soft = soft
         self.random = random
         self.batch_size = batch_size
         self.column = model if isinstance(model, str) else None
-        self._method, self._call = self._find_call(model)
+        self._method, self._call = _find_call(model, output)
+        self.output: Output = output
+        if output == "auto" and self._method == "decision_function":
+            self.output = "score"
+        elif output == "auto" and (soft or self._method == "predict_proba"):
+            self.output = "probability"
+        self._check_settings_agree()
+
+    def _check_settings_agree(self) -> None:
+        if self.soft and self.threshold is not None:
+            raise DataError(
+                "soft",
+                "must be False where a threshold makes decisions hard",
+                f"got soft=True and threshold={self.threshold!r}",
+                "Leave one of them out.",
+            )
+        if self.soft and self.output != "probability":
+            raise DataError(
+                "soft",
+                "must be False unless the answers are probabilities",
+                f"got soft=True and {self.output}s from {self._method}",
+                "Leave soft out, or give a model of probabilities.",
+            )
+        if self.threshold is None:
+            return
+        if self.output == "label":
+            raise DataError(
+                "threshold",
+                "must be left out where the answers are labels",
+                f"got output='label' and threshold={self.threshold!r}",
+                "Leave one of them out.",
+            )
+        if self.output == "probability" and not 0 <= self.threshold <= 1:
+            raise DataError(
+                "threshold",
+                "must lie between 0 and 1 for probabilities",
+                f"got {self.threshold!r}",
+                "If the answers are scores, say output='score'.",
+            )
 
     @classmethod
     def of(cls, model: Any) -> BlackBox:
@@ -193,64 +267,44 @@ class BlackBox:
     def __repr__(self) -> str:
         return f"BlackBox({type(self.model).__name__}, answers by {self._method})"
 
-    @staticmethod
-    def _find_call(model: Any) -> tuple[str, Callable[[Any], Any] | None]:
-        if isinstance(model, str):
-            return f"column {model!r}", None
-        if isinstance(model, type):
-            raise DataError(
-                "model",
-                "must be a fitted model",
-                f"got the class {model.__name__}",
-                "Pass an instance that has been fitted.",
-            )
-        for method in ("predict_proba", "decision_function", "predict"):
-            if hasattr(model, method):
-                return method, getattr(model, method)
-        if callable(model):
-            return "call", model
-        if model is None or not hasattr(model, "__len__") or isinstance(model, dict):
-            raise DataError(
-                "model",
-                "must have predict_proba, decision_function or predict, be callable, "
-                "name a column of predictions, or be the predictions",
-                f"got {type(model).__name__}",
-                "Wrap the vendor's call in a function that takes rows and returns answers.",
-            )
-        return "recorded predictions", None
-
     # ---------------------------------------------------------------- recorded predictions
 
-    def recorded(self, frame: Frame | None, n: int) -> Any:
+    def recorded(self, frame: Frame | None, n: int) -> Encoded | None:
         """The recorded predictions, one a person; None for a model that must be asked."""
         if self._call is not None:
             return None
-        if self.column is not None:
-            if frame is None:
-                raise DataError(
-                    "model", "names a column of X", "got X=None", "Pass the file's table."
-                )
-            return frame.column(self.column, "model")
-        series = nw.from_native(self.model, series_only=True, pass_through=True)
-        values = series if isinstance(series, nw.Series) else np.asarray(self.model)
-        if getattr(values, "ndim", 1) != 1 or len(values) != n:
+        if self.column is None:
+            column = as_column(self.model, "model (recorded predictions)")
+        elif frame is None:
             raise DataError(
                 "model",
-                "as recorded predictions must have one a person",
-                f"got shape {values.shape} for {n:,} people",
-                "Pass one label, probability or score a row of X.",
+                "must name a column of X",
+                f"got the name {self.column!r} and X=None",
+                "Pass the table it is a column of.",
             )
-        return values
+        else:
+            column = frame.column(self.column, "model")
+        if len(column) != n:
+            raise DataError(
+                "model (recorded predictions)",
+                "must have one entry a person, as y has",
+                f"got {len(column):,} entries for {n:,} people",
+                "Check that both come from the same filter.",
+            )
+        return encode(column, f"model ({self._method})")
 
     # ---------------------------------------------------------------- asking
 
     def ask(self, rows: Frame, labels: Labels) -> Answers:
         """Put every row to the model, in batches, and check what comes back."""
         raw = self._ask_all(rows, labels)
-        answers = self.interpret(raw, labels, numeric_score=self._method == "decision_function")
+        try:
+            said = encode(raw)
+        except DataError as error:
+            self._fail(error.must, error.got, error.fix)
+        answers = self.interpret(said, labels).take(said.codes)
         if not self.random:
             self._recheck(rows, raw, labels)
-        if self._method == "predict_proba" and self.threshold is None and not self.soft:
             self._check_against_predict(rows, answers, labels)
         return answers
 
@@ -258,8 +312,8 @@ class BlackBox:
         parts = []
         with progress("asking the model", len(rows)) as advance:
             for start in range(0, len(rows), self.batch_size):
-                whole = len(rows) <= self.batch_size
-                batch = rows if whole else rows.slice(start, start + self.batch_size)
+                # A copy: a model that scribbles on its input must not touch ours.
+                batch = rows.slice(start, start + self.batch_size)
                 parts.append(self._ask(batch, labels))
                 advance(len(batch))
         return np.concatenate(parts)
@@ -269,167 +323,163 @@ class BlackBox:
         try:
             raw = self._call(rows.native)
         except Exception as error:
-            raise ModelError(
-                f"model ({self._method})",
+            self._fail(
                 f"must answer {len(rows):,} rows given as {type(rows.native).__name__}",
-                f"it raised {type(error).__name__}: {str(error).strip() or 'no message'}",
+                f"it raised {in_a_line(error)}",
                 "Call it on a few rows of X by hand: it must take X as it is passed here.",
-            ) from error
-        answers = self._one_answer_a_row(raw, labels)
+                error,
+            )
+        answers = self._for_positive(self._as_array(raw), labels)
+        if answers.ndim != 1:
+            self._fail(
+                "must give one answer a row, or two class probabilities from predict_proba",
+                f"got answers of shape {answers.shape} for {len(rows):,} rows",
+                "fairmend mends binary classifiers: pass a function that returns P(positive).",
+            )
         if len(answers) != len(rows):
-            raise ModelError(
-                f"model ({self._method})",
+            self._fail(
                 "must give one answer a row",
                 f"got {len(answers):,} answers for {len(rows):,} rows",
                 "Does it drop or add rows?",
             )
         return answers
 
-    def _one_answer_a_row(self, raw: Any, labels: Labels) -> NDArray[Any]:
-        answers = np.asarray(raw)
-        if answers.ndim == 2 and answers.shape[1] == 1:
-            answers = answers[:, 0]
-        if answers.ndim == 2 and self._method == "predict_proba" and answers.shape[1] == 2:
-            return answers[:, self._positive_column(labels)]
-        if answers.ndim != 1:
-            raise ModelError(
-                f"model ({self._method})",
-                "must give one answer a row, or two class probabilities from predict_proba",
-                f"got an array of shape {answers.shape}",
-                "fairmend mends binary classifiers: pass a function that returns P(positive).",
-            )
-        return answers
+    def _as_array(self, raw: Any) -> NDArray[Any]:
+        """What the model returned, whatever container it came in."""
+        array: Any
+        try:
+            frame = as_frame(raw, "the answer")
+            array = frame.to_numpy() if frame is not None else as_array(raw, "the answer")
+            if isinstance(array, nw.Series):
+                words = array.dtype in (nw.Categorical, nw.Enum)
+                array = (array.cast(nw.String) if words else array).to_numpy()
+        except DataError as error:
+            self._fail("must return one answer a row", error.got, "Return an array or a list.")
+        one_column: NDArray[Any] = array
+        if array.ndim == 2 and array.shape[1] == 1:
+            one_column = array[:, 0]
+        return one_column
 
-    def _positive_column(self, labels: Labels) -> int:
-        classes = [scalar(value) for value in getattr(self.model, "classes_", ())]
-        if labels.positive in classes:
-            return classes.index(labels.positive)
-        if not classes or set(classes) in ({0, 1}, {-1, 1}):
+    def _for_positive(self, answers: NDArray[Any], labels: Labels) -> NDArray[Any]:
+        """Class probabilities and signed scores, turned to speak for the positive label."""
+        if self._method not in _BY_CLASSES:
+            return answers
+        place = self._place_of_positive(labels)
+        if self._method == "predict_proba" and answers.ndim == 2 and answers.shape[1] == 2:
+            return answers[:, place]
+        numbers = as_numbers(answers)
+        if place == 1 or numbers is None:  # one answer a row speaks for the second class
+            return answers
+        return 1 - numbers if self._method == "predict_proba" else -numbers
+
+    def _place_of_positive(self, labels: Labels) -> int:
+        """Where the positive label stands in the model's classes_; 1 if it has none."""
+        known = getattr(self.model, "classes_", None)
+        if known is None:
             return 1
-        raise ModelError(
-            "model (predict_proba)",
-            f"must know the label {labels.positive!r}",
-            f"its classes_ are {listed(classes)}",
-            "Give y in the model's own labels, or pass a function that returns P(positive).",
-        )
+        classes = [scalar(value) for value in known]
+        word = labels.positive_among(set(classes))
+        if len(classes) != 2 or word is None:
+            self._fail(
+                f"must tell {labels.negative!r} from {labels.positive!r}, the labels of y",
+                f"its classes_ are {listed(classes)}",
+                "Give y in the model's own labels, or pass a function that returns P(positive).",
+            )
+        return classes.index(word)
 
     # ---------------------------------------------------------------- reading
 
-    def interpret(
-        self, raw: NDArray[Any], labels: Labels, *, numeric_score: bool = False
-    ) -> Answers:
-        """Read raw answers as decisions and, where they are more than labels, scores."""
-        output: str = "score" if numeric_score and self.output == "auto" else self.output
-        as_labels = self._labels_as_numbers(raw, labels)
-        if output == "auto":
-            output = self._tell(raw, as_labels, labels)
-        if output == "label":
-            if as_labels is None:
-                raise self._not_labels(raw, labels)
-            return Answers(as_labels, None)
-        score = self._finite_numbers(raw)
-        if output == "probability":
-            outside = (score < 0) | (score > 1)
-            if outside.any():
-                raise ModelError(
-                    f"model ({self._method})",
-                    "must give probabilities between 0 and 1",
-                    f"got {score[np.argmax(outside)]:.6g}",
-                    "If these are scores, say BlackBox(model, output='score', threshold=...).",
-                )
-            if self.soft:
-                return Answers(score, score)
-        elif self.soft:
-            raise ModelError(
-                f"model ({self._method})",
-                "must give probabilities for soft decisions",
-                "got scores",
-                "Leave soft out and give a threshold.",
-            )
-        threshold = self.threshold
-        if threshold is None:
-            threshold = 0.0 if numeric_score else 0.5
-            if output == "score" and not numeric_score:
-                raise ModelError(
-                    f"model ({self._method})",
-                    "must come with a threshold when it gives scores",
-                    f"got scores from {score.min():.6g} to {score.max():.6g}",
-                    "Say BlackBox(model, threshold=...): above it the decision is positive.",
-                )
-        return Answers((score > threshold).astype(np.float64), score)
+    def interpret(self, said: Encoded, labels: Labels) -> Answers:
+        """Read each distinct answer, an entry of ``said.values``.
 
-    def _tell(self, raw: NDArray[Any], as_labels: FloatArray | None, labels: Labels) -> str:
-        if as_labels is not None and self.threshold is None:
-            return "label"
-        if raw.dtype.kind not in "biuf":
-            try:
-                raw = raw.astype(np.float64)
-            except (TypeError, ValueError):
-                raise self._not_labels(raw, labels) from None
+        It becomes a decision and, where it is more than a label, a score.
+        """
+        if said.has_missing:
+            self._fail(
+                "must answer every row",
+                f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}",
+                "Are values missing that it cannot take? Leave out rows it has no answer for.",
+            )
+        word = None
+        if len(said.values) <= 2:
+            word = labels.positive_among({scalar(value) for value in said.values})
+        numbers = as_numbers(said.values)
+        output = self.output
+        if output == "auto":
+            output = self._tell(word, numbers)
+            if output != "label":
+                self.output = output  # settled: a later batch of 0s and 1s is read the same way
+        if output == "label":
+            if word is None:
+                self._fail_on_labels(said, labels, numbers)
+            return Answers(np.array([float(scalar(v) == word) for v in said.values]), None)
+        if numbers is None:
+            self._fail_on_labels(said, labels, numbers)
+        return self._decide(numbers, said, output, labels)
+
+    def _tell(self, word: Hashable, numbers: FloatArray | None) -> Output:
+        """What the answers are, from the values alone."""
         if self.threshold is not None:
             return "score"
-        with np.errstate(invalid="ignore"):
-            inside = bool(np.all((raw >= 0) & (raw <= 1) | np.isnan(raw)))
-        return "probability" if inside or self._method == "predict_proba" else "score"
+        if word is not None or numbers is None:
+            return "label"
+        if len(numbers) <= 2 and set(numbers) <= {0.0, 1.0}:  # 0 and 1, where y holds one of them
+            return "label"
+        return "probability" if _are_probabilities(numbers).all() else "score"
 
-    @staticmethod
-    def _labels_as_numbers(raw: NDArray[Any], labels: Labels) -> FloatArray | None:
-        """Raw answers as 0.0 and 1.0 if each is a label of y, or each is 0 or 1; else None."""
-        values = (
-            np.unique(raw) if raw.dtype.kind != "O" else np.array(list(dict.fromkeys(raw)), "O")
-        )
-        if len(values) > 2 or any(is_missing(scalar(v)) for v in values):
-            return None
-        found = {scalar(value) for value in values}
-        for negative, positive in ((labels.negative, labels.positive), (0, 1)):
-            if found <= {negative, positive}:
-                return np.asarray(raw == positive, np.float64)
-        return None
-
-    def _finite_numbers(self, raw: NDArray[Any]) -> FloatArray:
-        try:
-            numbers = np.asarray(raw, np.float64)
-        except (TypeError, ValueError):
-            raise ModelError(
-                f"model ({self._method})",
-                "must answer with numbers",
-                f"got {type(raw[0]).__name__} {scalar(raw[0])!r}",
-                "Pass a function that returns labels, probabilities or scores.",
-            ) from None
-        wrong = ~np.isfinite(numbers)
-        if wrong.any():
-            raise ModelError(
-                f"model ({self._method})",
+    def _decide(
+        self, numbers: FloatArray, said: Encoded, output: Output, labels: Labels
+    ) -> Answers:
+        infinite = ~np.isfinite(numbers)
+        if infinite.any():
+            self._fail(
                 "must answer with finite numbers",
-                f"got {numbers[np.argmax(wrong)]} for {int(wrong.sum()):,} of {len(raw):,} rows",
-                "Look at the inputs of those rows: are values missing that it cannot take?",
+                f"got {numbers[np.argmax(infinite)]} for {self._share(said, infinite[said.codes])}",
+                "Look at the inputs of those rows, or bound its answers.",
             )
-        return numbers
+        if output == "probability":
+            inside = _are_probabilities(numbers)
+            if not inside.all():
+                share = self._share(said, ~inside[said.codes])
+                self._fail(
+                    "must give probabilities between 0 and 1",
+                    f"got {numbers[np.argmin(inside)]:.6g} for {share}",
+                    "If these are scores, say BlackBox(model, output='score', threshold=...).",
+                )
+            numbers = np.clip(numbers, 0.0, 1.0)
+        if self.soft:
+            return Answers(numbers, numbers)
+        if self.threshold is not None:
+            return Answers((numbers > self.threshold).astype(np.float64), numbers)
+        cut = self._default_threshold(output)
+        if cut is None:
+            self._fail(
+                "must come with a threshold when it gives scores",
+                f"got scores from {numbers.min():.6g} to {numbers.max():.6g}",
+                "Say BlackBox(model, threshold=...): above it the decision is positive.",
+            )
+        first_class = self._method in _BY_CLASSES and self._place_of_positive(labels) == 0
+        positive = numbers >= cut if first_class else numbers > cut
+        return Answers(positive.astype(np.float64), numbers)
 
-    def _not_labels(self, raw: NDArray[Any], labels: Labels) -> ModelError:
-        values = list(dict.fromkeys(scalar(value) for value in raw))
-        return ModelError(
-            f"model ({self._method})",
-            f"must answer with the labels of y, {labels.negative!r} and {labels.positive!r}, "
-            "or with 0 and 1",
-            f"got {listed(values)}",
-            "Translate its answers, or give pos_label in its terms.",
-        )
+    def _default_threshold(self, output: Output) -> float | None:
+        if output == "probability":
+            return 0.5
+        return 0.0 if self._method == "decision_function" else None
 
     # ---------------------------------------------------------------- trust, but verify
 
     def _recheck(self, rows: Frame, raw: NDArray[Any], labels: Labels) -> None:
         """Ask again about a few rows, in another order: the answers must be the same."""
-        chosen = np.unique(np.linspace(0, len(rows) - 1, RECHECKED).astype(np.int64))[::-1]
-        again, before = self._ask(rows.take(chosen), labels), raw[chosen]
+        chosen = _spread(len(rows))[::-1]
+        before, again = raw[chosen], self._ask_all(rows.take(chosen), labels)
         if before.dtype.kind == "f" and again.dtype.kind == "f":
-            changed = ~np.isclose(before, again, rtol=0, atol=SAME_ANSWER, equal_nan=True)
+            changed = ~np.isclose(before, again, rtol=SAME_ANSWER, atol=SAME_ANSWER)
         else:
             changed = np.asarray(before != again)
         if changed.any():
             at = int(np.argmax(changed))
-            raise ModelError(
-                f"model ({self._method})",
+            self._fail(
                 "must give the same answer when asked about the same row again",
                 f"it changed {int(changed.sum())} of {len(chosen)}, "
                 f"one from {scalar(before[at])!r} to {scalar(again[at])!r}",
@@ -437,22 +487,92 @@ class BlackBox:
             )
 
     def _check_against_predict(self, rows: Frame, answers: Answers, labels: Labels) -> None:
-        """A vendor's predict() may cut elsewhere than at one half: then its cut must be told."""
-        predict = getattr(self.model, "predict", None)
-        if predict is None:
+        """A vendor's predict() may cut elsewhere than we do by default: its cut must be told."""
+        score, cut = answers.score, self._default_threshold(self.output)
+        cut_by_default = self.threshold is None and not self.soft
+        has_predict = self._method in _BY_CLASSES and hasattr(self.model, "predict")
+        if not (cut_by_default and has_predict):
             return
-        chosen = np.unique(np.linspace(0, len(rows) - 1, RECHECKED).astype(np.int64))
+        assert score is not None
+        chosen = _spread(len(rows))
+        by_label = BlackBox(self.model, output="label", random=True, batch_size=self.batch_size)
         try:
-            said = self._labels_as_numbers(np.asarray(predict(rows.take(chosen).native)), labels)
-        except Exception:
-            return  # predict_proba is what we use, and it worked
-        if said is None:
-            return
-        differs = (said != answers.decision[chosen]) & (answers.score[chosen] != 0.5)  # type: ignore[index]
+            said = by_label.ask(rows.take(chosen), labels).decision
+        except ModelError:
+            return  # we do not use predict, and what we use worked
+        differs = (said != answers.decision[chosen]) & (score[chosen] != cut)
         if differs.any():
             raise ModelError(
                 "model (predict)",
-                "must decide as predict_proba > 0.5 does, or the cut must be told",
+                f"must decide as {self._method} > {cut:g} does, or the cut must be told",
                 f"it differs on {int(differs.sum())} of {len(chosen)} rows",
-                "Say BlackBox(model, threshold=...), or pass model.predict to use its labels.",
+                "Say BlackBox(model, threshold=...), or output='label' to use what predict says.",
             )
+
+    # ---------------------------------------------------------------- complaints
+
+    def _fail(self, must: str, got: str, fix: str, cause: BaseException | None = None) -> NoReturn:
+        raise ModelError(f"model ({self._method})", must, got, fix) from cause
+
+    def _fail_on_labels(
+        self, said: Encoded, labels: Labels, numbers: FloatArray | None
+    ) -> NoReturn:
+        own = f"the labels of y, {labels.negative!r} and {labels.positive!r}"
+        fix = "Translate its answers into these, or give y and pos_label in its words."
+        if numbers is None:
+            if self.output in ("probability", "score") or self.threshold is not None:
+                own, fix = "numbers", "If these are labels, leave output and threshold out."
+            elif labels.positive_among({0, 1}) == 1 != labels.positive:
+                own += ", or with 0 and 1"
+        elif self.output == "label":
+            fix = "If these are probabilities or scores, leave output='label' out."
+        else:
+            fix = f"If 1 means {labels.positive!r}, say BlackBox(model, output='probability')."
+        self._fail(f"must answer with {own}", f"got {listed(map(scalar, said.values))}", fix)
+
+    def _share(self, said: Encoded, which: NDArray[np.bool_]) -> str:
+        unit = "distinct rows" if self._call is not None else "people"
+        return f"{int(which.sum()):,} of {len(said.codes):,} {unit}"
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether a setting is a number of that kind; True and False are no numbers."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | None]:
+    """How the model answers, for people to read, and what to call; None if nothing is to be."""
+    if isinstance(model, str):
+        return f"column {model!r}", None
+    if isinstance(model, type):
+        raise DataError(
+            "model",
+            "must be a fitted model",
+            f"got the class {model.__name__}",
+            "Pass an instance that has been fitted.",
+        )
+    methods = ("predict_proba", "decision_function", "predict")
+    for method in methods if output != "label" else ("predict",):
+        if hasattr(model, method):
+            return method, getattr(model, method)
+    if callable(model):
+        return "call", model
+    if model is None or not hasattr(model, "__len__") or isinstance(model, dict):
+        raise DataError(
+            "model",
+            "must have predict_proba, decision_function or predict, be callable, "
+            "name a column of predictions, or be the predictions",
+            f"got {'None' if model is None else type(model).__name__}",
+            "Wrap the vendor's call in a function that takes rows and returns answers.",
+        )
+    return "recorded predictions", None
+
+
+def _are_probabilities(numbers: FloatArray) -> NDArray[np.bool_]:
+    """Between 0 and 1, but for what rounding to single precision does to them."""
+    return (numbers >= -SAME_ANSWER) & (numbers <= 1 + SAME_ANSWER)
+
+
+def _spread(n: int) -> IntArray:
+    """A few of n rows, spread over all of them."""
+    return np.unique(np.linspace(0, n - 1, RECHECKED).astype(np.int64))

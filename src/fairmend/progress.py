@@ -6,6 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # Work that ends sooner is left in peace.
 PATIENCE_S = 1.0
@@ -18,26 +22,34 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     >>> with progress("counting", total=2) as advance:
     ...     advance(2)
     """
-    if not sys.stderr.isatty():
-        yield lambda steps: None
-        return
+    started, done = time.monotonic(), 0
+    bar: Progress | None = None
+
+    def advance(steps: int) -> None:
+        nonlocal bar, done
+        done += steps
+        if bar is None and time.monotonic() - started > PATIENCE_S and _on_terminal():
+            bar = _shown_bar(label, total)
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()  # None: a program without a console
+
+
+def _shown_bar(label: str, total: int) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(label, total=total)
-    started, shown = time.monotonic(), False
-
-    def advance(steps: int) -> None:
-        nonlocal shown
-        bar.advance(task, steps)
-        if not shown and time.monotonic() - started > PATIENCE_S:
-            bar.start()
-            shown = True
-
-    try:
-        yield advance
-    finally:
-        if shown:
-            bar.stop()
+    bar.add_task(label, total=total)
+    bar.start()
+    return bar

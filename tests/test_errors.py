@@ -1,0 +1,59 @@
+import pickle
+import sys
+
+import pytest
+
+from fairmend import DataError, FairmendError, MissingExtra, ModelError
+from fairmend.errors import listed, nearest, require
+
+
+@pytest.mark.parametrize(
+    ("kind", "also"),
+    [(DataError, ValueError), (ModelError, RuntimeError), (MissingExtra, ImportError)],
+)
+def test_every_error_can_be_caught_by_both_its_names(kind, also):
+    assert issubclass(kind, FairmendError)
+    assert issubclass(kind, also)
+
+
+def test_parts_are_kept_apart_and_survive_a_trip_to_another_process():
+    error = DataError("y", "must be binary", "got 3 values", "Drop one.")
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.what, again.must, again.got, again.fix) == error.args
+    assert str(again) == str(error) == "y: must be binary; got 3 values. Drop one."
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("incme", ["age", "income"], "Did you mean 'income'?"),
+        ("SEX", ["sex", "age"], "Did you mean 'sex'?"),
+        ("1", [0, 1], "Did you mean 1?"),
+        (None, ["a", "b"], "Known: 'a', 'b'."),
+        ("q", list("abcdefgh"), "Known: 'a', 'b', 'c', 'd', 'e', 'f' and 2 more."),
+    ],
+)
+def test_nearest_suggests_or_lists(name, known, said):
+    assert nearest(name, known) == said
+
+
+def test_listed_counts_what_it_leaves_out():
+    assert listed(range(2_000), limit=1) == "0 and 1,999 more"
+
+
+def test_require_answers_with_the_pip_line():
+    with pytest.raises(MissingExtra) as caught:
+        require("no_such_package.inside", extra="plot", why="A chart")
+    assert str(caught.value) == (
+        "A chart: needs the optional package 'no_such_package'; it is not installed. "
+        "Run: pip install 'fairmend[plot]'"
+    )
+
+
+def test_require_lets_a_broken_package_speak_for_itself(tmp_path, monkeypatch):
+    (tmp_path / "half_installed.py").write_text("import its_missing_half\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="its_missing_half") as caught:
+        require("half_installed", extra="plot", why="A chart")
+    assert not isinstance(caught.value, MissingExtra)
+    assert "half_installed" not in sys.modules

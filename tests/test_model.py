@@ -1,0 +1,310 @@
+"""The black box: what it is asked, how often, and how its answers are read."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from fairmend import BlackBox, ModelError, tabulate
+from fairmend.columns import Frame
+from fairmend.model import RECHECKED, Labels
+
+RNG = np.random.default_rng(7)
+N = 1_000
+X = RNG.integers(0, 10, (N, 2))  # at most 100 distinct rows
+Y = (X.sum(axis=1) + RNG.integers(-4, 5, N) > 9).astype(int)
+S = np.where(RNG.integers(0, 2, N), "a", "b")
+DISTINCT = len(np.unique(X, axis=0))
+ROWS = Frame.read(np.array([[0.1], [0.5], [0.9]]))
+ZERO_ONE = Labels(0, 1)
+
+
+def ask(model, labels=ZERO_ONE, rows=ROWS):
+    box = BlackBox.of(model)
+    answers = box.ask(rows, labels)
+    return answers.decision.tolist(), None if answers.score is None else answers.score.tolist()
+
+
+class Model:
+    """Has the methods it is given and nothing else."""
+
+    def __init__(self, **methods):
+        self.__dict__ |= methods
+
+
+def first(rows):
+    return np.asarray(rows)[:, 0]
+
+
+def two_columns(rows):
+    return np.stack([1 - first(rows), first(rows)], axis=1)
+
+
+# -------------------------------------------------------------------- what it is asked
+
+
+class Vendor:
+    """Counts what it is asked; whoever fits or copies it has broken the contract."""
+
+    def __init__(self):
+        self.batches = []
+
+    def predict(self, rows):
+        self.batches.append(np.array(rows))
+        return (rows[:, 0] > 4).astype(int)
+
+    def _forbidden(self, *_, **__):
+        raise AssertionError("a black box is neither fitted nor copied")
+
+    fit = get_params = set_params = __copy__ = __deepcopy__ = __reduce__ = _forbidden
+
+
+def test_the_model_is_asked_once_per_distinct_row_and_about_a_few_again():
+    vendor = Vendor()
+    tabulate(vendor, X, Y, sensitive_features=S)
+    once, again = vendor.batches
+    np.testing.assert_array_equal(once, np.unique(X, axis=0))
+    assert len(again) == RECHECKED
+    assert {tuple(row) for row in again} <= {tuple(row) for row in once}
+
+
+def test_a_random_model_is_not_asked_again():
+    vendor = Vendor()
+    tabulate(BlackBox(vendor, random=True), X, Y, sensitive_features=S)
+    assert [len(batch) for batch in vendor.batches] == [DISTINCT]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10, DISTINCT, DISTINCT + 1])
+def test_no_call_is_larger_than_a_batch(size):
+    vendor = Vendor()
+    data = tabulate(BlackBox(vendor, batch_size=size), X, Y, sensitive_features=S)
+    sizes = [len(batch) for batch in vendor.batches]
+    assert max(sizes) <= size
+    assert sum(sizes) == DISTINCT + RECHECKED
+    np.testing.assert_array_equal(np.concatenate(vendor.batches)[:DISTINCT], np.unique(X, axis=0))
+    np.testing.assert_array_equal(data["a"].decision, first(data.table.native)[data["a"].rows] > 4)
+
+
+def test_recorded_predictions_are_not_asked_for():
+    vendor = Vendor()
+    recorded = vendor.predict(X)
+    tabulate(recorded, X, Y, sensitive_features=S)
+    assert len(vendor.batches) == 1
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_the_model_gets_rows_in_the_container_they_came_in(make):
+    frame, seen = make({"one": X[:, 0], "two": X[:, 1]}), []
+
+    def model(rows):
+        seen.append(type(rows))
+        return (np.asarray(rows)[:, 0] > 4).astype(int)
+
+    tabulate(model, frame, Y, sensitive_features=S)
+    assert set(seen) == {type(frame)}
+
+
+@pytest.mark.parametrize(
+    "frame", [X, pd.DataFrame(X, columns=["one", "two"])], ids=["array", "frame"]
+)
+def test_a_model_that_scribbles_on_its_rows_spoils_nothing(frame):
+    def scribbler(rows):
+        answer = np.array(rows)[:, 0] > 4
+        rows[:] = -1
+        return answer
+
+    data = tabulate(scribbler, frame, Y, sensitive_features=S)
+    np.testing.assert_array_equal(np.asarray(data.table.native), np.unique(X, axis=0))
+
+
+def test_a_model_may_waver_in_the_last_bits_only():
+    calls = []
+
+    def wavering(by):
+        def model(rows):
+            calls.append(len(rows))
+            return first(rows) + by * (len(calls) % 2)
+
+        return model
+
+    assert ask(BlackBox(wavering(1e-8), threshold=0.3))[0] == [0, 1, 1]
+    assert ask(BlackBox(lambda rows: 1e9 * wavering(1e-8)(rows), threshold=3e8))[0] == [0, 1, 1]
+    with pytest.raises(ModelError, match="must give the same answer"):
+        ask(BlackBox(wavering(1e-4), threshold=0.3))
+    assert ask(BlackBox(wavering(1e-4), threshold=0.3, random=True))[0] == [0, 1, 1]
+
+
+def test_what_predict_says_is_compared_only_where_our_own_cut_is_used():
+    lenient = Model(predict_proba=two_columns, predict=lambda rows: first(rows) > 0.2)
+    with pytest.raises(ModelError, match="it differs on 1 of 3 rows"):
+        ask(lenient, rows=Frame.read(np.array([[0.1], [0.3], [0.9]])))
+    assert ask(lenient)[0] == [0, 0, 1]  # 0.5 itself may go either way
+    assert ask(BlackBox(lenient, threshold=0.2))[0] == [0, 1, 1]
+    assert ask(BlackBox(lenient, output="label")) == ([0, 1, 1], None)
+    assert ask(BlackBox(lenient, soft=True))[0] == [0.1, 0.5, 0.9]
+    broken = Model(predict_proba=two_columns, predict=lambda rows: 1 / 0)
+    assert ask(broken)[0] == [0, 0, 1]
+
+
+# -------------------------------------------------------------------- how answers are read
+
+
+@pytest.mark.parametrize(
+    ("labels", "words", "positive"),
+    [
+        ((0, 1), {0, 1}, 1),
+        ((1, 0), {0, 1}, 0),
+        ((0, 1), {False, True}, 1),
+        ((False, True), {0.0}, 1),
+        ((0, 1), {-1, 1}, 1),
+        ((1, 0), {-1, 1}, -1),
+        ((-1, 1), {0, 1}, 1),
+        ((1, -1), {0, 1}, 0),
+        ((1, -1), {1}, -1),
+        (("no", "yes"), {"no"}, "yes"),
+        (("yes", "no"), {"no", "yes"}, "no"),
+        (("no", "yes"), {0, 1}, 1),
+        (("yes", "no"), {-1, 1}, 1),
+        ((1, 2), {1, 2}, 2),
+        ((1, 2), {0, 1}, None),
+        ((0, 5), {-1, 1}, 1),
+        ((0, 5), {0, 1}, None),
+        (("no", "yes"), {"maybe"}, None),
+        (("0", "1"), {0, 1}, 1),
+        ((0, 1), {"0", "1"}, None),
+    ],
+)
+def test_the_word_for_positive(labels, words, positive):
+    assert Labels(*labels).positive_among(words) == positive
+
+
+RAW = [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        list, np.array, tuple,
+        lambda raw: np.array(raw)[:, None],
+        lambda raw: np.array(raw, np.float32),
+        lambda raw: np.array(raw, bool),
+        lambda raw: np.array(raw, object),
+        lambda raw: pd.Series(raw, index=[5, 5, 1]),
+        lambda raw: pd.Series(raw, dtype="Int64"),
+        lambda raw: pd.DataFrame({"p": raw}),
+        pl.Series, pa.array,
+        lambda raw: pa.chunked_array([raw]),
+        lambda raw: type("Tensor", (), {"__array__": lambda *_, **__: np.array(raw)})(),
+    ],
+)  # fmt: skip
+def test_answers_may_come_in_any_container(wrap):
+    assert ask(lambda rows: wrap(RAW[::-1] if first(rows)[0] == 0.9 else RAW)) == (RAW, None)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        list, np.array,
+        lambda raw: np.array(raw, object),
+        lambda raw: pd.Series(raw, dtype="category"),
+        lambda raw: pl.Series(raw, dtype=pl.Categorical),
+        lambda raw: pa.array(raw).dictionary_encode(),
+    ],
+)  # fmt: skip
+def test_texts_may_come_in_any_container(wrap):
+    model = lambda rows: wrap(["yes" if value > 0.6 else "no" for value in first(rows)])  # noqa: E731
+    assert ask(model, Labels("no", "yes")) == ([0, 0, 1], None)
+    assert ask(model, Labels("yes", "no")) == ([1, 1, 0], None)
+
+
+def test_numbers_between_0_and_1_are_probabilities_and_others_need_a_threshold():
+    assert ask(first) == ([0, 0, 1], [0.1, 0.5, 0.9])
+    assert ask(BlackBox(first, threshold=0.05))[0] == [1, 1, 1]
+    assert ask(BlackBox(first, soft=True)) == ([0.1, 0.5, 0.9], [0.1, 0.5, 0.9])
+    scores = lambda rows: 10 * first(rows)  # noqa: E731
+    assert ask(BlackBox(scores, threshold=4)) == ([0, 1, 1], [1, 5, 9])
+    assert ask(BlackBox(first, output="score", threshold=0.5)) == ([0, 0, 1], [0.1, 0.5, 0.9])
+
+
+def test_what_was_a_probability_once_stays_one():
+    certain, bad_is_positive = Frame.read(np.array([[0.0], [1.0]])), Labels(1, 0)
+    assert ask(first, bad_is_positive, certain) == ([1, 0], None)  # on their own, labels of y
+    box = BlackBox(first)
+    assert ask(box, bad_is_positive) == ([0, 0, 1], [0.1, 0.5, 0.9])
+    assert ask(box, bad_is_positive, certain) == ([0, 1], [0, 1])
+
+
+def test_rounding_may_carry_a_probability_over_the_edge():
+    hair_over = lambda rows: np.where(first(rows) > 0.5, 1 + 1e-7, -1e-7)  # noqa: E731
+    assert ask(Model(predict_proba=hair_over)) == ([0, 0, 1], [0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels", "score"),
+    [
+        (None, (0, 1), [0.1, 0.5, 0.9]),
+        ([0, 1], (0, 1), [0.1, 0.5, 0.9]),
+        ([0, 1], (1, 0), [0.9, 0.5, 0.1]),
+        ([1, 0], (0, 1), [0.9, 0.5, 0.1]),
+        ([0, 1], (-1, 1), [0.1, 0.5, 0.9]),
+        ([0, 1], (1, -1), [0.9, 0.5, 0.1]),
+        ([-1, 1], (1, 0), [0.9, 0.5, 0.1]),
+        ([False, True], (0, 1), [0.1, 0.5, 0.9]),
+        (["no", "yes"], ("no", "yes"), [0.1, 0.5, 0.9]),
+        (["no", "yes"], ("yes", "no"), [0.9, 0.5, 0.1]),
+        (["yes", "no"], ("yes", "no"), [0.1, 0.5, 0.9]),
+    ],
+)
+def test_classes_tell_which_probability_and_which_sign(classes, labels, score):
+    known = {} if classes is None else {"classes_": np.array(classes)}
+    labels = Labels(*labels)
+    first_class_is_positive = score[0] > score[-1]  # and wins a tie
+    decision = [float(p > 0.5 or (p == 0.5 and first_class_is_positive)) for p in score]
+    for proba in (two_columns, first):  # one column is about the second class
+        answered = ask(Model(predict_proba=proba, **known), labels)
+        assert answered[0] == decision
+        np.testing.assert_allclose(answered[1], score, atol=1e-15)
+    signed = Model(decision_function=lambda rows: first(rows) - 0.5, **known)
+    assert ask(signed, labels)[0] == decision
+
+
+@pytest.mark.parametrize(
+    "model",
+    [LogisticRegression(), LinearSVC(), DecisionTreeClassifier()],
+    ids=lambda m: type(m).__name__,
+)
+@pytest.mark.parametrize("words", [(0, 1), (-1, 1), ("no", "yes"), (False, True)])
+@pytest.mark.parametrize("positive", [0, 1])
+def test_decisions_are_those_of_predict(model, words, positive):
+    y = np.array(words)[Y]
+    model.fit(X, y)
+    data = tabulate(model, X, y, sensitive_features=S, pos_label=words[positive])
+    said = model.predict(data.table.native) == words[positive]
+    for group in data.groups:
+        np.testing.assert_array_equal(data[group].decision, said[data[group].rows])
+        assert data[group].score is not None
+
+
+def test_a_model_that_knows_one_outcome_only_is_not_taken_for_certain():
+    constant = DummyClassifier().fit(X, np.zeros(N, int))
+    with pytest.raises(ModelError, match="its classes_ are 0"):
+        tabulate(constant, X, Y, sensitive_features=S)
+
+
+def test_recorded_texts_and_wrapped_boxes():
+    words = np.where(Y, "yes", "no")
+    data = tabulate(words, None, words, sensitive_features=S, pos_label="yes")
+    assert data["a"].decision.tolist() == data["a"].outcome.tolist() == [0, 1]
+    box = BlackBox(Y)
+    assert BlackBox.of(box) is box
+    assert repr(box) == "BlackBox(ndarray, answers by recorded predictions)"
+    assert repr(BlackBox("p")) == "BlackBox(str, answers by column 'p')"
+    assert (
+        repr(BlackBox(LogisticRegression()))
+        == "BlackBox(LogisticRegression, answers by predict_proba)"
+    )
