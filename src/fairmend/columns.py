@@ -419,9 +419,13 @@ class Frame:
 
     def drop(self, names: Sequence[str]) -> Frame:
         """All columns but the named ones."""
-        if not names:
+        return self.select([name for name in self.names if name not in names])
+
+    def select(self, names: Sequence[str]) -> Frame:
+        """The named columns, in this order."""
+        kept = tuple(names)
+        if kept == self.names:
             return self
-        kept = tuple(name for name in self.names if name not in names)
         if self.is_array:
             native = self.native[:, [self.names.index(name) for name in kept]]
         else:

@@ -14,6 +14,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.columns import (
     Distinct,
@@ -27,14 +28,24 @@ from fairmend.columns import (
     as_numbers,
     distinct_rows,
     encode,
+    is_missing,
     is_number,
     number,
     scalar,
 )
 from fairmend.errors import DataError, listed, nearest
-from fairmend.model import BlackBox, Labels
+from fairmend.model import Answers, BlackBox, Labels
 
-__all__ = ["AuditData", "Population", "Records", "Tally", "read", "tabulate"]
+__all__ = [
+    "AuditData",
+    "Population",
+    "Records",
+    "Tally",
+    "read",
+    "read_membership",
+    "tabulate",
+    "with_predictions",
+]
 
 MAX_GROUPS = 500
 # Weights are squared and summed; beyond these that would overflow, or vanish.
@@ -135,6 +146,11 @@ class Population:
         return replace(self, outcome=np.array(outcome, np.float64))
 
     @property
+    def answers(self) -> Answers:
+        """What the model says about each row."""
+        return Answers(self.decision, self.score)
+
+    @property
     def n(self) -> int:
         """How many people stand behind it; 0 for an exact distribution."""
         return 0 if self.tally is None else round(float(self.tally.people.sum()))
@@ -183,6 +199,10 @@ class AuditData:
     """What the groups are groups of, for people to read: ``sex``, ``sex & age``."""
     table: Frame | None = None
     """The distinct rows, in the container they came in; None if only predictions were read."""
+    person_row: IntArray | None = None
+    """For each person read, their row of the table."""
+    person_group: IntArray | None = None
+    """For each person read, the place of their group in ``groups``."""
 
     def __getitem__(self, group: Hashable) -> Population:
         return self.populations[self.place(group)]
@@ -197,6 +217,14 @@ class AuditData:
                 nearest(group, self.groups),
             )
         return self.groups.index(group)
+
+    def rows_of_people(self, group: Hashable) -> IntArray | None:
+        """For each person read their row among a group's own rows; -1 outside the group."""
+        population = self[group]
+        if self.person_row is None or self.person_group is None or population.rows is None:
+            return None
+        place = np.searchsorted(population.rows, self.person_row)
+        return np.where(self.person_group == self.place(group), place, -1)
 
     def rest(self, group: Hashable) -> Population:
         """Everybody but one group, as one population."""
@@ -304,7 +332,7 @@ def tabulate(
         row, size = predictions.codes.astype(np.int64, copy=False), len(predictions.values)
         answers = box.interpret(predictions, records.labels)
         if inputs and records.inputs is not None:
-            alike = _with_predictions(records.inputs, predictions)
+            alike = with_predictions(records.inputs, predictions)
             table = records.inputs.take(alike.first)
             answers = answers.take(predictions.codes[alike.first])
             row, size = alike.inverse, len(alike.first)
@@ -329,10 +357,12 @@ def tabulate(
         labels=records.labels,
         attribute=records.attribute,
         table=table,
+        person_row=row,
+        person_group=records.group,
     )
 
 
-def _with_predictions(inputs: Frame, predictions: Encoded) -> Distinct:
+def with_predictions(inputs: Frame, predictions: Encoded) -> Distinct:
     """Distinct pairs of inputs and recorded prediction."""
     alike = inputs.distinct()
     key = alike.inverse * len(predictions.values) + predictions.codes
@@ -488,6 +518,30 @@ def _read_groups(
             "Use one type for all labels, or rename them.",
         )
     return member.astype(np.int64, copy=False), groups, " & ".join(name for name, _ in parts)
+
+
+def read_membership(
+    given: Any, frame: Frame, groups: tuple[Hashable, ...]
+) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Each person's place among audited groups, -1 for none of them, and who opted out.
+
+    A missing label is an opt-out: that person wants the model's own answer.
+    """
+    n = len(frame)
+    encoded = []
+    for name, column in _sensitive_columns(given, frame):
+        what = f"sensitive_features {name!r}"
+        _check_length(column, n, what)
+        encoded.append(encode(column, what))
+    alike = distinct_rows(encoded)
+    known = {group: place for place, group in enumerate(groups)}
+    place, missing = [], []
+    for row in alike.first:
+        labels = [scalar(part.values[part.codes[row]]) for part in encoded]
+        missing.append(any(is_missing(label) for label in labels))
+        label = labels[0] if len(labels) == 1 else " & ".join(str(label) for label in labels)
+        place.append(-1 if missing[-1] else known.get(label, -1))
+    return np.array(place, np.int64)[alike.inverse], np.array(missing, bool)[alike.inverse]
 
 
 def _sensitive_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]:

@@ -3,6 +3,7 @@
     FairmendError
     ├── DataError      (also a ValueError)    the data or an argument is not what it must be
     ├── ModelError     (also a RuntimeError)  the black box failed, or its answers make no sense
+    ├── RepairRefused  (also a RuntimeError)  the repair would do what it was told not to do
     └── MissingExtra   (also an ImportError)  an optional package is not installed
 
 Every message answers four questions in one order: what is wrong and where, what it must be,
@@ -16,7 +17,15 @@ import importlib
 from collections.abc import Iterable
 from types import ModuleType
 
-__all__ = ["DataError", "FairmendError", "FairmendWarning", "MissingExtra", "ModelError", "require"]
+__all__ = [
+    "DataError",
+    "FairmendError",
+    "FairmendWarning",
+    "MissingExtra",
+    "ModelError",
+    "RepairRefused",
+    "require",
+]
 
 
 class FairmendError(Exception):
@@ -41,6 +50,10 @@ class DataError(FairmendError, ValueError):
 
 class ModelError(FairmendError, RuntimeError):
     """The black box raised, or answered something that cannot be read as a decision."""
+
+
+class RepairRefused(FairmendError, RuntimeError):
+    """The repair would harm people, or mend what may be chance, and was told to refuse that."""
 
 
 class MissingExtra(FairmendError, ImportError):

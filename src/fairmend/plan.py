@@ -1,0 +1,213 @@
+"""A plan: for any row of its target group, where to, and with which probability.
+
+Every repair method ends in one. The law (probabilities) and the draw are kept apart: a plan never
+draws, it only says what the chances are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.destinations import Destinations
+from fairmend.model import Answers
+
+__all__ = ["Outlook", "Plan", "PlanStatus", "Route"]
+
+
+class PlanStatus(Enum):
+    """What a plan achieves on the audit data; the value is what to tell people."""
+
+    CLOSED = "The realised gap is closed on the audit data."
+    PARTLY = "The realised gap is closed to the level asked for on the audit data."
+    IDENTITY = "The target group is not worse off in the audit data: nobody is edited."
+    UNREACHABLE = (
+        "The allowed edits cannot close the gap: everybody who can be reached is edited, and this "
+        "is the closest. Allow more edits, or lower the level."
+    )
+    INFEASIBLE = (
+        "No edit of this group's inputs meets all constraints at once: this is the closest "
+        "reachable. Drop a constraint, or lower the level."
+    )
+
+    @property
+    def closed(self) -> bool:
+        return self in (PlanStatus.CLOSED, PlanStatus.PARTLY)
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """The law of some rows: entries (row, destination, probability), grouped by row.
+
+    A row's probabilities sum to 1; destination -1 is to stay as one is.
+
+    >>> Route.stay(2).destination.tolist()
+    [-1, -1]
+    """
+
+    n: int
+    row: IntArray
+    destination: IntArray
+    probability: FloatArray
+    table: Frame | None
+    """The destinations; None if there is none."""
+    decision: FloatArray
+    """The model's decision at each destination."""
+    score: FloatArray | None
+    cost: FloatArray
+    """What each entry's edit costs."""
+
+    @classmethod
+    def flips(cls, n: int, moving: IntArray, probability: FloatArray, found: Destinations) -> Route:
+        """Rows ``moving`` go each to its own destination with a probability; all others stay."""
+        return cls.to_shared(
+            n,
+            moving,
+            probability,
+            cost=found.cost,
+            place=np.arange(len(moving)),
+            table=found.table,
+            decision=found.decision,
+            score=found.score,
+        )
+
+    @classmethod
+    def to_shared(
+        cls,
+        n: int,
+        moving: IntArray,
+        probability: FloatArray,
+        *,
+        cost: FloatArray,
+        place: IntArray,
+        table: Frame | None,
+        decision: FloatArray,
+        score: FloatArray | None,
+    ) -> Route:
+        """Rows ``moving`` go to ``table[place]`` with a probability; all others stay."""
+        staying = np.ones(n)
+        staying[moving] = 1 - probability
+        stays = np.flatnonzero(staying > 0)
+        row = np.concatenate([stays, moving])
+        order = np.argsort(row, kind="stable")
+        return cls(
+            n,
+            row[order],
+            np.concatenate([np.full(len(stays), -1), place])[order],
+            np.concatenate([staying[stays], probability])[order],
+            table,
+            decision,
+            score,
+            np.concatenate([np.zeros(len(stays)), cost])[order],
+        )
+
+    @classmethod
+    def stay(cls, n: int) -> Route:
+        """Nobody moves."""
+        nobody = np.empty(0, np.int64)
+        nothing = np.empty(0)
+        return cls.to_shared(
+            n,
+            nobody,
+            nothing,
+            cost=nothing,
+            place=nobody,
+            table=None,
+            decision=nothing,
+            score=None,
+        )
+
+    @property
+    def moving(self) -> FloatArray:
+        """Each row's probability of being edited."""
+        away = self.destination >= 0
+        return np.bincount(self.row[away], self.probability[away], self.n).astype(np.float64)
+
+    @property
+    def random(self) -> FloatArray:
+        """Whether a row's fate is drawn: 1 where more than one entry has a chance."""
+        return (np.bincount(self.row, self.probability > 0, self.n) > 1).astype(np.float64)
+
+    def expected(self, own: FloatArray, at_destination: FloatArray) -> FloatArray:
+        """Each row's mean of something known for itself and for every destination."""
+        there = at_destination[np.maximum(self.destination, 0)] if len(at_destination) else own[:1]
+        value = np.where(self.destination < 0, own[self.row], there)
+        return np.bincount(self.row, self.probability * value, self.n).astype(np.float64)
+
+    def expected_decision(self, answers: Answers) -> FloatArray:
+        return self.expected(answers.decision, self.decision)
+
+    def expected_cost(self) -> FloatArray:
+        return np.bincount(self.row, self.probability * self.cost, self.n).astype(np.float64)
+
+    def pick(self, row: IntArray, uniform: FloatArray) -> IntArray:
+        """For people on rows, the destination their number in [0, 1) draws; -1 to stay."""
+        start = np.searchsorted(self.row, np.arange(self.n))
+        cumulated = np.cumsum(self.probability)
+        before = np.r_[0.0, cumulated][start]  # what earlier rows add up to
+        # entries are grouped by row, so one search over row + chance finds each person's entry
+        within = np.minimum(cumulated - before[self.row], 1.0)
+        entry = np.searchsorted(self.row + within, row + uniform, side="right")
+        last = np.r_[start[1:], len(self.row)][row] - 1
+        return np.asarray(self.destination[np.minimum(entry, last)], np.int64)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a plan does to its target group's people in the audit data, and is expected to do."""
+
+    gap_before: float = 0.0
+    """The realised gap as audited; the largest of several."""
+    gap_after: float = 0.0
+    """The realised gap under the plan's law."""
+    expected_low: float = 0.0
+    expected_high: float = 0.0
+    """Where the gap on new data is expected, but for the new data's own noise."""
+    edited: float = 0.0
+    """Share of the group that is edited."""
+    randomised: float = 0.0
+    """Share of the group whose edit is drawn."""
+    unreachable: float = 0.0
+    """Share of the group that the ranking would edit but no allowed edit helps."""
+    cost: float = 0.0
+    """Mean cost of an edit among the edited."""
+    to_positive: float = 0.0
+    """Share of the group whose decision turns from negative to positive."""
+    to_negative: float = 0.0
+    by_metric: tuple[tuple[str, float, float], ...] = ()
+    """Each metric with its realised gap before and after."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(ABC):
+    """What to do with the inputs of one group."""
+
+    target: Hashable
+    baseline: Hashable
+    metric: str
+    method: str
+    status: PlanStatus
+    outlook: Outlook
+
+    @abstractmethod
+    def route(self, rows: Frame, answers: Answers) -> Route:
+        """The law for any rows of the target group, given the model's answers about them."""
+
+    def __str__(self) -> str:
+        o = self.outlook
+        lines = [
+            f"Plan for {self.target} against {self.baseline}: {self.metric} by {self.method}",
+            self.status.value,
+            f"gap {100 * o.gap_before:+.1f} points before, {100 * o.gap_after:+.1f} after; "
+            f"expected on new data {100 * o.expected_low:+.1f} to {100 * o.expected_high:+.1f}",
+            f"{100 * o.edited:.1f} % of the group edited (mean cost {o.cost:.2f}), "
+            f"{100 * o.randomised:.1f} % by a draw, {100 * o.unreachable:.1f} % unreachable",
+            f"decisions turned positive for {100 * o.to_positive:.1f} %, "
+            f"negative for {100 * o.to_negative:.1f} %",
+        ]
+        return "\n".join(lines)

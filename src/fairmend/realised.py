@@ -1,0 +1,104 @@
+"""The gap people experience once a repair is in force.
+
+After an edit everybody still has their own outcome y; only the decision changes, from h to some
+expected H. A gap of rates is then closed to an aim v exactly when
+
+    sum_i w_i [r(H_i, y_i) - (c + v) t(H_i, y_i)] = 0,
+
+which is linear in H. M(Q), the counterfactual's disparity, lets outcomes follow the edited inputs
+instead; the two agree for sp and differ for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairmend.columns import FloatArray
+from fairmend.data import Population
+from fairmend.disparity import RateGap
+
+__all__ = ["RealisedGap"]
+
+
+@dataclass(frozen=True, eq=False)
+class RealisedGap:
+    """One rate gap of a target group as a function of the decisions H its rows get.
+
+    >>> from fairmend.disparity import FNR
+    >>> target = Population.of(mass=[1, 1], decision=[0, 1], outcome=[0.5, 0.5])
+    >>> baseline = Population.of(mass=[1], decision=[1], outcome=[1])
+    >>> realised = RealisedGap.between(FNR, target, baseline)
+    >>> realised.gap(np.array([0.0, 1.0])), realised.gap(np.array([1.0, 1.0]))
+    (0.5, 0.0)
+    """
+
+    disparity: RateGap
+    weight: FloatArray
+    """Of the people on each row, by outcome 0 and 1."""
+    rate: float
+    """c, the baseline's rate."""
+    aim: float
+    """v, what may remain of the gap."""
+
+    @classmethod
+    def between(
+        cls, disparity: RateGap, target: Population, baseline: Population, *, level: float = 1.0
+    ) -> RealisedGap:
+        """The gap of the observed people, to be closed up to (1 - level) of what it is now."""
+        if target.tally is not None:
+            weight = target.tally.weight
+        else:
+            y = target.outcome
+            weight = target.mass[:, None] * np.stack([1 - y, y], axis=1)
+        now = cls(disparity, weight, disparity.of(baseline), 0.0)
+        return cls(disparity, weight, now.rate, (1 - level) * now.gap(target.decision))
+
+    def gap(self, decision: FloatArray) -> float:
+        """R(H) - c."""
+        r, t = self._sums(decision)
+        return r / t - self.rate if t > 0 else float("nan")
+
+    def excess(self, decision: FloatArray) -> float:
+        """Sum w [r - (c + v) t]: positive while the gap is above its aim."""
+        r, t = self._sums(decision)
+        return r - (self.rate + self.aim) * t
+
+    def slope(self, outcome: FloatArray) -> FloatArray:
+        """What turning a decision from 0 to 1 adds to the excess, for people with such an outcome.
+
+        ``outcome`` may hold probabilities.
+        """
+        y = np.asarray(outcome, np.float64)
+        zero, one = np.zeros_like(y), np.ones_like(y)
+        r = self.disparity.rate(one, y) - self.disparity.rate(zero, y)
+        t = self.disparity.given(one, y) - self.disparity.given(zero, y)
+        return np.asarray(r - (self.rate + self.aim) * t + zero, np.float64)
+
+    def row_slope(self) -> FloatArray:
+        """The same summed over each row's people, as they turned out."""
+        return self.weight @ self.slope(np.array([0.0, 1.0]))
+
+    @property
+    def given(self) -> float:
+        """The weight of the people the rate is over, where decisions do not change that; else 0."""
+        y = np.array([0.0, 1.0])
+        low, high = (self.disparity.given(np.full(2, h), y) for h in (0.0, 1.0))
+        return float((self.weight @ (low + 0 * y)).sum()) if np.array_equal(low, high) else 0.0
+
+    def standard_error(self, decision: FloatArray) -> float:
+        """Sampling error of the target's rate under decisions H, people counted once each."""
+        r, t = self._sums(decision)
+        if t <= 0:
+            return float("nan")
+        y = np.array([0.0, 1.0])
+        h = np.repeat(decision[:, None], 2, axis=1)
+        each = self.disparity.rate(h, y[None, :]) - r / t * self.disparity.given(h, y[None, :])
+        return float(np.sqrt((self.weight * each**2).sum())) / t
+
+    def _sums(self, decision: FloatArray) -> tuple[float, float]:
+        y = np.array([[0.0, 1.0]])
+        h = np.repeat(np.asarray(decision, np.float64)[:, None], 2, axis=1)
+        r, t = self.disparity.rate(h, y), self.disparity.given(h, y)
+        return float((self.weight * r).sum()), float((self.weight * t).sum())

@@ -1,0 +1,334 @@
+"""What a repair does to people it was not fitted on, as data.
+
+The report takes a tabulated holdout and the plans' laws; it draws nothing, so its figures are exact
+expectations over the few whose edit is left to chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairmend.audit import Audit, auc, audit_data
+from fairmend.columns import FloatArray, scalar
+from fairmend.data import AuditData, Population
+from fairmend.plan import Plan, Route
+from fairmend.rows import differing, find_rows
+from fairmend.tables import TextTable, percent
+
+__all__ = ["EditedFeature", "GroupOutcome", "Report", "make_report"]
+
+
+@dataclass(frozen=True)
+class EditedFeature:
+    """How often one feature of a group's people is edited, and the commonest edit."""
+
+    feature: str
+    share_of_edited: float
+    commonest: str
+    """From what to what, e.g. ``0 -> 1``."""
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """One group before and after."""
+
+    group: Hashable
+    n: int
+    repaired: bool
+    accuracy_before: float
+    accuracy_after: float
+    auc_before: float
+    auc_after: float
+    selected_before: float
+    selected_after: float
+    to_positive: float
+    """Share of the group whose decision turns positive."""
+    to_negative: float
+    edited: float
+    edits_per_person: float
+    """Mean number of features edited among the edited."""
+    cost: float
+    """Mean cost of an edit among the edited."""
+    randomised: float
+    unseen: float
+    """Share of the group on rows that the audit did not see."""
+    features: tuple[EditedFeature, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Gaps before and after with intervals, and what happened to whom."""
+
+    before: Audit
+    after: Audit
+    groups: tuple[GroupOutcome, ...]
+    metric: str
+    accuracy_before: float
+    accuracy_after: float
+
+    def points(self) -> list[dict[str, Any]]:
+        """One line per repaired group, for the frontier."""
+        lines = []
+        for group in self.groups:
+            if group.repaired:
+                gap = self._gap(self.after, group.group)
+                lines.append(
+                    {
+                        "group": group.group,
+                        "gap": gap,
+                        "accuracy": self.accuracy_after,
+                        "auc": group.auc_after,
+                        "edited": group.edited,
+                        "cost": group.cost,
+                    }
+                )
+        return lines
+
+    def _gap(self, audit: Audit, group: Hashable) -> float:
+        for gap in audit.gaps:
+            if gap.metric == self.metric and gap.target == group:
+                return gap.gap
+        return float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, ready for JSON."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: plain(entry) for key, entry in value.items()}
+            if isinstance(value, list | tuple):
+                return [plain(entry) for entry in value]
+            if isinstance(value, float) and np.isnan(value):
+                return None
+            return value
+
+        return {
+            "schema": "fairmend.report/1",
+            "metric": self.metric,
+            "accuracy_before": self.accuracy_before,
+            "accuracy_after": self.accuracy_after,
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "groups": plain([asdict(group) for group in self.groups]),
+        }
+
+    def _tables(self) -> list[TextTable]:
+        gaps = TextTable(
+            "Gaps before and after the repair, in points",
+            ("<metric", "<group", "<against", "before", "interval", "after", "interval"),
+            [
+                (
+                    old.metric,
+                    str(old.target),
+                    str(old.baseline),
+                    _points(old.gap),
+                    _interval(old.low, old.high),
+                    _points(new.gap),
+                    _interval(new.low, new.high),
+                )
+                for old, new in zip(self.before.gaps, self.after.gaps, strict=True)
+            ],
+        )
+        people = TextTable(
+            "",
+            ("<group", "people", "accuracy", "after", "AUC", "after", "edited", "features",
+             "to positive", "to negative", "drawn", "unseen"),
+            [
+                (
+                    str(group.group),
+                    f"{group.n:,}",
+                    percent(group.accuracy_before),
+                    percent(group.accuracy_after),
+                    _decimals(group.auc_before),
+                    _decimals(group.auc_after),
+                    percent(group.edited),
+                    f"{group.edits_per_person:.1f}" if group.edited > 0 else "–",
+                    percent(group.to_positive),
+                    percent(group.to_negative),
+                    percent(group.randomised),
+                    percent(group.unseen),
+                )
+                for group in self.groups
+            ],
+        )  # fmt: skip
+        edits = TextTable(
+            "Features edited, as a share of the edited people",
+            ("<group", "<feature", "edited", "<mostly"),
+            [
+                (str(group.group), one.feature, percent(one.share_of_edited), one.commonest)
+                for group in self.groups
+                for one in group.features
+            ],
+        )
+        return [gaps, people, edits]
+
+    def __str__(self) -> str:
+        tables = "\n\n".join(str(table) for table in self._tables())
+        return (
+            f"{tables}\n\nAccuracy overall {percent(self.accuracy_before)} before, "
+            f"{percent(self.accuracy_after)} after."
+        )
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in self._tables())
+
+
+def _points(value: float) -> str:
+    return "–" if np.isnan(value) else f"{100 * value:+.1f}"
+
+
+def _interval(low: float, high: float) -> str:
+    return "–" if np.isnan(low) else f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
+def _decimals(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.3f}"
+
+
+# -------------------------------------------------------------------- making it
+
+
+def make_report(
+    data: AuditData, plans: Mapping[Hashable, Plan], audited: AuditData, by_probability: bool
+) -> Report:
+    """Put the plans to new data and compare.
+
+    ``by_probability`` says that the model's scores are probabilities, so that an expected score
+    can be ranked by.
+    """
+    assert data.table is not None
+    routes = {
+        group: plan.route(data.table.take(np.asarray(data[group].rows)), data[group].answers)
+        for group, plan in plans.items()
+        if group in data.groups
+    }
+    after = replace(
+        data,
+        populations=tuple(
+            _repaired(population, routes.get(group), by_probability)
+            for group, population in zip(data.groups, data.populations, strict=True)
+        ),
+    )
+    metric = next((plan.metric.split(",")[0] for plan in plans.values()), "sp")
+    reference = _reference(plans)
+    before_audit = audit_data(data, reference=reference)
+    after_audit = audit_data(after, reference=reference)
+    groups = tuple(
+        _outcome(data, after, group, routes.get(group), audited) for group in data.groups
+    )
+    n = np.array([group.n for group in groups], np.float64)
+    return Report(
+        before=before_audit,
+        after=after_audit,
+        groups=groups,
+        metric=metric,
+        accuracy_before=float(n @ [group.accuracy_before for group in groups] / n.sum()),
+        accuracy_after=float(n @ [group.accuracy_after for group in groups] / n.sum()),
+    )
+
+
+def _reference(plans: Mapping[Hashable, Plan]) -> Hashable:
+    """One reference for both audits, or before and after would compare different groups."""
+    named = {plan.baseline for plan in plans.values()}
+    return named.pop() if len(named) == 1 else "rest"
+
+
+def _repaired(population: Population, route: Route | None, by_probability: bool) -> Population:
+    if route is None:
+        return population
+    decision = route.expected_decision(population.answers)
+    score = population.score
+    if score is not None:
+        score = (
+            route.expected(score, np.empty(0) if route.score is None else route.score)
+            if by_probability
+            else score
+        )
+    return replace(population, decision=decision, score=score)
+
+
+def _outcome(
+    data: AuditData, after: AuditData, group: Hashable, route: Route | None, audited: AuditData
+) -> GroupOutcome:
+    assert data.table is not None
+    old, new = data[group], after[group]
+    p = old.mass
+    change = new.decision - old.decision
+    rows = data.table.take(np.asarray(old.rows))
+    unseen = edited = edits = cost = drawn = 0.0
+    features: list[EditedFeature] = []
+    if route is not None:
+        assert audited.table is not None
+        known = audited.table.take(np.asarray(audited[group].rows))
+        unseen = float(p[find_rows(known, rows) < 0].sum())
+        edited, drawn = float(p @ route.moving), float(p @ route.random)
+        cost = float(p @ route.expected_cost()) / edited if edited > 0 else 0.0
+        features, edits = _edited_features(data, old, route)
+    return GroupOutcome(
+        group=group,
+        n=old.n,
+        repaired=route is not None,
+        accuracy_before=_accuracy(old),
+        accuracy_after=_accuracy(new),
+        auc_before=auc(old),
+        auc_after=auc(new),
+        selected_before=float(p @ old.decision),
+        selected_after=float(p @ new.decision),
+        to_positive=float(p @ np.maximum(change, 0.0)),
+        to_negative=float(p @ np.maximum(-change, 0.0)),
+        edited=edited,
+        edits_per_person=edits,
+        cost=cost,
+        randomised=drawn,
+        unseen=unseen,
+        features=tuple(features),
+    )
+
+
+def _accuracy(population: Population) -> float:
+    y, h = population.outcome, population.decision
+    return float(population.mass @ (y * h + (1 - y) * (1 - h)))
+
+
+def _edited_features(
+    data: AuditData, population: Population, route: Route
+) -> tuple[list[EditedFeature], float]:
+    """Which features change for the edited, most often first; and how many a person."""
+    assert data.table is not None
+    away = np.flatnonzero(route.destination >= 0)
+    if len(away) == 0 or route.table is None:
+        return [], 0.0
+    rows = data.table.take(np.asarray(population.rows)[route.row[away]])
+    there = route.table.take(route.destination[away])
+    weight = population.mass[route.row[away]] * route.probability[away]
+    changed = differing(rows, there)
+    total = float(weight.sum())
+    shares = weight @ changed / total
+    lines = [
+        EditedFeature(
+            str(name), float(shares[j]), _commonest(rows, there, j, weight * changed[:, j])
+        )
+        for j, name in enumerate(rows.names)
+        if shares[j] > 0
+    ]
+    return sorted(lines, key=lambda line: -line.share_of_edited), float(
+        weight @ changed.sum(axis=1) / total
+    )
+
+
+def _commonest(rows: Any, there: Any, j: int, weight: FloatArray) -> str:
+    """The edit of one feature that most people get."""
+    here, to = rows.encoded[j], there.encoded[j]
+    code = here.codes.astype(np.int64) * len(to.values) + to.codes
+    top = int(np.argmax(np.bincount(code, weight)))
+    before, after = divmod(top, len(to.values))
+    return f"{_short(here.values[before])} -> {_short(to.values[after])}"
+
+
+def _short(value: Any) -> str:
+    plain = scalar(value)
+    return f"{plain:g}" if isinstance(plain, float) else str(plain)

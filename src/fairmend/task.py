@@ -1,0 +1,343 @@
+"""Everything a repair method needs to know, read and checked once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.costs import Cost, EditCost
+from fairmend.counterfactual import _choose_groups as choose_groups
+from fairmend.counterfactual import _read_disparities as read_disparities
+from fairmend.data import AuditData, Population, Tally
+from fairmend.destinations import Donors
+from fairmend.disparity import SP, Alignment, Disparity, RateGap
+from fairmend.errors import DataError, FairmendWarning
+from fairmend.features import FeatureMap
+from fairmend.model import Answers, BlackBox
+from fairmend.outcomes import FittedProbability, fit_probability, logistic_regression
+from fairmend.plan import Outlook, Plan, PlanStatus, Route
+from fairmend.realised import RealisedGap
+from fairmend.rows import find_rows
+
+__all__ = ["IdentityPlan", "RepairTask", "pooled_tally"]
+
+Rank = Literal["score", "outcome", "cost"]
+
+SIGNIFICANT = 2.0
+"""A gap within this many standard errors of 0 may have the wrong sign."""
+
+SELECTION = RateGap("selection", lambda h, y: h, lambda h, y: np.ones_like(h), "positive decisions")
+
+
+@dataclass(frozen=True, eq=False)
+class KnownOutcome:
+    """P(Y=1 | x) for any row: as cross-fitted for rows of the audit, as predicted for new ones.
+
+    Keeping the cross-fitted figure puts the fit and the use of a threshold on one scale.
+    """
+
+    table: Frame
+    probability: FloatArray
+    fitted: FittedProbability | None
+    """None where the outcomes are known exactly."""
+
+    def of(self, rows: Frame) -> FloatArray:
+        """One probability per row."""
+        place = find_rows(self.table, rows)
+        known = self.probability[np.maximum(place, 0)]
+        new = np.flatnonzero(place < 0)
+        if len(new) > 0:
+            if self.fitted is None:
+                raise DataError(
+                    "rows",
+                    "must be among those of the exact distribution",
+                    f"{len(new):,} are not",
+                    "Nothing is known about the outcome there.",
+                )
+            known[new] = self.fitted.predict(rows.take(new))
+        return known
+
+
+@dataclass(frozen=True, eq=False)
+class IdentityPlan(Plan):
+    """Nobody is edited."""
+
+    def route(self, rows: Frame, answers: Answers) -> Route:
+        return Route.stay(len(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class RepairTask:
+    """Everything a method needs, read once."""
+
+    method: str
+    data: AuditData
+    source: Population
+    """The target group."""
+    other: Population
+    """The baseline."""
+    table: Frame
+    """The target group's distinct rows."""
+    gaps: tuple[RealisedGap, ...]
+    """The gaps to close, as people will experience them."""
+    metric: str
+    target: Hashable
+    baseline: Hashable
+    level: float
+    cost: EditCost
+    box: BlackBox | None
+    rank: Rank
+    outcome_model: Any
+    random_state: int
+
+    @classmethod
+    def read(
+        cls,
+        data: AuditData,
+        *,
+        method: str,
+        disparity: str | Disparity | Sequence[str | Disparity],
+        box: BlackBox | None = None,
+        target: Hashable = None,
+        baseline: Hashable = None,
+        level: float = 1.0,
+        cost: Cost | None = None,
+        rank: Rank | None = None,
+        outcome_model: Any = "logistic",
+        random_state: int = 0,
+    ) -> RepairTask:
+        """Check the settings of `least_change` against the data."""
+        disparities = read_disparities(disparity)
+        target, baseline = choose_groups(data, disparities[0], target, baseline)
+        if not (isinstance(level, int | float) and 0 <= level <= 1):
+            raise DataError(
+                "level",
+                "must lie between 0 and 1",
+                f"got {level!r}",
+                "1 closes the whole gap, 0.5 half of it.",
+            )
+        source = data[target]
+        other = data.rest(target) if baseline == "rest" else data[baseline]
+        if data.table is None or source.rows is None:
+            raise DataError(
+                "X",
+                "must hold the model's inputs",
+                "only predictions were tabulated",
+                "A repair edits inputs: pass them.",
+            )
+        if rank is None:
+            rank = "outcome" if source.score is None else "score"
+        if rank not in ("score", "outcome", "cost"):
+            raise DataError(
+                "rank",
+                "must be 'score', 'outcome' or 'cost'",
+                f"got {rank!r}",
+                "It says who is edited first.",
+            )
+        if rank == "score" and source.score is None:
+            raise DataError(
+                "rank",
+                "must be 'outcome' or 'cost' for a model of labels only",
+                "got 'score'",
+                "It gives no scores to rank by.",
+            )
+        table = data.table.take(source.rows)
+        return cls(
+            method=method,
+            data=data,
+            source=source,
+            other=other,
+            table=table,
+            gaps=tuple(
+                RealisedGap.between(_as_rate_gap(d, source, other), source, other, level=level)
+                for d in disparities
+            ),
+            metric=", ".join(d.name for d in disparities),
+            target=target,
+            baseline=baseline,
+            level=float(level),
+            cost=EditCost.learn(table, source.mass, cost or Cost()),
+            box=box,
+            rank=rank,
+            outcome_model=outcome_model,
+            random_state=random_state,
+        )
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether some decisions are neither 0 nor 1."""
+        return not np.isin(self.source.decision, (0.0, 1.0)).all()
+
+    @property
+    def done(self) -> PlanStatus:
+        return PlanStatus.CLOSED if self.level == 1 else PlanStatus.PARTLY
+
+    @property
+    def nothing_to_close(self) -> bool:
+        """Whether the target group is no worse off than the baseline."""
+        return len(self.gaps) == 1 and not self.gaps[0].gap(self.source.decision) > 0
+
+    def common(self, status: PlanStatus, outlook: Outlook) -> dict[str, Any]:
+        """The fields that every plan has."""
+        return {
+            "target": self.target,
+            "baseline": self.baseline,
+            "metric": self.metric,
+            "method": self.method,
+            "status": status,
+            "outlook": outlook,
+        }
+
+    def finished(self, plan: Plan, status: PlanStatus, unreachable: float = 0.0) -> Plan:
+        """The plan with what it does to the audit data written into it."""
+        route = plan.route(self.table, self.source.answers)
+        return replace(plan, status=status, outlook=self.outlook(route, unreachable))
+
+    def identity(self) -> IdentityPlan:
+        """The plan that edits nobody."""
+        stay = Route.stay(len(self.table))
+        return IdentityPlan(**self.common(PlanStatus.IDENTITY, self.outlook(stay, 0.0)))
+
+    def warn_if_not_significant(self) -> None:
+        gap = self.gaps[0]
+        value = gap.gap(self.source.decision)
+        error = self.expected_error(self.source.decision) / 1.96
+        if self.source.tally is not None and abs(value) < SIGNIFICANT * error:
+            warnings.warn(
+                f"The gap in {gap.disparity.name} of {100 * value:+.1f} points is within "
+                f"{SIGNIFICANT:g} standard errors of 0: it may be chance, and its sign wrong. "
+                "Repairing it changes decisions for no proven reason.",
+                FairmendWarning,
+                stacklevel=5,
+            )
+
+    def expected_error(self, decision: FloatArray) -> float:
+        """1.96 standard errors of the gap under decisions H, both groups' sampling counted."""
+        if self.source.tally is None or self.other.tally is None:
+            return 0.0
+        gap = self.gaps[0]
+        there = RealisedGap(gap.disparity, self.other.tally.weight, gap.rate, 0.0)
+        errors = gap.standard_error(decision), there.standard_error(self.other.decision)
+        return 1.96 * float(np.hypot(*errors))
+
+    def outcome(self, *, pooled: bool = True) -> KnownOutcome:
+        """P(Y=1 | x), cross-fitted: of everybody, or of the target group alone."""
+        if self.source.tally is None:
+            return KnownOutcome(self.table, self.source.outcome, None)
+        assert self.data.table is not None
+        table = self.data.table if pooled else self.table
+        fitted = fit_probability(
+            table,
+            pooled_tally(self.data) if pooled else self.source.tally,
+            what="P(Y=1 | x)" if pooled else f"P(Y=1 | x, {self.target})",
+            estimator=self.outcome_model,
+            random_state=self.random_state,
+        )
+        return KnownOutcome(table, fitted.probability, fitted)
+
+    def donors(self, wanted: float) -> Donors:
+        """Rows of the target group that get the wanted decision; of all groups if it has none."""
+        assert self.data.table is not None
+        source = self.source
+        at = np.flatnonzero(source.decision == wanted)
+        rows, answers = np.asarray(source.rows)[at], self.source.answers.take(at)
+        if len(at) == 0:
+            rows, answers = _answers_of_all(self.data)
+            kept = np.flatnonzero(answers.decision == wanted)
+            rows, answers = rows[kept], answers.take(kept)
+        if len(rows) == 0:
+            raise DataError(
+                "model",
+                f"must decide {wanted:g} for somebody in the audit data",
+                "it decides the same for everybody",
+                "There is nobody to resemble: audit more people.",
+            )
+        return Donors.choose(
+            self.data.table.take(rows),
+            answers,
+            self._closeness(rows, answers),
+            self.cost,
+            box=self.box,
+            labels=self.data.labels,
+        )
+
+    def _closeness(self, rows: IntArray, answers: Answers) -> FloatArray:
+        """Distance from the model's cut, by its score or by a stand-in fitted to its labels."""
+        if answers.score is not None:
+            cut = 0.5 if self.box is None else self.box.cut
+            return np.abs(answers.score - cut)
+        assert self.data.table is not None
+        every, said = _answers_of_all(self.data)
+        table = self.data.table.take(every)
+        features = FeatureMap.learn(table, np.ones(len(every)))
+        weight = np.stack([1 - said.decision, said.decision], axis=1)
+        stand_in = logistic_regression(100.0, features.apply(table), weight)
+        margin = stand_in.decision_function(features.apply(self.data.table.take(rows)))
+        return np.abs(np.asarray(margin, np.float64))
+
+    def outlook(self, route: Route, unreachable: float) -> Outlook:
+        """What a law does to the target group's people in the audit data."""
+        decided = route.expected_decision(self.source.answers)
+        gap = max(self.gaps, key=lambda one: abs(one.gap(decided)))
+        after, error = gap.gap(decided), self.expected_error(decided)
+        p, moving = self.source.mass, route.moving
+        change = decided - self.source.decision
+        edited = float(p @ moving)
+        return Outlook(
+            gap_before=gap.gap(self.source.decision),
+            gap_after=after,
+            expected_low=after - error,
+            expected_high=after + error,
+            edited=edited,
+            randomised=float(p @ route.random),
+            unreachable=unreachable,
+            cost=float(p @ route.expected_cost()) / edited if edited > 0 else 0.0,
+            to_positive=float(p @ np.maximum(change, 0.0)),
+            to_negative=float(p @ np.maximum(-change, 0.0)),
+            by_metric=tuple(
+                (one.disparity.name, one.gap(self.source.decision), one.gap(decided))
+                for one in self.gaps
+            ),
+        )
+
+
+def _as_rate_gap(disparity: Disparity, target: Population, baseline: Population) -> RateGap:
+    """Alignment of decisions is statistical parity, towards whichever side is short."""
+    if isinstance(disparity, RateGap):
+        return disparity
+    if isinstance(disparity, Alignment):
+        return SP if SP.of(target) >= SP.of(baseline) else SELECTION
+    raise DataError(
+        "disparity",
+        "must be a rate gap or Alignment to be repaired this way",
+        f"got {disparity.name!r}",
+        "Give the parts of a sum as a list, or use method='transport'.",
+    )
+
+
+def pooled_tally(data: AuditData) -> Tally:
+    """Everybody, whatever the group, by row of the table and outcome."""
+    assert data.table is not None
+
+    def summed(field: str) -> FloatArray:
+        total = np.zeros((len(data.table), 2))  # type: ignore[arg-type]
+        for population in data.populations:
+            np.add.at(total, np.asarray(population.rows), getattr(population.tally, field))
+        return total
+
+    return Tally(summed("people"), summed("weight"), summed("squared"))
+
+
+def _answers_of_all(data: AuditData) -> tuple[IntArray, Answers]:
+    """Each row of the table that anybody has, with the model's answer."""
+    rows = np.concatenate([np.asarray(p.rows) for p in data.populations])
+    rows, first = np.unique(rows, return_index=True)
+    decision = np.concatenate([p.decision for p in data.populations])[first]
+    scores = [p.score for p in data.populations if p.score is not None]
+    score = np.concatenate(scores)[first] if len(scores) == len(data.populations) else None
+    return rows, Answers(decision, score)
