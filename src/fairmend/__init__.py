@@ -1,14 +1,27 @@
 """Audit, explain and mend a black-box classifier that treats groups differently."""
 
+from typing import TYPE_CHECKING, Any
+
 from fairmend import datasets
 from fairmend.audit import Audit, audit, audit_data
+from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual, counterfactual_data
 from fairmend.data import AuditData, Population, tabulate
 from fairmend.descent import descend
 from fairmend.disparity import FDR, FNR, FPR, SP, Alignment, Combination, Disparity, RateGap
-from fairmend.errors import DataError, FairmendError, FairmendWarning, MissingExtra, ModelError
+from fairmend.errors import (
+    DataError,
+    FairmendError,
+    FairmendWarning,
+    MissingExtra,
+    ModelError,
+    RepairRefused,
+)
 from fairmend.model import BlackBox
 from fairmend.projection import project
+
+if TYPE_CHECKING:
+    from fairmend.classifier import RepairedClassifier
 
 __version__ = "0.1.0"
 
@@ -22,6 +35,7 @@ __all__ = [
     "AuditData",
     "BlackBox",
     "Combination",
+    "Cost",
     "Counterfactual",
     "DataError",
     "Disparity",
@@ -31,6 +45,8 @@ __all__ = [
     "ModelError",
     "Population",
     "RateGap",
+    "RepairRefused",
+    "RepairedClassifier",
     "__version__",
     "audit",
     "audit_data",
@@ -41,3 +57,12 @@ __all__ = [
     "project",
     "tabulate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the estimator on first use: it is a scikit-learn class, and that takes a while."""
+    if name == "RepairedClassifier":
+        from fairmend.classifier import RepairedClassifier
+
+        return RepairedClassifier
+    raise AttributeError(f"module 'fairmend' has no attribute {name!r}")
