@@ -7,33 +7,53 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc, ndtri, xlogy
 
-from fairmend.columns import FloatArray, Frame
+from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import Population
 from fairmend.disparity import SP, Alignment, Disparity, RateGap
 from fairmend.errors import DataError
 from fairmend.features import FeatureMap
 from fairmend.outcomes import FittedProbability, logistic_regression
 
-__all__ = ["Certificate", "OutcomeDifference", "certify", "outcome_difference"]
+__all__ = [
+    "Certificate",
+    "OutcomeDifference",
+    "certify",
+    "counts_by_row",
+    "outcome_difference",
+]
 
 PEOPLE_PER_ROW = 20
 """Groups are compared row by row where both have at least this many people on it."""
+MOSTLY_SHARED = 0.8
+"""... and where this share of both groups stands on such rows."""
 
 
 @dataclass(frozen=True)
 class Certificate:
     """Whether any distribution over these inputs closes the gap (the paper's Proposition 1).
 
-    M attains its extremes on single rows, so the best reachable value is min_i r_i / t_i - c.
-    The bounds hold for all rows at once (Bonferroni) and include the error in the baseline's rate.
+    M attains its extremes on single rows, so a gap M(P0) > 0 can be brought down to
+    min_i r_i / t_i - c and no further, and a gap below 0 up to the maximum. The bounds hold for all
+    rows at once (Bonferroni) and include the error in the baseline's rate.
     """
 
-    irreconcilable: bool
     best_reachable: float
-    """The least disparity any Q on these rows can have; below 0 the gap can be closed."""
+    """The furthest M can be moved towards 0 and past it; on this side of 0 the gap stays open."""
     low: float
     high: float
     confidence: float
+    downwards: bool = True
+    """Whether the gap is positive, so that closing it means bringing M down."""
+    baseline_covered: float = 1.0
+    """The share of the baseline's people whose inputs somebody in the target group has too."""
+
+    @property
+    def irreconcilable(self) -> bool:
+        return self.out_of_reach(0.0)
+
+    def out_of_reach(self, gap: float) -> bool:
+        """Whether no distribution over these inputs brings the disparity as far as this."""
+        return self.best_reachable > gap if self.downwards else self.best_reachable < gap
 
     @property
     def certain(self) -> bool:
@@ -43,12 +63,19 @@ class Certificate:
     def __str__(self) -> str:
         sure = "" if self.certain else " The data leave room for the other answer."
         bounds = f"{100 * self.best_reachable:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
-        if self.irreconcilable:
-            return (
-                "No distribution over these inputs closes this gap; the best reachable is "
-                f"{bounds} points, because P(Y|X) differs between the groups.{sure}"
+        if not self.irreconcilable:
+            way = "down" if self.downwards else "up"
+            return f"The gap can be closed: it can be brought {way} to {bounds} points.{sure}"
+        why = "P(Y|X) differs between the groups"
+        if self.baseline_covered < 1 - 1e-9:
+            why += (
+                f", or nobody in the target group has the inputs of "
+                f"{100 * (1 - self.baseline_covered):.1f} % of the baseline"
             )
-        return f"The gap can be closed: disparities down to {bounds} points are reachable.{sure}"
+        return (
+            "No distribution over these inputs closes this gap; the best reachable is "
+            f"{bounds} points, because {why}.{sure}"
+        )
 
 
 def certify(
@@ -58,40 +85,56 @@ def certify(
     outcome: FittedProbability | None,
     confidence: float,
 ) -> Certificate | None:
-    """min_i r_i / t_i - c with bounds; None for a disparity that is no single rate gap."""
+    """How far single rows can take a rate, with bounds; None for what is no single rate gap."""
     if isinstance(disparity, Alignment) and disparity.weight == 0:
         disparity = SP
     if not isinstance(disparity, RateGap):
         return None
-    sign = 1.0 if disparity.value(target, baseline) >= 0 else -1.0
-    kept = target.mass > 0
-    r, t = (term[kept] for term in disparity.terms(target))
-    given = t > 0
-    ratio = r[given] / t[given]
-    error = _ratio_error(disparity, target, outcome)[kept][given]
+    downwards = disparity.value(target, baseline) >= 0
+    r, t = disparity.terms(target)
+    usable = (target.mass > 0) & (t > 0)
+    ratio = r[usable] / t[usable]
+    error = _ratio_error(disparity, target, outcome)[usable]
     rate, rate_error = disparity.of(baseline), _rate_error(disparity, baseline)
-    each = float(ndtri(1 - (1 - confidence) / (2 * max(1, int((error > 0).sum())))))
-    once = float(ndtri(0.5 + confidence / 2))
-    best = float((sign * ratio).min() - sign * rate)
-    low = float((sign * ratio - each * error).min() - sign * rate - once * rate_error)
-    high = float((sign * ratio + each * error).min() - sign * rate + once * rate_error)
-    return Certificate(best > 0, best, low, high, confidence)
+    uncertain = int((error > 0).sum())
+    risk = (1 - confidence) / max(1, (uncertain > 0) + (rate_error > 0))
+    margin = float(ndtri(1 - risk / (2 * max(1, uncertain)))) * error
+    rate_margin = float(ndtri(1 - risk / 2)) * rate_error
+    extreme = np.min if downwards else np.max
+    best, low, high = (
+        float(extreme(ratio + sign * margin)) - rate + sign * rate_margin for sign in (0, -1, 1)
+    )
+    return Certificate(
+        best_reachable=best,
+        low=low,
+        high=high,
+        confidence=confidence,
+        downwards=downwards,
+        baseline_covered=_covered(target, baseline),
+    )
+
+
+def _covered(target: Population, baseline: Population) -> float:
+    if target.rows is None or baseline.rows is None:
+        return 1.0
+    shared = np.isin(baseline.rows, target.rows[target.mass > 0])
+    return float(baseline.mass[shared].sum())
 
 
 def _ratio_error(
     disparity: RateGap, target: Population, outcome: FittedProbability | None
 ) -> FloatArray:
-    """Standard error of r/t at each row through the modelled outcome, by its slope in y."""
+    """Standard error of r/t at each row through the modelled outcome, by its slope in y.
+
+    r and t are linear in y, so their slopes are their differences between y = 1 and y = 0.
+    """
     if outcome is None or outcome.standard_error is None:
         return np.zeros(len(target))
-
-    def ratio(y: FloatArray) -> FloatArray:
-        r, t = disparity.terms(target.with_outcome(y))
-        return np.divide(r, t, out=np.zeros_like(r), where=t > 0)
-
-    nudge = 1e-6
-    slope = (ratio(target.outcome + nudge) - ratio(target.outcome - nudge)) / (2 * nudge)
-    return np.abs(slope) * outcome.standard_error
+    r, t = disparity.terms(target)
+    ends = [disparity.terms(target.with_outcome(np.full(len(target), y))) for y in (0.0, 1.0)]
+    r_slope, t_slope = ends[1][0] - ends[0][0], ends[1][1] - ends[0][1]
+    slope = np.divide(r_slope * t - r * t_slope, t**2, out=np.zeros(len(target)), where=t > 0)
+    return np.asarray(np.abs(slope) * outcome.standard_error, np.float64)
 
 
 def _rate_error(disparity: RateGap, population: Population) -> float:
@@ -132,7 +175,8 @@ def outcome_difference(
 
     Where most people stand on rows that both groups share with enough people each, the outcomes
     are compared row by row, sum of 2 n KL; otherwise one logistic regression for both groups is
-    held against one for each. The logistic test may also find that neither is logistic.
+    held against one for each. The logistic test may also find that neither is logistic. People
+    count alike whatever their weight, which is right where weights depend on the inputs only.
     """
     if target.tally is None or baseline.tally is None:
         raise DataError(
@@ -141,39 +185,53 @@ def outcome_difference(
             "got an exact distribution",
             "Compare its conditional probabilities directly.",
         )
-    here, there = target.tally.weight, baseline.tally.weight
+    here, there = target.tally.people, baseline.tally.people
     if target.rows is not None and baseline.rows is not None:
-        _, at_here, at_there = np.intersect1d(target.rows, baseline.rows, return_indices=True)
-        full = (here[at_here].sum(axis=1) >= PEOPLE_PER_ROW) & (
-            there[at_there].sum(axis=1) >= PEOPLE_PER_ROW
+        seen = np.union1d(target.rows, baseline.rows)
+        on_row = (
+            counts_by_row(target.rows, here, seen),
+            counts_by_row(baseline.rows, there, seen),
         )
-        shared_here, shared_there = here[at_here[full]], there[at_there[full]]
-        if min(shared_here.sum() / here.sum(), shared_there.sum() / there.sum()) >= 0.8:
+        full = np.all([counts.sum(axis=1) >= PEOPLE_PER_ROW for counts in on_row], axis=0)
+        shared_here, shared_there = (counts[full] for counts in on_row)
+        if min(shared_here.sum() / here.sum(), shared_there.sum() / there.sum()) >= MOSTLY_SHARED:
             statistic = 2 * (
                 _likelihood(shared_here)
                 + _likelihood(shared_there)
                 - _likelihood(shared_here + shared_there)
             )
-            count = int(full.sum())
-            return OutcomeDifference(
-                statistic, count, float(chdtrc(count, max(0.0, statistic))), "row by row"
-            )
+            return _tested(statistic, int(full.sum()), "row by row")
     features = FeatureMap.learn(baseline_table, there.sum(axis=1))
     x_here, x_there = features.apply(target_table), features.apply(baseline_table)
-    both, weight = np.concatenate([x_here, x_there]), np.concatenate([here, there])
+    both = np.concatenate([x_here, x_there])
     statistic = 2 * (
         _fitted_likelihood(x_here, here)
         + _fitted_likelihood(x_there, there)
-        - _fitted_likelihood(both, weight)
+        - _fitted_likelihood(both, np.concatenate([here, there]))
     )
     ranks = [
         int(np.linalg.matrix_rank(np.column_stack([np.ones(len(x)), x])))
         for x in (x_here, x_there, both)
     ]
-    count = max(1, ranks[0] + ranks[1] - ranks[2])
-    return OutcomeDifference(
-        statistic, count, float(chdtrc(count, max(0.0, statistic))), "logistic"
-    )
+    return _tested(statistic, max(1, ranks[0] + ranks[1] - ranks[2]), "logistic")
+
+
+def _tested(statistic: float, degrees_of_freedom: int, compared: str) -> OutcomeDifference:
+    statistic = max(0.0, statistic)  # below 0 is rounding
+    p_value = float(chdtrc(degrees_of_freedom, statistic))
+    return OutcomeDifference(statistic, degrees_of_freedom, p_value, compared)
+
+
+def counts_by_row(rows: IntArray, counts: FloatArray, seen: IntArray) -> FloatArray:
+    """Counts of a population at each row of ``seen``, which is sorted; a row may come repeatedly.
+
+    >>> counts_by_row(np.array([2, 2]), np.array([[1.0, 0.0], [0.0, 3.0]]), np.array([1, 2]))
+    array([[0., 0.],
+           [1., 3.]])
+    """
+    summed = np.zeros((len(seen), counts.shape[1]))
+    np.add.at(summed, np.searchsorted(seen, rows), counts)
+    return summed
 
 
 def _likelihood(counts: FloatArray) -> float:
@@ -186,6 +244,8 @@ def _likelihood(counts: FloatArray) -> float:
 
 def _fitted_likelihood(matrix: FloatArray, counts: FloatArray) -> float:
     """Log likelihood at an all but unpenalised logistic regression."""
+    if not counts.sum(axis=0).all():
+        return 0.0  # everybody had the same outcome: it is certain
     p = logistic_regression(1e6, matrix, counts).predict_proba(matrix)[:, 1]
     p = np.clip(p, 1e-12, 1 - 1e-12)
     return float((xlogy(counts[:, 1], p) + xlogy(counts[:, 0], 1 - p)).sum())

@@ -10,20 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.special import rel_entr
 
 from fairmend import explain
-from fairmend.certificate import Certificate, OutcomeDifference, certify, outcome_difference
+from fairmend.certificate import (
+    Certificate,
+    OutcomeDifference,
+    certify,
+    counts_by_row,
+    outcome_difference,
+)
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import AuditData, Population, Tally, tabulate
 from fairmend.descent import Trace, descend
 from fairmend.disparity import SP, Alignment, Combination, Disparity, RateGap, as_disparity
-from fairmend.errors import DataError
+from fairmend.errors import DataError, nearest
 from fairmend.outcomes import FittedProbability, fit_probability
-from fairmend.projection import project, tilt
+from fairmend.projection import observed_gap, project, tilt
 from fairmend.status import Status
 
 if TYPE_CHECKING:
@@ -80,8 +87,9 @@ class Counterfactual:
 
     @property
     def irreconcilable(self) -> bool:
-        """Whether no distribution over these inputs closes the gap."""
-        return self.status is Status.IRRECONCILABLE
+        """Whether no distribution over these inputs closes the gap, whatever level was asked."""
+        certified = self.certificate is not None and self.certificate.irreconcilable
+        return certified or self.status is Status.IRRECONCILABLE
 
     @cached_property
     def outcome_difference(self) -> OutcomeDifference:
@@ -117,8 +125,21 @@ class Counterfactual:
 
     @property
     def effective_sample_size(self) -> float:
-        """How many of the target group's people the reweighted sample is worth: n / (1 + chi2)."""
-        return self.source.n / (1 + self.chi_square)
+        """How many equally weighted people the reweighted sample is worth, (sum w)^2 / sum w^2.
+
+        For people who weigh alike it is n / (1 + chi_square); nan where there are no people.
+        """
+        tally = self.source.tally
+        if tally is None:
+            return float("nan")
+        squared = tally.squared.sum(axis=1) @ self._density**2
+        return float(tally.weight.sum()) ** 2 / float(squared)
+
+    @property
+    def _density(self) -> FloatArray:
+        """Q / P0 at each row, 0 where nobody weighs anything."""
+        p = self.source.mass
+        return np.divide(self.mass, p, out=np.zeros_like(self.mass), where=p > 0)
 
     def weights(self) -> FloatArray:
         """One weight per audited person: Q/P0 in the target group, 1 elsewhere."""
@@ -129,19 +150,24 @@ class Counterfactual:
                 "this counterfactual was made from tabulated data",
                 "Call fairmend.counterfactual() on the data itself.",
             )
-        ratio = np.divide(
-            self.mass, self.source.mass, out=np.zeros_like(self.mass), where=self.source.mass > 0
-        )
-        return np.where(self.person_row >= 0, ratio[np.maximum(self.person_row, 0)], 1.0)
+        return np.where(self.person_row >= 0, self._density[np.maximum(self.person_row, 0)], 1.0)
 
     def sample(self, n: int, random_state: int | np.random.Generator | None = None) -> Any:
         """Draw n rows from Q, in the container the inputs came in."""
         if not isinstance(n, int | np.integer) or n < 1:
-            raise DataError("n", "must be a whole number of rows, at least 1", f"got {n!r}",
-                            "For example sample(1000, random_state=0).")  # fmt: skip
+            raise DataError(
+                "n",
+                "must be a whole number of rows, at least 1",
+                f"got {n!r}",
+                "For example sample(1000, random_state=0).",
+            )
         if self.table is None:
-            raise DataError("sample()", "needs the inputs", "only predictions were tabulated",
-                            "Pass X with the model's inputs.")  # fmt: skip
+            raise DataError(
+                "sample()",
+                "needs the inputs",
+                "only predictions were tabulated",
+                "Pass X with the model's inputs.",
+            )
         rng = np.random.default_rng(random_state)
         return self.table.take(rng.choice(len(self.mass), size=n, p=self.mass)).native
 
@@ -174,8 +200,8 @@ class Counterfactual:
             f"{names}, by {self.method}",
             f"{self.status.value}",
             *(
-                f"{d.name}: {100 * d.value(self.source, self.baseline):+.2f} points observed, "
-                f"{100 * d.value(self.shifted, self.baseline):+.2f} under the counterfactual"
+                f"{d.name}: {_points(d.value(self.source, self.baseline))} points observed, "
+                f"{_points(d.value(self.shifted, self.baseline))} under the counterfactual"
                 for d in self.disparities
             ),
             f"{len(self.mass):,} distinct rows, KL {self.kl:.4f} from what is observed",
@@ -191,6 +217,15 @@ class Counterfactual:
         from html import escape
 
         return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
+
+
+def _points(gap: float) -> str:
+    """A gap in hundredths, signed unless it rounds to 0.
+
+    >>> _points(-0.1234), _points(-1e-17)
+    ('-12.34', '0.00')
+    """
+    return f"{100 * gap:+.2f}" if abs(gap) >= 5e-5 else "0.00"
 
 
 # -------------------------------------------------------------------- the front door
@@ -306,7 +341,7 @@ def counterfactual_data(
 ) -> Counterfactual:
     """The counterfactual of data already tabulated; exact distributions are taken as they are."""
     disparities = _read_disparities(disparity)
-    _check_settings(method, level, descent)
+    _check_settings(method, level, len(disparities), descent)
     target, baseline = _choose_groups(data, disparities[0], target, baseline)
     other = data.rest(target) if baseline == "rest" else data[baseline]
     source, fitted_outcome = _with_modelled_outcome(
@@ -315,6 +350,8 @@ def counterfactual_data(
     source, fitted_group = _with_baseline_mass(
         data, source, other, disparities, estimator=group_model, random_state=random_state
     )
+    for one in disparities:
+        observed_gap(one, source, other)
     certificate = (
         certify(disparities[0], source, other, fitted_outcome, confidence)
         if len(disparities) == 1
@@ -324,22 +361,19 @@ def counterfactual_data(
     if method == "projection":
         mass, status = project(source, other, disparities, level=level)
     else:
-        if len(disparities) > 1:
-            raise DataError(
-                "disparity",
-                "must be a single one for method='descent'",
-                f"got {len(disparities)}",
-                "Combine them (0.5 * FNR + 0.5 * FPR), or use method='projection'.",
-            )
         held = descent.pop("holdout", None)
         if held is not None:
-            descent["holdout"] = _model_holdout(held, target, baseline, fitted_outcome)
-        descent.setdefault("target_gap", (1 - level) * disparities[0].value(source, other))
+            descent["holdout"] = _model_holdout(
+                held, target, baseline, outcome=fitted_outcome, group=fitted_group
+            )
+        if level < 1:
+            descent.setdefault("target_gap", (1 - level) * disparities[0].value(source, other))
         mass, status, trace = descend(
             source, other, disparities[0], random_state=random_state, **descent
         )
-        if level < 1 and status is Status.CLOSED:
-            status = Status.PARTLY
+        aim = descent.get("target_gap", 0.0)
+        if status is Status.STOPPED and certificate is not None and certificate.out_of_reach(aim):
+            status = Status.IRRECONCILABLE  # more iterations would not help
     table = data.table
     return Counterfactual(
         source=source,
@@ -357,7 +391,6 @@ def counterfactual_data(
         group_model=fitted_group,
         trace=trace,
         baseline_table=None if table is None or other.rows is None else table.take(other.rows),
-        person_row=None,
     )
 
 
@@ -368,7 +401,7 @@ def _read_disparities(given: Any) -> tuple[Disparity, ...]:
     return tuple(as_disparity(one) for one in many)
 
 
-def _check_settings(method: str, level: float, descent: dict[str, Any]) -> None:
+def _check_settings(method: str, level: float, disparities: int, descent: dict[str, Any]) -> None:
     if method not in ("projection", "descent"):
         raise DataError(
             "method",
@@ -390,6 +423,23 @@ def _check_settings(method: str, level: float, descent: dict[str, Any]) -> None:
             f"got {', '.join(sorted(descent))}",
             "They belong to method='descent'.",
         )
+    if method == "descent" and disparities > 1:
+        raise DataError(
+            "disparity",
+            "must be a single one for method='descent'",
+            f"got {disparities}",
+            "Combine them (0.5 * FNR + 0.5 * FPR), or use method='projection'.",
+        )
+    settings = signature(descend).parameters.values()
+    known = [setting.name for setting in settings if setting.kind is setting.KEYWORD_ONLY]
+    for name in descent:
+        if name not in known:
+            raise DataError(
+                "settings of the descent",
+                f"must be among {', '.join(known)}",
+                f"got {name!r}",
+                nearest(name, known),
+            )
 
 
 def _choose_groups(
@@ -401,8 +451,12 @@ def _choose_groups(
     if baseline is not None and baseline != "rest":
         data.place(baseline, "baseline")
     if target is not None and target == baseline:
-        raise DataError("baseline", "must differ from the target", f"both are {target!r}",
-                        "Name another group, or leave it out.")  # fmt: skip
+        raise DataError(
+            "baseline",
+            "must differ from the target",
+            f"both are {target!r}",
+            "Name another group, or leave it out.",
+        )
     rate = _rate_for_ranking(disparity)
     ranked = sorted(
         (group for group in data.groups if not np.isnan(rate(data[group]))),
@@ -466,8 +520,12 @@ def _with_modelled_outcome(
     if source.tally is None or not any(_uses_outcome(d) for d in disparities):
         return source, None
     if data.table is None or source.rows is None:
-        raise DataError("X", "must hold the model's inputs", "only predictions were tabulated",
-                        "A counterfactual speaks of inputs: pass them.")  # fmt: skip
+        raise DataError(
+            "X",
+            "must hold the model's inputs",
+            "only predictions were tabulated",
+            "A counterfactual speaks of inputs: pass them.",
+        )
     fitted = fit_probability(
         data.table.take(source.rows),
         source.tally,
@@ -487,16 +545,16 @@ def _with_baseline_mass(
     estimator: Any,
     random_state: int,
 ) -> tuple[Population, FittedProbability | None]:
-    """P1 at the target's rows from s(x): P1 ~ P0 s / (1-s) (the paper's Section 3.2).
-
-    The share of positive decisions under P1 is not estimated but known, so the estimate is tilted
-    to have it: then Q = P1 closes the alignment, as it must.
-    """
+    """Give the source its ``baseline_mass``, from a fitted s(x), where alignment needs it."""
     if _alignment_weight(disparities) == 0 or source.baseline_mass is not None:
         return source, None
     if data.table is None or source.rows is None or baseline.rows is None:
-        raise DataError("X", "must hold the model's inputs", "only predictions were tabulated",
-                        "Alignment of inputs needs them: pass X, or use weight=0.")  # fmt: skip
+        raise DataError(
+            "X",
+            "must hold the model's inputs",
+            "only predictions were tabulated",
+            "Alignment of inputs needs them: pass X, or use weight=0.",
+        )
     tally, seen = _group_tally(source, baseline)
     fitted = fit_probability(
         data.table.take(seen),
@@ -506,33 +564,50 @@ def _with_baseline_mass(
         random_state=random_state,
     )
     s = fitted.probability[np.searchsorted(seen, source.rows)]
+    return _with_implied_baseline(source, s, baseline), fitted
+
+
+def _with_implied_baseline(source: Population, s: FloatArray, baseline: Population) -> Population:
+    """P1 at the source's rows from s(x): P1 ~ P0 s / (1-s) (the paper's Section 3.2).
+
+    The share of positive decisions under P1 is not estimated but known, so the estimate is tilted
+    to have it: then Q = P1 closes the alignment, as it must.
+    """
     implied = source.mass * s / (1 - s)
     implied = implied / implied.sum()
-    calibrated = tilt(implied, (source.decision - (1 - SP.of(baseline)))[:, None])
-    mass = implied if calibrated is None else calibrated.mass
-    return replace(source, baseline_mass=mass), fitted
+    tilted = tilt(implied, (source.decision - (1 - SP.of(baseline)))[:, None])
+    return replace(source, baseline_mass=implied if tilted is None else tilted)
 
 
 def _group_tally(target: Population, baseline: Population) -> tuple[Tally, IntArray]:
     """Who is in which group at each row seen in either: target first, baseline second."""
-    at_target, at_baseline = np.asarray(target.rows), np.asarray(baseline.rows)
-    seen = np.union1d(at_target, at_baseline)
+    seen = np.union1d(np.asarray(target.rows), np.asarray(baseline.rows))
 
     def both(field: str) -> FloatArray:
-        counts = np.zeros((len(seen), 2))
-        for side, (group, at) in enumerate(((target, at_target), (baseline, at_baseline))):
-            per_row = getattr(group.tally, field).sum(axis=1)
-            np.add.at(counts[:, side], np.searchsorted(seen, at), per_row)
-        return counts
+        counts = [
+            counts_by_row(np.asarray(group.rows), getattr(group.tally, field), seen).sum(axis=1)
+            for group in (target, baseline)
+        ]
+        return np.stack(counts, axis=1)
 
     return Tally(both("people"), both("weight"), both("squared")), seen
 
 
 def _model_holdout(
-    held: AuditData, target: Hashable, baseline: Hashable, outcome: FittedProbability | None
+    held: AuditData,
+    target: Hashable,
+    baseline: Hashable,
+    *,
+    outcome: FittedProbability | None,
+    group: FittedProbability | None,
 ) -> tuple[Population, Population]:
+    """The two groups of holdout data under the models fitted on the audit data."""
     population = held[target]
-    if outcome is not None and outcome.estimator is not None and held.table is not None:
-        assert population.rows is not None
-        population = population.with_outcome(outcome.predict(held.table.take(population.rows)))
-    return population, held.rest(target) if baseline == "rest" else held[baseline]
+    other = held.rest(target) if baseline == "rest" else held[baseline]
+    assert held.table is not None
+    rows = held.table.take(np.asarray(population.rows))
+    if outcome is not None and outcome.estimator is not None:
+        population = population.with_outcome(outcome.predict(rows))
+    if group is not None:
+        population = _with_implied_baseline(population, group.predict(rows), other)
+    return population, other

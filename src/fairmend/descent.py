@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.columns import FloatArray
+from fairmend.columns import FloatArray, IntArray
 from fairmend.data import Population
 from fairmend.disparity import Disparity
 from fairmend.errors import DataError
 from fairmend.progress import progress
+from fairmend.projection import observed_gap
 from fairmend.status import Status
 
 __all__ = ["Trace", "descend"]
@@ -29,7 +30,7 @@ class Trace:
     """The same on holdout data reweighted by the same factors."""
     step: FloatArray
     """The step size used to get there; 0 for the start."""
-    clipped: FloatArray
+    clipped: IntArray
     """Rows whose factor 1 - step psi would have been negative and was cut at 0."""
 
 
@@ -59,7 +60,7 @@ def descend(
         masses are reweighted exactly.
     stop
         ``"tolerance"``: when the disparity is within ``tolerance`` of ``target_gap``.
-        ``"paper"``: when it no longer falls (with resampling, noise alone can end it early).
+        ``"paper"``: when it no longer comes nearer (with resampling, noise alone can end it early).
         ``"never"``: run all ``max_iter`` iterations.
     holdout
         Target and baseline populations to follow along, reweighted by the same factors.
@@ -81,7 +82,7 @@ def descend(
     _check(
         "stop", stop in ("tolerance", "paper", "never"),
         "must be 'tolerance', 'paper' or 'never'", stop,
-        "The paper's rule stops when the disparity no longer falls.",
+        "The paper's rule stops when the disparity no longer comes nearer.",
     )  # fmt: skip
     _check(
         "tolerance", bool(np.isfinite(tolerance)) and tolerance >= 0,
@@ -94,9 +95,9 @@ def descend(
     )  # fmt: skip
     rng = np.random.default_rng(random_state)
     current, ghost = target, None if holdout is None else holdout[0]
-    value = disparity.value(target.observed if resample else target, baseline)
-    best, best_distance = current.mass, abs(value - target_gap)
-    weight = target.mass
+    value = observed_gap(disparity, target.observed if resample else target, baseline)
+    best = weight = target.mass
+    distance = best_distance = abs(value - target_gap)
     values, held, steps, cuts = [value], [_held_value(disparity, ghost, holdout)], [0.0], [0]
     with progress("descending", max_iter) as advance:
         for _ in range(max_iter):
@@ -109,36 +110,44 @@ def descend(
                 variance = float(current.mass @ psi**2)
                 if variance <= 1e-30:
                     break  # flat: nowhere to go
-                step = min(step, abs(value - target_gap) / variance)
+                step = min(step, distance / variance)
             factor = 1 - step * direction * psi
             weight = weight * np.maximum(factor, 0.0)
             weight = weight / weight.sum()
             if ghost is not None and ghost_psi is not None:
                 moved = ghost.mass * np.maximum(1 - step * direction * ghost_psi, 0.0)
-                ghost = replace(ghost, mass=moved / moved.sum())
+                ghost = ghost.reweighted(moved / moved.sum())
             current = measured = target.reweighted(weight)
             if resample:
                 mass, outcome = _resampled(target, weight, rng)
                 current = target.reweighted(mass)
                 measured = current.with_outcome(outcome)
-            previous, value = value, disparity.value(measured, baseline)
+            value = disparity.value(measured, baseline)
+            previous, distance = distance, abs(value - target_gap)
             values.append(value)
             held.append(_held_value(disparity, ghost, holdout))
             steps.append(step)
             cuts.append(int((factor < 0).sum()))
-            if stop == "paper" or abs(value - target_gap) < best_distance:
-                best, best_distance = weight, abs(value - target_gap)
+            if stop == "paper" or distance < best_distance:
+                best, best_distance = weight, distance
             advance(1)
-            if stop == "paper" and value >= previous:
+            if stop == "paper" and distance >= previous:
                 break
     trace = Trace(
         np.array(values),
         None if holdout is None else np.array(held),
         np.array(steps),
-        np.array(cuts, np.float64),
+        np.array(cuts, np.int64),
     )
-    closed = best_distance <= max(tolerance, 0.0)
-    return best, Status.CLOSED if closed else Status.STOPPED, trace
+    return best, _status(best_distance <= tolerance, len(values) > 1, target_gap), trace
+
+
+def _status(reached: bool, moved: bool, target_gap: float) -> Status:
+    if not reached:
+        return Status.STOPPED
+    if target_gap != 0:
+        return Status.PARTLY
+    return Status.CLOSED if moved else Status.NOTHING_TO_DO
 
 
 def _check(what: str, holds: bool, must: str, got: object, fix: str) -> None:
@@ -148,7 +157,7 @@ def _check(what: str, holds: bool, must: str, got: object, fix: str) -> None:
 
 # The holdout rides along with this weight, so that the influence function's constants stay those of
 # the audit data.
-_GHOST = 1e-9
+_GHOST = 1e-200
 
 
 def _influence_with_holdout(

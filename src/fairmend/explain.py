@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairmend.columns import Encoded, FloatArray, Frame, IntArray, encode, is_missing, scalar
+from fairmend.columns import (
+    Encoded,
+    FloatArray,
+    Frame,
+    IntArray,
+    as_numbers,
+    is_missing,
+    scalar,
+)
 from fairmend.errors import DataError, require
-from fairmend.features import FeatureMap, as_numbers
+from fairmend.features import FeatureMap
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,8 +47,9 @@ BINS = 10
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 MOST_PAIRED = 30
 """Joint proxies are sought among this many features, those that carry most alone."""
-MOST_COMPARED = 2_000
+MOST_COMPARED = 500
 """Representatives are chosen among this many rows, those that gain most."""
+MOST_EXCHANGES = 10
 
 
 @dataclass(frozen=True)
@@ -113,42 +122,51 @@ def _table(found: Counterfactual) -> Frame:
 def marginals(found: Counterfactual) -> list[Marginal]:
     """Each feature observed, in the baseline group, and under Q (the paper's second table).
 
-    Yes-or-no features give the share of yes, categories the share of each value, numbers their
-    mean and quantiles.
+    Yes-or-no features give the share of yes, categories the share of each value in either group,
+    numbers their mean and quantiles, and any of them the share of missing where there are some.
     """
-    table = _table(found)
+    table, other = _table(found), found.baseline_table
+    there = [None] * len(table.names) if other is None else other.encoded
     lines = []
-    for name, column in zip(table.names, table.encoded, strict=True):
-        other = None if found.baseline_table is None else found.baseline_table.column(name)
-        lines += _marginal(str(name), column, other, found)
+    for name, here, baseline in zip(table.names, table.encoded, there, strict=True):
+        sides = ((here, found.source.mass), (baseline, found.baseline.mass), (here, found.mass))
+        lines += _marginal(str(name), sides)
     return lines
 
 
-def _marginal(name: str, column: Encoded, other: Any, found: Counterfactual) -> list[Marginal]:
-    numbers = as_numbers(column.values)
-    there = None if other is None else encode(other)
-    sides = [(column, found.source.mass), (there, found.baseline.mass), (column, found.mass)]
-    if numbers is not None and len(numbers) > 2:
-        lines = []
-        for statistic, q in (("mean", None), *((f"{100 * q:g} %", q) for q in QUANTILES)):
-            observed, baseline, shifted = (_statistic(side, mass, q) for side, mass in sides)
-            lines.append(Marginal(name, statistic, observed, baseline, shifted, is_share=False))
-        return lines
-    values = [scalar(value) for value in column.values]
-    if numbers is not None and set(values) <= {0, 1}:
-        values = [value for value in values if value == 1]
+Sides = tuple[tuple[Encoded | None, FloatArray], ...]
+"""A feature and the masses to be put on it: observed, baseline, counterfactual."""
+
+
+def _marginal(name: str, sides: Sides) -> list[Marginal]:
+    """The lines of one feature."""
+    values = [value for column, _ in sides if column is not None for value in column.values]
+    distinct = dict.fromkeys(scalar(value) for value in values if not is_missing(value))
+    numbers = as_numbers(np.array(list(distinct), object))
+    shares: list[Any] = list(distinct)
     lines = []
-    for value in values:
-        observed, baseline, shifted = (_share(side, mass, value) for side, mass in sides)
-        lines.append(Marginal(name, str(value), observed, baseline, shifted, is_share=True))
+    if numbers is not None and len(numbers) > 2:
+        shares = []
+        for statistic, q in (("mean", None), *((f"{100 * q:g} %", q) for q in QUANTILES)):
+            observed, baseline, shifted = (_statistic(column, mass, q) for column, mass in sides)
+            lines.append(Marginal(name, statistic, observed, baseline, shifted, is_share=False))
+    elif numbers is not None and set(distinct) <= {0, 1}:
+        shares = [1]
+    if any(is_missing(value) for value in values):
+        shares.append(None)
+    for value in shares:
+        observed, baseline, shifted = (_share(column, mass, value) for column, mass in sides)
+        text = "missing" if value is None else str(value)
+        lines.append(Marginal(name, text, observed, baseline, shifted, is_share=True))
     return lines
 
 
 def _share(column: Encoded | None, mass: FloatArray, value: Any) -> float:
+    """The share of people with a value; None stands for missing."""
     if column is None:
         return float("nan")
     for code, known in enumerate(column.values):
-        if scalar(known) == value or (is_missing(known) and is_missing(value)):
+        if is_missing(known) if value is None else scalar(known) == value:
             return float(mass[column.codes == code].sum())
     return 0.0
 
@@ -181,7 +199,7 @@ def row_influence(found: Counterfactual) -> list[dict[str, Any]]:
 def prototypes(found: Counterfactual, n: int = 5) -> list[dict[str, Any]]:
     """The n rows that gain most mass, the n that lose most, and n that stand for what gains.
 
-    The last are chosen one after the other so that the gained mass lies near one of them.
+    The last are chosen so that the gained mass lies near one of them.
     """
     if n < 1:
         raise DataError("n", "must be at least 1", f"got {n!r}", "5 is usual.")
@@ -214,24 +232,38 @@ def _describe(
 
 
 def _representatives(found: Counterfactual, n: int) -> list[int]:
-    """Greedy medoids of the gained mass under an L1 distance on scaled features."""
+    """Medoids of the gained mass under an L1 distance on scaled features.
+
+    One after the other is added where it helps most, then exchanged while that helps.
+    """
+    from scipy.spatial.distance import cdist
+
     gain = np.maximum(found.mass - found.source.mass, 0.0)
     rows = np.argsort(-gain, kind="stable")[:MOST_COMPARED]
     rows = rows[gain[rows] > 0]
     if len(rows) == 0:
         return []
-    table = _table(found)
-    matrix = FeatureMap.learn(table, found.source.mass).apply(table)[rows]
-    weight = gain[rows]
-    distance = np.stack([np.abs(matrix - row).sum(axis=1) for row in matrix], axis=1)
-    nearest = np.full(len(rows), distance.max() + 1.0)
+    table = _table(found).take(rows)
+    matrix = FeatureMap.learn(table, gain[rows]).apply(table)
+    distance = cdist(matrix, matrix, "cityblock")
+    nobody = np.full(len(rows), distance.max() + 1.0)
+
+    def best_beside(others: list[int]) -> int:
+        """The row that, with the others, leaves the gained mass nearest to one of them."""
+        nearest = np.min([nobody, *distance[others]], axis=0)
+        total = gain[rows] @ np.minimum(nearest[:, None], distance)
+        total[others] = np.inf
+        return int(np.argmin(total))
+
     chosen: list[int] = []
     for _ in range(min(n, len(rows))):
-        total = weight @ np.minimum(nearest[:, None], distance)
-        total[chosen] = np.inf
-        best = int(np.argmin(total))
-        chosen.append(best)
-        nearest = np.minimum(nearest, distance[:, best])
+        chosen.append(best_beside(chosen))
+    for _ in range(MOST_EXCHANGES):
+        before = list(chosen)
+        for place in range(len(chosen)):
+            chosen[place] = best_beside(chosen[:place] + chosen[place + 1 :])
+        if chosen == before:
+            break
     return [int(rows[i]) for i in chosen]
 
 
@@ -317,10 +349,9 @@ def _share_of_gap(found: Counterfactual, code: IntArray) -> float:
     before, after = np.bincount(code, p), np.bincount(code, found.mass)
     ratio = np.divide(after, before, out=np.zeros_like(after), where=before > 0)
     moved = found.source.reweighted(p * ratio[code])
-    changes = [
-        (d.value(found.source, found.baseline) - d.value(moved, found.baseline),
-         d.value(found.source, found.baseline) - d.value(found.shifted, found.baseline))
-        for d in found.disparities
-    ]  # fmt: skip
+    changes = []
+    for d in found.disparities:
+        gaps = [d.value(p, found.baseline) for p in (found.source, moved, found.shifted)]
+        changes.append((gaps[0] - gaps[1], gaps[0] - gaps[2]))
     partial, whole = max(changes, key=lambda pair: abs(pair[1]))
     return partial / whole if abs(whole) > 1e-15 else 0.0

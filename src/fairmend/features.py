@@ -2,21 +2,22 @@
 
 Numbers are centred and scaled, with a flag where they may be missing; yes-or-no columns stay 0 and
 1; categories become one column a value. A value never seen in the audit data gets no column, so it
-counts as none of the known ones.
+counts as none of the known ones; so do the rare values of a category with very many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.columns import Encoded, FloatArray, Frame, is_missing, scalar
+from fairmend.columns import Encoded, FloatArray, Frame, as_numbers, is_missing, scalar
 
 __all__ = ["Feature", "FeatureMap"]
+
+MOST_VALUES = 100
+"""A category keeps its most common values: a column of names must not fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Feature:
 
     name: str
     values: tuple[Any, ...]
-    """The distinct values of a category; empty for a number."""
+    """The values of a category that have a column; empty for a number."""
     centre: float = 0.0
     scale: float = 1.0
     may_be_missing: bool = False
@@ -33,11 +34,6 @@ class Feature:
     @property
     def is_number(self) -> bool:
         return not self.values
-
-    @property
-    def width(self) -> int:
-        """How many columns of numbers it takes."""
-        return 1 + self.may_be_missing if self.is_number else len(self.values)
 
 
 @dataclass(frozen=True)
@@ -57,38 +53,31 @@ class FeatureMap:
         columns = zip(table.names, table.encoded, strict=True)
         return cls(tuple(_learn(str(name), column, mass) for name, column in columns))
 
-    @property
-    def width(self) -> int:
-        return sum(feature.width for feature in self.features)
-
     def apply(self, table: Frame) -> FloatArray:
         """The numbers of every row, shape (rows, width)."""
         columns = zip(self.features, table.encoded, strict=True)
         return np.concatenate([_apply(feature, column) for feature, column in columns], axis=1)
 
 
-def as_numbers(values: Sequence[Any] | NDArray[Any]) -> FloatArray | None:
-    """Distinct values as floats, missing as nan; None if they are not numbers."""
-    plain = [scalar(value) for value in values]
-    if not all(is_missing(v) or isinstance(v, bool | int | float) for v in plain):
-        return None
-    return np.array([np.nan if is_missing(v) else float(v) for v in plain], np.float64)  # type: ignore[arg-type]
-
-
 def _learn(name: str, column: Encoded, mass: FloatArray) -> Feature:
     numbers = as_numbers(column.values)
+    weight = np.bincount(column.codes, mass, len(column.values))
     if numbers is None:
-        values = tuple(None if is_missing(v) else scalar(v) for v in column.values)
-        return Feature(name, values)
+        common = np.sort(np.argsort(-weight, kind="stable")[:MOST_VALUES])
+        return Feature(name, tuple(_key(value) for value in column.values[common]))
     known = np.isfinite(numbers)
     missing = not known.all()
     if set(numbers[known].tolist()) <= {0.0, 1.0}:
         return Feature(name, (), may_be_missing=missing)
-    weight = np.bincount(column.codes, mass, len(numbers)) * known
-    at = np.where(known, numbers, 0.0)
-    centre = float(weight @ at / weight.sum()) if weight.sum() > 0 else 0.0
-    spread = float(np.sqrt(weight @ (at - centre) ** 2 / weight.sum())) if weight.sum() > 0 else 0.0
+    at, share = numbers[known], weight[known] / (weight[known].sum() or 1.0)
+    centre = float(share @ at)
+    spread = float(np.sqrt(share @ (at - centre) ** 2))
     return Feature(name, (), centre, spread or 1.0, missing)
+
+
+def _key(value: Any) -> Any:
+    """A category's value to be looked up by; every kind of missing is one."""
+    return None if is_missing(value) else scalar(value)
 
 
 def _apply(feature: Feature, column: Encoded) -> FloatArray:
@@ -96,16 +85,14 @@ def _apply(feature: Feature, column: Encoded) -> FloatArray:
         numbers = as_numbers(column.values)
         if numbers is None:  # text where the audit data had numbers: none of it is known
             numbers = np.full(len(column.values), np.nan)
-        scaled = (np.where(np.isfinite(numbers), numbers, feature.centre) - feature.centre) / (
-            feature.scale
-        )
-        parts = [scaled, ~np.isfinite(numbers)] if feature.may_be_missing else [scaled]
+        known = np.isfinite(numbers)
+        scaled = (np.where(known, numbers, feature.centre) - feature.centre) / feature.scale
+        parts = [scaled, ~known] if feature.may_be_missing else [scaled]
         by_value = np.stack(parts, axis=1).astype(np.float64)
     else:
         place = {value: j for j, value in enumerate(feature.values)}
         by_value = np.zeros((len(column.values), len(feature.values)))
         for i, value in enumerate(column.values):
-            j = place.get(None if is_missing(value) else scalar(value))
-            if j is not None:
-                by_value[i, j] = 1.0
+            if _key(value) in place:
+                by_value[i, place[_key(value)]] = 1.0
     return np.asarray(by_value[column.codes], np.float64)

@@ -32,25 +32,30 @@ PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Inverse strengths C of the l2 penalty to choose from."""
 FEW_ROWS = 50
 """With fewer distinct rows than this, folds split the people of each row instead of the rows."""
+TOO_FAR_OFF = 0.1
+"""A calibration error this much beyond chance is a reason for a warning."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedProbability:
     """P(event | row), as used and as checked.
 
-    ``probability`` is cross-fitted, one entry per distinct row it was fitted on.
+    ``probability`` has one entry per distinct row it was fitted on: cross-fitted, or for observed
+    shares the shares themselves.
     """
 
     what: str
     probability: FloatArray
     auc: float
-    """Of the cross-fitted probabilities."""
+    """Of ``probability``, as are the log loss and the calibration."""
     log_loss: float
     base_log_loss: float
     """Log loss of always saying the base rate."""
     calibration: tuple[tuple[float, float, float], ...]
     """Tenths of the people by probability: mean probability, observed share, share of people."""
     kind: str
+    people: int
+    """How many it was fitted on."""
     features: FeatureMap | None = None
     estimator: Any = None
     penalty: float | None = None
@@ -63,11 +68,18 @@ class FittedProbability:
         return sum(share * abs(said - seen) for said, seen, share in self.calibration)
 
     @property
+    def expected_calibration_error(self) -> float:
+        """What the calibration error would be by chance were every probability right."""
+        said, _, share = np.array(self.calibration).T
+        chance = np.sqrt(2 / np.pi * said * (1 - said) / np.maximum(1.0, share * self.people))
+        return float(share @ chance)
+
+    @property
     def weak(self) -> str:
         """Why not to lean on it; empty if there is no reason."""
         if not self.log_loss < self.base_log_loss:
             return "it predicts no better than the base rate does"
-        if self.calibration_error > 0.1:
+        if self.calibration_error > TOO_FAR_OFF + self.expected_calibration_error:
             return (
                 f"its probabilities are off by {100 * self.calibration_error:.0f} points on average"
             )
@@ -85,8 +97,9 @@ class FittedProbability:
         return _clipped(self.estimator.predict_proba(self.features.apply(table))[:, 1])
 
     def __str__(self) -> str:
+        checked = "in-sample" if self.estimator is None else "cross-fitted"
         text = (
-            f"{self.what}: {self.kind}, cross-fitted AUC {self.auc:.3f}, log loss "
+            f"{self.what}: {self.kind}, {checked} AUC {self.auc:.3f}, log loss "
             f"{self.log_loss:.4f} (base rate alone {self.base_log_loss:.4f}), "
             f"calibration error {100 * self.calibration_error:.1f} points"
         )
@@ -128,6 +141,7 @@ def fit_probability(
             f"got {type(estimator).__name__}",
             "For example HistGradientBoostingClassifier().",
         )
+    tally = _per_person(tally)
     _check_both_events(tally.weight, what)
     features = FeatureMap.learn(table, tally.weight.sum(axis=1))
     matrix = features.apply(table)
@@ -136,15 +150,15 @@ def fit_probability(
         penalty, cross_fitted = _tune(matrix, tally.weight, folds, what)
         fitted = logistic_regression(penalty, matrix, tally.weight)
         result = replace(
-            _described(what, "l2 logistic regression", cross_fitted, tally.weight),
+            _described(what, "l2 logistic regression", cross_fitted, tally),
             penalty=penalty,
-            standard_error=_logistic_error(fitted, matrix, tally.weight, penalty),
+            standard_error=_logistic_error(fitted, matrix, tally, penalty),
         )
     else:
         fit = partial(_any, estimator)
         cross_fitted = _cross_fit(matrix, folds, what, fit)
         fitted = fit(matrix, tally.weight)
-        result = _described(what, type(estimator).__name__, cross_fitted, tally.weight)
+        result = _described(what, type(estimator).__name__, cross_fitted, tally)
     if result.weak:
         message = f"{what} is too weak to lean on: {result.weak}."
         warnings.warn(message, FairmendWarning, stacklevel=3)
@@ -164,11 +178,17 @@ def empirical(tally: Tally, *, what: str) -> FittedProbability:
     people = tally.people.sum(axis=1)
     steadied = (people * share + 1) / (people + 2)
     error = np.sqrt(steadied * (1 - steadied) / (people + 2))
-    described = _described(what, "observed shares", _clipped(share), tally.weight)
+    described = _described(what, "observed shares", _clipped(share), tally)
     return replace(described, standard_error=error)
 
 
 # -------------------------------------------------------------------- fitting
+
+
+def _per_person(tally: Tally) -> Tally:
+    """Weights of mean 1 a person: only their ratios matter, and a penalty must not see more."""
+    scale = tally.people.sum() / tally.weight.sum()
+    return Tally(tally.people, tally.weight * scale, tally.squared * scale**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +249,7 @@ def logistic_regression(penalty: float, matrix: FloatArray, weight: FloatArray) 
 
 
 def _any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
-    """Fit a copy of somebody else's classifier; one without sample weights sees people repeated."""
+    """Fit a copy of somebody else's classifier; one without sample weights sees rows repeated."""
     from sklearn.base import clone
     from sklearn.utils.validation import has_fit_parameter
 
@@ -237,8 +257,8 @@ def _any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
     model = clone(estimator)
     if has_fit_parameter(model, "sample_weight"):
         return model.fit(inputs, event, sample_weight=sample_weight)
-    people = np.maximum(1, np.round(sample_weight / sample_weight.min())).astype(np.int64)
-    return model.fit(np.repeat(inputs, people, axis=0), np.repeat(event, people))
+    times = np.maximum(1, np.round(sample_weight)).astype(np.int64)
+    return model.fit(np.repeat(inputs, times, axis=0), np.repeat(event, times))
 
 
 def _cross_fit(
@@ -279,19 +299,25 @@ def _tune(
     return PENALTIES[best], fitted[best]
 
 
-def _logistic_error(
-    model: Any, matrix: FloatArray, weight: FloatArray, penalty: float
-) -> FloatArray:
-    """Delta-method standard error of each row's probability, p (1-p) sqrt(x' H^-1 x).
+def _logistic_error(model: Any, matrix: FloatArray, tally: Tally, penalty: float) -> FloatArray:
+    """Delta-method standard error of each row's probability, p (1-p) sqrt(x' H^-1 V H^-1 x).
 
-    H is the Hessian of the penalised likelihood at the fit.
+    H is the Hessian of the penalised likelihood at the fit, V the variance of its gradient: people
+    who weigh double make four times the noise.
     """
     design = np.column_stack([np.ones(len(matrix)), matrix])
     p = expit(design @ np.r_[model.intercept_, model.coef_[0]])
     ridge = np.r_[0.0, np.full(matrix.shape[1], 1 / penalty)]
-    hessian = (design * (weight.sum(axis=1) * p * (1 - p))[:, None]).T @ design + np.diag(ridge)
-    solved = np.linalg.solve(hessian + 1e-12 * np.eye(len(hessian)), design.T)
-    return np.asarray(p * (1 - p) * np.sqrt(np.maximum(0.0, (design.T * solved).sum(axis=0))))
+    slope = p * (1 - p)
+
+    def spread(weight: FloatArray) -> FloatArray:
+        weighted = design * (weight.sum(axis=1) * slope)[:, None]
+        return np.asarray(weighted.T @ design, np.float64)
+
+    hessian = spread(tally.weight) + np.diag(ridge + 1e-12)
+    solved = np.linalg.solve(hessian, design.T)
+    variance = np.einsum("ji,jk,ki->i", solved, spread(tally.squared), solved, optimize=True)
+    return np.asarray(slope * np.sqrt(np.maximum(0.0, variance)), np.float64)
 
 
 # -------------------------------------------------------------------- judging
@@ -302,9 +328,8 @@ def _log_loss(probability: FloatArray, weight: FloatArray) -> float:
     return float(loss.sum() / weight.sum())
 
 
-def _described(
-    what: str, kind: str, probability: FloatArray, weight: FloatArray
-) -> FittedProbability:
+def _described(what: str, kind: str, probability: FloatArray, tally: Tally) -> FittedProbability:
+    weight = tally.weight
     total = weight.sum(axis=1)
     share = np.divide(weight[:, 1], total, out=np.zeros(len(total)), where=total > 0)
     people = Population.of(total, np.zeros(len(total)), share, score=probability)
@@ -330,4 +355,5 @@ def _described(
         base_log_loss=_log_loss(_clipped(base), weight),
         calibration=calibration,
         kind=kind,
+        people=round(float(tally.people.sum())),
     )

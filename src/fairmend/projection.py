@@ -8,7 +8,6 @@ per constraint found by Newton's method on a convex function. No step size, noth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +19,91 @@ from fairmend.disparity import SP, Alignment, Combination, Disparity, RateGap
 from fairmend.errors import DataError
 from fairmend.status import Status
 
-__all__ = ["Tilt", "closest", "project", "reachable", "tilt"]
+__all__ = ["closest", "observed_gap", "project", "reachable", "tilt"]
 
+# A gap below this is rounding.
+_NO_GAP = 1e-12
 # Constraints are scaled to at most 1 in absolute value; at this mean they hold to rounding.
 _TOLERANCE = 1e-14
 _MAX_NEWTON = 200
+# A Newton step is no longer than this at first: where nearly all mass is on one row the curvature
+# is next to nothing and the full step would be astronomic.
+_LONGEST_STEP = 30.0
+_MAX_LINEARISATIONS = 200
 
 
-@dataclass(frozen=True, eq=False)
-class Tilt:
-    """Q ~ p exp(-G theta) on the rows where Q can have mass at all."""
+def project(
+    target: Population,
+    baseline: Population,
+    disparities: Disparity | Sequence[Disparity],
+    *,
+    level: float = 1.0,
+) -> tuple[FloatArray, Status]:
+    """The masses Q closest to the target's in KL whose disparities are (1 - level) of theirs.
 
-    mass: FloatArray
-    theta: FloatArray
+    Several disparities are closed together. Where that cannot be done, Q is one whose largest
+    remaining gap is as small as can be, and the status says so.
+
+    >>> from fairmend.datasets import example_one
+    >>> target, baseline = example_one().tabulated().populations
+    >>> from fairmend import FPR
+    >>> mass, status = project(target, baseline, FPR)
+    >>> abs(FPR.value(target.reweighted(mass), baseline)) < 1e-10
+    True
+    """
+    wanted = [disparities] if isinstance(disparities, Disparity) else list(disparities)
+    gaps = [observed_gap(d, target, baseline) for d in wanted]
+    if all(abs(gap) < _NO_GAP for gap in gaps):
+        return target.mass, Status.NOTHING_TO_DO
+    if level == 0:
+        return target.mass, Status.PARTLY
+    aims = [_aim(d, gap, level) for d, gap in zip(wanted, gaps, strict=True)]
+    done = Status.CLOSED if level == 1 else Status.PARTLY
+    if len(wanted) == 1:
+        if isinstance(wanted[0], Alignment) and wanted[0].weight > 0:
+            aligned = _align(target, baseline, wanted[0], aims[0])
+            reached = wanted[0].value(target.reweighted(aligned), baseline) <= aims[0] + 1e-10
+            return aligned, done if reached else Status.IRRECONCILABLE
+        if isinstance(wanted[0], Combination):
+            return _project_combination(target, baseline, wanted[0], aims[0], done)
+    pairs = [_linear(d, target, baseline, aim) for d, aim in zip(wanted, aims, strict=True)]
+    constraints, conditions = (np.stack(side, axis=1) for side in zip(*pairs, strict=True))
+    mass = tilt(target.mass, constraints)
+    # a rate over nobody, 0 / 0, meets the constraint too, and is no rate
+    if mass is not None and (mass @ conditions > 0).all():
+        return mass, done
+    if len(wanted) == 1:
+        return _nearest_vertex(wanted[0], target, baseline), Status.IRRECONCILABLE
+    return _nearest_to_all(wanted, aims, target, baseline), Status.IRRECONCILABLE
+
+
+def observed_gap(disparity: Disparity, target: Population, baseline: Population) -> float:
+    """M(P0); an error where it cannot be measured. Alignment may be infinite."""
+    gap = disparity.value(target, baseline)
+    if np.isnan(gap):
+        raise DataError(
+            f"disparity {disparity.name!r}",
+            "must be measurable in both groups",
+            "in one of them nobody meets its condition",
+            "Choose another disparity, or other groups.",
+        )
+    return gap
+
+
+def _aim(disparity: Disparity, gap: float, level: float) -> float:
+    if level == 1:
+        return 0.0
+    if np.isinf(gap):
+        raise DataError(
+            "level",
+            "must be 1 where the disparity is infinite",
+            f"got {level!r} and {disparity.name!r} without bound",
+            "Close all of it, or use sp, which is finite.",
+        )
+    return (1 - level) * gap
+
+
+# -------------------------------------------------------------------- linear constraints
 
 
 def reachable(constraints: FloatArray) -> NDArray[np.bool_] | None:
@@ -54,10 +125,13 @@ def reachable(constraints: FloatArray) -> NDArray[np.bool_] | None:
     from scipy.optimize import linprog
 
     rows, count = constraints.shape
+    # only a row's direction matters, so that small entries are as visible to the solver as large
+    g = constraints / _largest(constraints, axis=0)
+    g = g / _largest(g, axis=1)
     # q = z + more with 0 <= z <= 1 and more >= 0: maximising sum z counts the rows with mass
     answer = linprog(
         np.r_[-np.ones(rows), np.zeros(rows)],
-        A_eq=np.hstack([constraints.T, constraints.T]),
+        A_eq=np.hstack([g.T, g.T]),
         b_eq=np.zeros(count),
         bounds=[(0, 1)] * rows + [(0, None)] * rows,
         method="highs",
@@ -66,50 +140,103 @@ def reachable(constraints: FloatArray) -> NDArray[np.bool_] | None:
     return mask if mask.any() else None
 
 
-def tilt(mass: FloatArray, constraints: FloatArray) -> Tilt | None:
+def _largest(array: FloatArray, axis: int) -> FloatArray:
+    """The largest absolute value along an axis, 1 where all are 0: something to divide by."""
+    size = np.abs(array).max(axis=axis, keepdims=True)
+    return np.where(size > 0, size, 1.0)
+
+
+def tilt(mass: FloatArray, constraints: FloatArray) -> FloatArray | None:
     """The q closest to ``mass`` in KL with G'q = 0; None if there is none.
 
     Minimises the convex dual log sum p exp(-G theta), whose gradient is -E_q[G] and whose Hessian
     is Cov_q(G), by Newton steps that are halved until they help.
 
-    >>> tilt(np.array([0.5, 0.5]), np.array([[1.0], [-3.0]])).mass.round(6).tolist()
+    >>> tilt(np.array([0.5, 0.5]), np.array([[1.0], [-3.0]])).round(6).tolist()
     [0.75, 0.25]
     """
     kept = mass > 0
     possible = reachable(constraints[kept])
     if possible is None:
         return None
-    kept[np.flatnonzero(kept)[~possible]] = False
+    kept[kept] = possible
     g, log_p = constraints[kept], np.log(mass[kept])
-    scale = np.abs(g).max(axis=0)
-    scale[scale == 0] = 1.0
-    g = g / scale
+    g = g / _largest(g, axis=0)
 
     def tilted(theta: FloatArray) -> tuple[float, FloatArray]:
         exponent = log_p - g @ theta
         total = float(logsumexp(exponent))
         return total, np.exp(exponent - total)
 
-    theta = np.zeros(g.shape[1])
+    theta, longest = np.zeros(g.shape[1]), _LONGEST_STEP
     dual, q = tilted(theta)
     for _ in range(_MAX_NEWTON):
         mean = q @ g
         if np.abs(mean).max() <= _TOLERANCE:
             break
-        hessian = (g * q[:, None]).T @ g - np.outer(mean, mean)
-        step = np.linalg.lstsq(hessian, mean, rcond=1e-13)[0]
+        centred = g - mean
+        spread, axes = np.linalg.eigh((centred * q[:, None]).T @ centred)
+        along = axes.T @ mean
+        along[np.abs(along) <= _TOLERANCE / 10] = 0.0
+        shortest = np.maximum(np.abs(along), _TOLERANCE) / longest
+        step = axes @ (along / np.maximum(spread, shortest))
         gain, length = float(mean @ step), 1.0
-        if gain <= 0:
-            break  # rounding: the gradient is noise
         while True:
             candidate, q_new = tilted(theta + length * step)
             if candidate <= dual - 1e-4 * length * gain or length * gain < 1e-15:
                 break
             length /= 2
+        if length == 1 and (spread < shortest).any():
+            longest *= 2
         theta, dual, q = theta + length * step, candidate, q_new
     result = np.zeros(len(mass))
     result[kept] = q / q.sum()
-    return Tilt(result, theta / scale)
+    return result
+
+
+def _linear(
+    disparity: Disparity, target: Population, baseline: Population, aim: float
+) -> tuple[FloatArray, FloatArray]:
+    """G and t with M(Q) = aim exactly when <g, Q> = 0 and <t, Q> > 0."""
+    r, t, low, high = _rates_within(disparity, target, baseline, aim)
+    rate = high if r @ target.mass > high * (t @ target.mass) else low
+    return r - rate * t, t
+
+
+def _rates_within(
+    disparity: Disparity, target: Population, baseline: Population, aim: float, bound: float = 0.0
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """R, t and the ends between which <r, Q> / <t, Q> has a disparity within bound of the aim."""
+    if isinstance(disparity, RateGap):
+        rate = disparity.of(baseline) + aim
+        return *disparity.terms(target), rate - bound, rate + bound
+    if isinstance(disparity, Alignment) and disparity.weight == 0:
+        mu1 = 1 - SP.of(baseline)
+        low, high = (_aligned_share(mu1, aim + bound, end) for end in (0.0, 1.0))
+        return target.decision, np.ones(len(target)), low, high
+    raise DataError(
+        "disparity",
+        "must be a rate gap or Alignment() to be closed together with others",
+        f"got {disparity.name!r}",
+        "Ask for it alone, or use method='descent'.",
+    )
+
+
+def _aligned_share(mu1: float, divergence: float, end: float) -> float:
+    """The share of positive decisions at this KL from mu1, between mu1 and the end, 0 or 1."""
+    from scipy.optimize import brentq
+
+    def excess(mu: float) -> float:
+        return float(rel_entr(mu, mu1) + rel_entr(1 - mu, 1 - mu1)) - divergence
+
+    if divergence <= 0 or mu1 in (0.0, 1.0):
+        return mu1
+    if excess(end) <= 0:
+        return end
+    return float(brentq(excess, min(mu1, end), max(mu1, end), xtol=1e-15))
+
+
+# -------------------------------------------------------------------- where it cannot be closed
 
 
 def closest(mass: FloatArray, value: FloatArray) -> FloatArray:
@@ -122,79 +249,6 @@ def closest(mass: FloatArray, value: FloatArray) -> FloatArray:
     return np.asarray(best / best.sum(), np.float64)
 
 
-def project(
-    target: Population,
-    baseline: Population,
-    disparities: Disparity | Sequence[Disparity],
-    *,
-    level: float = 1.0,
-) -> tuple[FloatArray, Status]:
-    """The masses Q closest to the target's in KL whose disparities are (1 - level) of theirs.
-
-    Several disparities are closed together. Where that cannot be done, Q is the closest reachable
-    in the largest remaining gap and the status says so.
-
-    >>> from fairmend.datasets import example_one
-    >>> target, baseline = example_one().tabulated().populations
-    >>> from fairmend import FPR
-    >>> mass, status = project(target, baseline, FPR)
-    >>> abs(FPR.value(target.reweighted(mass), baseline)) < 1e-10
-    True
-    """
-    wanted = [disparities] if isinstance(disparities, Disparity) else list(disparities)
-    aims = [(1 - level) * d.value(target, baseline) for d in wanted]
-    if all(abs(d.value(target, baseline)) < 1e-12 for d in wanted):
-        return target.mass, Status.NOTHING_TO_DO
-    done = Status.CLOSED if level == 1 else Status.PARTLY
-    if len(wanted) == 1:
-        if isinstance(wanted[0], Alignment) and wanted[0].weight > 0:
-            mass = _align(target, baseline, wanted[0], aims[0])
-            reached = wanted[0].value(target.reweighted(mass), baseline) <= aims[0] + 1e-10
-            return mass, done if reached else Status.IRRECONCILABLE
-        if isinstance(wanted[0], Combination):
-            return _project_combination(target, baseline, wanted[0], aims[0], done)
-    constraints = np.stack(
-        [_linear(d, target, baseline, aim) for d, aim in zip(wanted, aims, strict=True)], axis=1
-    )
-    found = tilt(target.mass, constraints)
-    if found is not None:
-        return found.mass, done
-    if len(wanted) == 1:
-        return _nearest_vertex(wanted[0], target, baseline), Status.IRRECONCILABLE
-    return _nearest_to_all(wanted, aims, target, baseline).mass, Status.IRRECONCILABLE
-
-
-def _linear(
-    disparity: Disparity, target: Population, baseline: Population, aim: float
-) -> FloatArray:
-    """G with M(Q) = aim exactly when <g, Q> = 0."""
-    if isinstance(disparity, RateGap):
-        r, t = disparity.terms(target)
-        return r - (disparity.of(baseline) + aim) * t
-    if isinstance(disparity, Alignment) and disparity.weight == 0:
-        return target.decision - _aligned_share(target, baseline, aim)
-    raise DataError(
-        "disparity",
-        "must be a rate gap or Alignment() to be closed together with others",
-        f"got {disparity.name!r}",
-        "Ask for it alone, or use method='descent'.",
-    )
-
-
-def _aligned_share(target: Population, baseline: Population, aim: float) -> float:
-    """The share of positive decisions between the target's and the baseline's with KL = aim."""
-    from scipy.optimize import brentq
-
-    mu0, mu1 = 1 - SP.of(target), 1 - SP.of(baseline)
-    if aim <= 0:
-        return mu1
-
-    def excess(mu: float) -> float:
-        return float(rel_entr(mu, mu1) + rel_entr(1 - mu, 1 - mu1)) - aim
-
-    return float(brentq(excess, min(mu0, mu1), max(mu0, mu1), xtol=1e-15))
-
-
 def _nearest_vertex(disparity: Disparity, target: Population, baseline: Population) -> FloatArray:
     rate_gap = disparity if isinstance(disparity, RateGap) else SP
     r, t = rate_gap.terms(target)
@@ -204,25 +258,31 @@ def _nearest_vertex(disparity: Disparity, target: Population, baseline: Populati
 
 def _nearest_to_all(
     wanted: Sequence[Disparity], aims: Sequence[float], target: Population, baseline: Population
-) -> Tilt:
+) -> FloatArray:
     """Minimise the largest remaining gap: for a given bound it is a linear program, so bisect."""
     from scipy.optimize import linprog
 
     kept = np.flatnonzero(target.mass > 0)
 
     def within(bound: float) -> FloatArray | None:
-        rows = []
+        at_most_0, at_least_1 = [], []
         for d, aim in zip(wanted, aims, strict=True):
-            rows.append(_linear(d, target, baseline, aim + bound)[kept])
-            rows.append(-_linear(d, target, baseline, aim - bound)[kept])
+            r, t, low, high = _rates_within(d, target, baseline, aim, bound)
+            at_most_0 += [(r - high * t)[kept], (low * t - r)[kept]]
+            at_least_1.append(t[kept])  # somebody must meet the condition, or there is no rate
         found = linprog(
-            np.zeros(len(kept)), A_ub=np.array(rows), b_ub=np.zeros(len(rows)),
-            A_eq=np.ones((1, len(kept))), b_eq=[1.0], method="highs",
-        )  # fmt: skip
+            np.zeros(len(kept)),
+            A_ub=np.stack([*at_most_0, *(-t for t in at_least_1)]),
+            b_ub=np.r_[np.zeros(len(at_most_0)), -np.ones(len(at_least_1))],
+            method="highs",
+        )
         return np.asarray(found.x) if found.status == 0 else None
 
-    low, high, best = 0.0, 1.0, within(1.0)
-    assert best is not None, "every gap of rates is within 1"
+    gaps = [abs(d.value(target, baseline) - a) for d, a in zip(wanted, aims, strict=True)]
+    low, high = 0.0, max([1.0, *(gap for gap in gaps if np.isfinite(gap))])
+    best = within(high)
+    if best is None:
+        return target.mass
     while high - low > 1e-9:
         middle = (low + high) / 2
         answer = within(middle)
@@ -231,8 +291,11 @@ def _nearest_to_all(
         else:
             high, best = middle, answer
     mass = np.zeros(len(target))
-    mass[kept] = np.maximum(best, 0.0)
-    return Tilt(mass / mass.sum(), np.full(len(wanted), np.nan))
+    mass[kept] = np.maximum(best, 0.0) / np.maximum(best, 0.0).sum()
+    return mass
+
+
+# -------------------------------------------------------------------- what is not linear
 
 
 def _align(
@@ -247,27 +310,29 @@ def _align(
 
     assert target.baseline_mass is not None
     kept = (target.mass > 0) & (target.baseline_mass > 0)
+    mu1 = 1 - SP.of(baseline)
+    if mu1 in (0.0, 1.0):  # any other decision would be infinitely far
+        kept &= target.decision == mu1
     if not kept.any():
         return target.mass
     log_p, log_p1 = np.log(target.mass[kept]), np.log(target.baseline_mass[kept])
-    h, mu1 = target.decision[kept], 1 - SP.of(baseline)
+    h = target.decision[kept]
 
     def at(a: float) -> FloatArray:
-        base = a * log_p + (1 - a) * log_p1
-
-        def tilted(k: float) -> FloatArray:
-            exponent = base - k * h
-            return np.exp(exponent - logsumexp(exponent))
+        path = a * log_p + (1 - a) * log_p1
 
         def excess(k: float) -> float:
-            share = float(np.clip(tilted(k) @ h, 1e-300, 1 - 1e-16))
-            return k - (1 - a) / disparity.weight * float(logit(share) - logit(mu1))
+            odds = float(logsumexp(path - k * h, b=h) - logsumexp(path - k * h, b=1 - h))
+            return k - (1 - a) / disparity.weight * (odds - float(logit(mu1)))
 
-        reach = 1.0
-        while excess(-reach) > 0 or excess(reach) < 0:
-            reach *= 2
+        k = 0.0
+        if h.min() < h.max():
+            reach = 1.0
+            while excess(-reach) > 0 or excess(reach) < 0:
+                reach *= 2
+            k = float(brentq(excess, -reach, reach, xtol=1e-14))
         mass = np.zeros(len(target))
-        mass[kept] = tilted(float(brentq(excess, -reach, reach, xtol=1e-14)))
+        mass[kept] = np.exp(path - k * h - logsumexp(path - k * h))
         return mass
 
     def remaining(a: float) -> float:
@@ -292,16 +357,22 @@ def _project_combination(
             f"got {disparity.name!r}",
             "Use method='descent'.",
         )
-    current = target
-    for _ in range(200):
+    current, pace, last_move = target, 1.0, np.inf
+    for _ in range(_MAX_LINEARISATIONS):
         value = disparity.value(current, baseline)
-        slope = disparity.influence(current, baseline) + value - aim
-        found = tilt(target.mass, slope[:, None])
-        if found is None:
+        slope = disparity.influence(current, baseline)
+        mass, stride = None, 1.0
+        while mass is None and stride > 1e-3:  # a tangent may not reach the aim where the sum does
+            mass = tilt(target.mass, (slope + stride * (value - aim))[:, None])
+            stride /= 2
+        if mass is None:
             break
-        moved = float(np.abs(found.mass - current.mass).sum())
-        current = target.reweighted(found.mass)
-        if moved < 1e-13:
+        move = float(np.abs(mass - current.mass).sum())
+        if move >= last_move:
+            pace = max(pace / 2, 1e-3)  # going round in circles: go slower
+        last_move = move
+        current = target.reweighted((1 - pace) * current.mass + pace * mass)
+        if move < 1e-13:
             break
     reached = abs(disparity.value(current, baseline) - aim) <= 1e-10
     return current.mass, done if reached else Status.NOT_FOUND

@@ -1,0 +1,289 @@
+"""Can the gap be closed at all? Against linear programs, and in simulations."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from fairmend import (
+    FDR,
+    FNR,
+    FPR,
+    SP,
+    Alignment,
+    DataError,
+    Population,
+    audit_data,
+    counterfactual,
+    counterfactual_data,
+    tabulate,
+)
+from fairmend.certificate import Certificate, certify
+from fairmend.data import Tally
+from fairmend.outcomes import empirical
+from fairmend.status import Status
+
+
+def random_pair(rng, rows=5):
+    h = rng.permutation(np.arange(rows) % 2).astype(float) if rng.integers(2) else rng.random(rows)
+    draw = [(rng.dirichlet(np.ones(rows)), rng.uniform(0.05, 0.95, rows)) for _ in range(2)]
+    return tuple(Population.of(mass, h, outcome) for mass, outcome in draw)
+
+
+def extreme_by_lp(disparity, target, baseline, sign):
+    """Min of sign * M(Q), a linear-fractional program: with q scaled so that <t, q> = 1."""
+    r, t = disparity.terms(target)
+    answer = linprog(sign * r, A_eq=t[None], b_eq=[1.0], method="highs")
+    return sign * answer.fun - disparity.of(baseline)
+
+
+# -------------------------------------------------------------------- the closed form
+
+
+@pytest.mark.parametrize("disparity", [SP, FNR, FPR, FDR], ids=lambda d: d.name)
+def test_the_closed_form_is_the_optimum_of_the_linear_fractional_program(disparity):
+    rng = np.random.default_rng(0)
+    answers = set()
+    for _ in range(50):
+        target, baseline = random_pair(rng)
+        found = certify(disparity, target, baseline, None, 0.95)
+        sign = 1 if disparity.value(target, baseline) >= 0 else -1
+        best = extreme_by_lp(disparity, target, baseline, sign)
+        assert found.best_reachable == pytest.approx(best, abs=1e-9)  # the solver's precision
+        assert found.irreconcilable == (sign * best > 0)
+        assert found.downwards == (sign > 0)
+        assert found.low == found.best_reachable == found.high  # nothing is estimated
+        assert found.certain
+        answers.add((found.irreconcilable, found.downwards))
+    if disparity is FDR:  # all four answers came up: either can be in either direction
+        assert len(answers) == 4
+
+
+def test_alignment_of_decisions_is_certified_as_statistical_parity():
+    target, baseline = random_pair(np.random.default_rng(0))
+    assert certify(Alignment(), target, baseline, None, 0.95) == certify(
+        SP, target, baseline, None, 0.95
+    )
+    for no_rate in (Alignment(0.1), FNR + FPR):
+        assert certify(no_rate, target, baseline, None, 0.95) is None
+
+
+# -------------------------------------------------------------------- a gap that cannot be closed
+
+
+def fdr_people(n, seed):
+    """Among accepted people the outcome is 0.5 to 0.6 in one group and 0.9 in the other."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 4, n)
+    s = rng.integers(0, 2, n)
+    p = np.where(s == 0, np.array([0.2, 0.3, 0.5, 0.6])[x], np.array([0.2, 0.3, 0.9, 0.9])[x])
+    return x[:, None], (rng.random(n) < p).astype(int), np.where(s == 0, "a", "b")
+
+
+def accepted(rows):
+    return (rows[:, 0] >= 2).astype(int)
+
+
+def test_an_irreconcilable_fdr_is_said_to_be_one():
+    X, y, s = fdr_people(20_000, 0)
+    found = counterfactual(
+        accepted, X, y, sensitive_features=s, disparity="fdr", outcome_model="empirical"
+    )
+    assert found.target_name == "a"
+    assert found.irreconcilable
+    assert found.status is Status.IRRECONCILABLE
+    assert found.status.value == (
+        "No distribution over these inputs closes the gap: this one narrows it. P(Y | X) differs "
+        "between the groups, or the target group has no such inputs as the baseline has. More or "
+        "other inputs may tell them apart."
+    )
+    assert found.certificate.certain
+    assert found.certificate.low < 0.3 < found.certificate.high  # 0.4 - 0.1
+    assert found.mass.tolist() == [0, 0, 0, 1]
+    assert found.after == pytest.approx(found.certificate.best_reachable, abs=1e-12)
+    assert "No distribution over these inputs closes this gap; the best reachable is +" in str(
+        found
+    )
+    assert "because P(Y|X) differs between the groups." in str(found)
+
+
+def test_what_can_be_closed_in_part_is_closed_and_still_irreconcilable():
+    X, y, s = fdr_people(20_000, 0)
+    found = counterfactual(
+        accepted, X, y, sensitive_features=s, disparity="fdr", outcome_model="empirical", level=0.05
+    )
+    assert found.status is Status.PARTLY
+    assert found.after == pytest.approx(0.95 * found.before, abs=1e-10)
+    assert found.irreconcilable
+
+
+def test_a_descent_that_cannot_arrive_says_why():
+    X, y, s = fdr_people(5_000, 0)
+    found = counterfactual(
+        accepted, X, y, sensitive_features=s, disparity="fdr", outcome_model="empirical",
+        method="descent", max_iter=50,
+    )  # fmt: skip
+    assert found.status is Status.IRRECONCILABLE
+    assert found.irreconcilable
+    hasty = counterfactual(
+        accepted, X, y, sensitive_features=s, disparity="fdr", outcome_model="empirical",
+        method="descent", max_iter=1, level=0.05, step_size=1e-6,
+    )  # fmt: skip
+    assert hasty.status is Status.STOPPED  # that much could be reached
+    assert hasty.irreconcilable
+
+
+def test_a_gap_that_can_be_closed_says_how_far():
+    text = str(Certificate(-0.2, -0.25, -0.15, 0.95))
+    assert text == "The gap can be closed: it can be brought down to -20.0 [-25.0, -15.0] points."
+    text = str(Certificate(0.2, -0.01, 0.25, 0.95, downwards=False))
+    assert text == (
+        "The gap can be closed: it can be brought up to +20.0 [-1.0, +25.0] points. "
+        "The data leave room for the other answer."
+    )
+
+
+def test_inputs_the_target_group_lacks_are_named_as_a_reason():
+    """With sp nothing but missing inputs can stand in the way."""
+    X = np.array([[0], [0], [1], [1]])
+    found = counterfactual(
+        lambda rows: rows[:, 0], X, [0, 1, 0, 1], sensitive_features=list("aabb"), disparity="sp"
+    )
+    assert found.irreconcilable
+    assert found.certificate.baseline_covered == 0
+    assert str(found.certificate) == (
+        "No distribution over these inputs closes this gap; the best reachable is "
+        "+100.0 [+100.0, +100.0] points, because P(Y|X) differs between the groups, or nobody in "
+        "the target group has the inputs of 100.0 % of the baseline."
+    )
+
+
+# -------------------------------------------------------------------- uncertainty
+
+
+def test_the_interval_covers_the_truth():
+    """The best reachable FDR gap is 0.4 - 0.1 = 0.3; Bonferroni makes the interval conservative."""
+    covered = []
+    for seed in range(200):
+        data = tabulate(
+            accepted, *fdr_people(600, seed)[:2], sensitive_features=fdr_people(600, seed)[2]
+        )
+        fitted = empirical(data["a"].tally, what="P(Y=1 | x, a)")
+        found = certify(FDR, data["a"], data["b"], fitted, 0.95)
+        covered.append(found.low <= 0.3 <= found.high)
+        assert found.low <= found.best_reachable <= found.high
+    assert np.mean(covered) >= 0.95
+
+
+def test_few_people_leave_room_for_the_other_answer():
+    X, y, s = fdr_people(60, 3)
+    found = counterfactual(
+        accepted, X, y, sensitive_features=s, disparity="fdr", outcome_model="empirical", target="a"
+    )
+    assert not found.certificate.certain
+    assert "The data leave room for the other answer." in str(found.certificate)
+
+
+@pytest.mark.parametrize("disparity", [FNR, FPR], ids=lambda d: d.name)
+def test_rates_that_owe_nothing_to_the_outcome_at_a_row_have_no_error_there(disparity):
+    """(1-h) y / y is 1-h whatever y is, even where y was clipped to all but 0."""
+    seen = np.array([[1000.0, 0.0], [500.0, 500.0]])
+    target = Population.of([1, 1], [0.2, 0.7], [0.0, 0.5], tally=Tally(seen, seen, seen))
+    fitted = empirical(target.tally, what="P(Y=1 | x)")
+    exact = Population.of([1, 1], [0.3, 0.6], [0.5, 0.5])
+    found = certify(disparity, target.with_outcome(fitted.probability), exact, fitted, 0.95)
+    assert found.low == found.best_reachable == found.high
+
+
+def test_the_baselines_own_error_is_the_audits():
+    """With the target's rates exact, the interval is the baseline rate's own."""
+    X, y, s = fdr_people(2_000, 1)
+    data = tabulate(accepted, X, y, sensitive_features=s)
+    found = certify(SP, data["a"], data["b"], None, 0.95)
+    n, rate = data["b"].n, SP.of(data["b"])
+    error = np.sqrt(rate * (1 - rate) / n)
+    assert found.high - found.best_reachable == pytest.approx(1.959964 * error, rel=1e-6)
+    assert audit_data(data)["sp", "a"].n_baseline == n
+
+
+# -------------------------------------------------------------------- P(Y | X), tested
+
+
+def same_law(n, seed, difference=0.0, groups=2, values=4):
+    rng = np.random.default_rng(seed)
+    x, s = rng.integers(0, values, n), rng.integers(0, groups, n)
+    p = 0.2 + 0.5 * x / values + difference * (s == 0)
+    return x[:, None], (rng.random(n) < p).astype(int), np.array(list("abc"))[s]
+
+
+def difference(X, y, s, **settings):
+    found = counterfactual(
+        lambda rows: (rows[:, 0] > 1).astype(int), X, y, sensitive_features=s, disparity="sp",
+        **settings,
+    )  # fmt: skip
+    return found.outcome_difference
+
+
+def test_equal_laws_are_rejected_as_often_as_the_level_says():
+    """Row by row, no model: 200 tests at 5 %, so 10 +- 3 rejections are expected."""
+    p = [difference(*same_law(2_000, seed)).p_value for seed in range(200)]
+    assert 2 <= np.sum(np.array(p) < 0.05) <= 20
+    assert difference(*same_law(2_000, 0)).compared == "row by row"
+
+
+def test_unequal_laws_are_found():
+    test = difference(*same_law(2_000, 0, difference=0.2))
+    assert test.p_value < 1e-6
+    assert test.degrees_of_freedom == 4
+    assert str(test).startswith("P(Y|X) differs between the groups (likelihood ratio ")
+
+
+def test_many_rows_are_compared_by_logistic_models():
+    rng = np.random.default_rng(0)
+
+    def test_of(shift):
+        X = rng.normal(size=(2_000, 2)).round(3)
+        s = rng.integers(0, 2, 2_000)
+        p = 1 / (1 + np.exp(-(X[:, 0] + shift * s)))
+        y = (rng.random(2_000) < p).astype(int)
+        return difference(X, y, np.array(["a", "b"])[s])
+
+    assert test_of(1.0).p_value < 1e-6
+    equal = [test_of(0.0) for _ in range(20)]
+    assert equal[0].compared == "logistic"
+    assert equal[0].degrees_of_freedom == 3
+    assert np.mean([test.p_value < 0.05 for test in equal]) <= 0.2
+
+
+def test_everybody_else_together_counts_each_row_once():
+    """The rest is two groups, whose rows come twice: all of their people must count."""
+    X, y, s = same_law(3_000, 0, groups=3)
+    together = difference(X, y, s, target="a", baseline="rest")
+    merged = difference(X, y, np.where(s == "a", "a", "rest of them"), target="a")
+    assert together == merged
+
+
+def test_weights_of_people_do_not_make_more_people():
+    X, y, s = same_law(1_000, 0)
+    light, heavy = (
+        difference(X, y, s, sample_weight=np.full(1_000, weight)) for weight in (1.0, 50.0)
+    )
+    assert light == heavy
+
+
+def test_a_group_with_one_outcome_can_be_tested():
+    X = np.arange(200.0)[:, None]
+    y = np.r_[np.zeros(100, int), np.arange(100) % 2]
+    test = difference(X, y, np.repeat(["a", "b"], 100))
+    assert test.p_value < 1e-6
+
+
+def test_exact_distributions_are_not_tested():
+    from fairmend.datasets import example_one
+
+    found = counterfactual_data(example_one().tabulated(), disparity="fpr")
+    with pytest.raises(DataError) as error:
+        _ = found.outcome_difference
+    assert str(error.value) == (
+        "outcome_difference: needs people to test; got an exact distribution. "
+        "Compare its conditional probabilities directly."
+    )

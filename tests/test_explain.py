@@ -1,0 +1,251 @@
+"""What a counterfactual says about the inputs, against direct formulas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from fairmend import FPR, SP, Alignment, BlackBox, DataError, counterfactual, counterfactual_data
+from fairmend.datasets import example_one, joint_proxies, load_adult
+
+
+@pytest.fixture(scope="module")
+def adult():
+    """Women's soft statistical parity on Adult, and the data behind it."""
+    bunch = load_adult()
+    order = np.random.default_rng(0).permutation(len(bunch.y))
+    train, audit = order[:9_000], order[9_000:25_000]
+    model = LogisticRegression(C=100, max_iter=1_000).fit(bunch.X.iloc[train], bunch.y[train])
+    X, y, s = bunch.X.iloc[audit], bunch.y[audit], bunch.sensitive_features.iloc[audit]
+    found = counterfactual(BlackBox(model, soft=True), X, y, sensitive_features=s, disparity="sp")
+    return found, X, s
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Numbers, categories, yes-or-no and missing values in one table."""
+    rng = np.random.default_rng(0)
+    n = 3_000
+    s = rng.choice(["a", "b"], n)
+    X = pd.DataFrame({
+        "age": rng.integers(18, 80, n) + 5.0 * (s == "b"),
+        "city": rng.choice(["Bonn", "Ulm", None], n),
+        "member": rng.integers(0, 2, n),
+        "rare": np.where((s == "b") & (rng.random(n) < 0.1), "only b", "both"),
+        "income": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 50, n)),
+        "flag": np.where(rng.random(n) < 0.3, np.nan, rng.integers(0, 2, n)),
+    })  # fmt: skip
+    y = (rng.random(n) < 0.5).astype(int)
+    found = counterfactual(
+        lambda rows: (rows["age"] > 50).astype(int), X, y, sensitive_features=s, disparity="sp",
+        target="a", baseline="b",
+    )  # fmt: skip
+    return found, X, s
+
+
+# -------------------------------------------------------------------- marginals
+
+
+def test_marginals_are_the_weighted_shares(adult):
+    found, X, s = adult
+    table = found.marginals().set_index("feature")
+    assert list(table.index) == list(X.columns)
+    women, men = X[(s == "Female").to_numpy()], X[(s == "Male").to_numpy()]
+    np.testing.assert_allclose(table["observed"], women.mean(), atol=1e-12)
+    np.testing.assert_allclose(table["baseline"], men.mean(), atol=1e-12)
+    under_q = found.mass @ found.table.native.to_numpy()
+    np.testing.assert_allclose(table["counterfactual"], under_q, atol=1e-12)
+    assert (table["statistic"] == "1").all()
+    assert table["is_share"].all()
+
+
+def test_marginals_of_every_kind_of_feature(mixed):
+    found, X, s = mixed
+    table = found.marginals().set_index(["feature", "statistic"])
+    a, b = X[s == "a"], X[s == "b"]
+    lines = {name: list(table.loc[name].index) for name in X.columns}
+    quantiles = ["mean", "10 %", "25 %", "50 %", "75 %", "90 %"]
+    assert lines == {
+        "age": quantiles,
+        "city": ["Bonn", "Ulm", "missing"],
+        "member": ["1"],
+        "rare": ["both", "only b"],
+        "income": [*quantiles, "missing"],
+        "flag": ["1", "missing"],
+    }
+    close = {"abs": 1e-12}
+    assert table.loc[("age", "mean"), "observed"] == pytest.approx(a["age"].mean(), **close)
+    assert table.loc[("income", "mean"), "baseline"] == pytest.approx(b["income"].mean(), **close)
+    share = a["city"].isna().mean()
+    assert table.loc[("city", "missing"), "observed"] == pytest.approx(share, **close)
+    assert table.loc[("rare", "only b"), "observed"] == 0
+    assert table.loc[("rare", "only b"), "baseline"] == pytest.approx(
+        (b["rare"] == "only b").mean(), **close
+    )
+    assert table.loc[("flag", "1"), "observed"] == pytest.approx((a["flag"] == 1).mean(), **close)
+    for q in (0.1, 0.5, 0.9):  # the least value that a share q of the people do not exceed
+        expected = np.quantile(a["age"], q, method="inverted_cdf")
+        assert table.loc[("age", f"{100 * q:g} %"), "observed"] == expected
+    assert not table.loc[("age", "mean"), "is_share"]
+
+
+def test_the_paper_s_bit_is_listed_even_where_nobody_has_it():
+    X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    found = counterfactual(
+        lambda rows: rows[:, 1], X[[0, 1, 2, 3, 3]], [0, 1, 0, 1, 1],
+        sensitive_features=list("aabbb"), disparity="sp",
+    )  # fmt: skip
+    first = found.marginals().iloc[0]
+    assert (first["statistic"], first["observed"], first["baseline"]) == ("1", 0.0, 1.0)
+
+
+# -------------------------------------------------------------------- rows
+
+
+def test_prototypes_are_the_rows_that_gain_and_lose_most(adult):
+    found, _, _ = adult
+    table = found.prototypes(3)
+    assert table["role"].tolist() == ["gains"] * 3 + ["loses"] * 3 + ["represents"] * 3
+    change = found.mass - found.source.mass
+    np.testing.assert_allclose(table["change"][:3], np.sort(change)[::-1][:3], atol=1e-15)
+    np.testing.assert_allclose(table["change"][3:6], np.sort(change)[:3], atol=1e-15)
+    assert (table["change"][6:] > 0).all()
+    assert list(table.columns[4:]) == list(found.table.names)
+    assert table[6:].drop_duplicates().shape[0] == 3
+
+
+def test_representatives_lie_nearer_to_what_gains_than_any_of_99_random_choices(adult):
+    found, _, _ = adult
+    gain = np.maximum(found.mass - found.source.mass, 0)
+    rows = found.table.native.to_numpy()
+
+    def mean_distance(chosen):
+        distance = np.abs(rows[:, None] - chosen[None].astype(int)).sum(axis=2).min(axis=1)
+        return gain @ distance / gain.sum()
+
+    table = found.prototypes(5)
+    by_role = {
+        role: part[list(found.table.names)].to_numpy() for role, part in table.groupby("role")
+    }
+    rng = np.random.default_rng(0)
+    others = [rows[rng.choice(len(rows), 5, replace=False, p=gain / gain.sum())] for _ in range(99)]
+    assert mean_distance(by_role["represents"]) < min(map(mean_distance, others))
+
+
+def test_prototypes_of_nothing_gained_are_none():
+    target = example_one().tabulated()
+    found = counterfactual_data(target, disparity="fpr", level=0.0)
+    assert len(found.prototypes()) == 0
+    with pytest.raises(DataError) as error:
+        found.prototypes(0)
+    assert str(error.value) == "n: must be at least 1; got 0. 5 is usual."
+
+
+def test_row_influence_is_psi_most_harmful_first():
+    found = counterfactual_data(example_one().tabulated(), disparity=FPR)
+    table = found.row_influence()
+    psi = FPR.influence(found.source, found.baseline)
+    np.testing.assert_allclose(table["influence"], np.sort(psi)[::-1], atol=1e-15)
+    assert table["observed"] @ table["influence"] == pytest.approx(0, abs=1e-15)
+    assert table.loc[0, ["x0", "x1"]].tolist() == [0, 1]
+
+
+def test_influence_of_a_negative_gap_is_on_its_size():
+    data = example_one().tabulated()
+    found = counterfactual_data(data, disparity=FPR, target="baseline", baseline="target")
+    psi = FPR.influence(found.source, found.baseline)
+    np.testing.assert_allclose(found.influence, -psi, atol=1e-15)
+
+
+# -------------------------------------------------------------------- features
+
+
+def test_feature_scores_against_their_formulas(adult):
+    found, _, _ = adult
+    table = found.feature_scores().set_index("feature")
+    p, q, psi = found.source.mass, found.mass, found.influence
+    rows = found.table.native
+    for name in ("Married", "Age_leq_30", "Immigrant"):
+        bit = rows[name].to_numpy() == 1
+        p1, q1 = p[bit].sum(), q[bit].sum()
+        explained = sum((p[m] @ psi[m]) ** 2 / p[m].sum() for m in (bit, ~bit)) / (p @ psi**2)
+        assert table.loc[name, "influence_share"] == pytest.approx(explained, abs=1e-12)
+        assert table.loc[name, "shift"] == pytest.approx(abs(q1 - p1), abs=1e-12)
+        moved = np.where(bit, p * q1 / p1, p * (1 - q1) / (1 - p1))
+        gap = SP.value(found.source.reweighted(moved), found.baseline)
+        share = (found.before - gap) / (found.before - found.after)
+        assert table.loc[name, "share_of_gap"] == pytest.approx(share, abs=1e-12)
+    assert table.index[0] == "Married"
+    assert table["influence_share"].is_monotonic_decreasing
+
+
+def test_a_feature_that_is_the_decision_carries_everything():
+    X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    draw = np.r_[np.repeat([0, 1, 2, 3], [4, 4, 1, 1]), np.repeat([0, 1, 2, 3], [1, 1, 4, 4])]
+    found = counterfactual(
+        lambda rows: rows[:, 0], X[draw], np.arange(20) % 2,
+        sensitive_features=np.repeat(["a", "b"], 10), disparity="sp",
+    )  # fmt: skip
+    table = found.feature_scores().set_index("feature")
+    assert table.loc["x0", ["share_of_gap", "influence_share"]].tolist() == pytest.approx([1, 1])
+    assert table.loc["x1", ["share_of_gap", "influence_share"]].tolist() == pytest.approx([0, 0])
+
+
+def test_fine_numbers_are_compared_by_tenths(mixed):
+    found, _, _ = mixed
+    table = found.feature_scores().set_index("feature")
+    assert table.index[0] == "age"
+    assert 0.8 < table.loc["age", "influence_share"] < 1  # the threshold falls within one tenth
+    assert table.loc["member", "influence_share"] < 0.01
+
+
+def test_the_joint_proxies_rank_first():
+    """14.0 % with both, 24.8 % without X1, 0.0 % under Q: the appendix, to sampling error."""
+    population = joint_proxies()
+    X, y, _ = population.sample(50_000, random_state=0)
+    fresh, outcome, s = population.sample(50_000, random_state=1)
+
+    def aligned(columns):
+        model = LogisticRegression(C=1e6, fit_intercept=False).fit(X[:, columns], y)
+        return counterfactual(
+            BlackBox(model, soft=True), fresh[:, columns], outcome, sensitive_features=s,
+            disparity=Alignment(),
+        )  # fmt: skip
+
+    both, without = aligned([0, 1, 2]), aligned([1, 2])
+    assert 100 * both.before == pytest.approx(14.0, abs=0.5)
+    assert 100 * without.before == pytest.approx(24.8, abs=0.5)
+    assert abs(both.after) <= 1e-10
+    first = both.joint_proxies().iloc[0]
+    assert {first["first"], first["second"]} == {"x0", "x1"}
+    assert first["excess"] > 0.1
+    assert first["share_of_gap"] > 0.85
+
+
+def test_a_pair_that_only_matters_together_is_found():
+    """h = x0 xor x1, x0 and x1 fair coins: neither says anything alone."""
+    X = np.array([[i, j, k] for i in (0, 1) for j in (0, 1) for k in (0, 1)])
+    xor = X[:, 0] ^ X[:, 1]
+    draw = np.r_[np.repeat(np.arange(8), 3 - 2 * xor), np.repeat(np.arange(8), 1 + 2 * xor)]
+    found = counterfactual(
+        lambda rows: rows[:, 0] ^ rows[:, 1], X[draw], np.arange(32) % 2,
+        sensitive_features=np.repeat(["a", "b"], 16), disparity="sp",
+    )  # fmt: skip
+    first = found.joint_proxies().iloc[0]
+    assert (first["first"], first["second"]) == ("x0", "x1")
+    assert first["excess"] == pytest.approx(1)
+    assert found.feature_scores()["influence_share"].max() == pytest.approx(0, abs=1e-12)
+
+
+def test_without_inputs_there_is_nothing_to_explain():
+    found = counterfactual(
+        np.array([0, 1, 0, 1, 1, 1]), None, [0, 1, 0, 1, 0, 1],
+        sensitive_features=list("aaabbb"), disparity="sp",
+    )  # fmt: skip
+    for method in (found.marginals, found.prototypes, found.feature_scores, found.row_influence):
+        with pytest.raises(DataError) as error:
+            method()
+        assert str(error.value) == (
+            "explanation: needs the inputs; only predictions were tabulated. "
+            "Pass X with the model's inputs."
+        )
