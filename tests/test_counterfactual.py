@@ -245,6 +245,18 @@ def test_the_target_is_modelled_and_the_baseline_observed():
     assert found.baseline.outcome.tolist() == data["baseline"].outcome.tolist()
 
 
+def test_weights_turn_the_observed_people_into_the_counterfactual():
+    arguments = people()
+    found = found_for()
+    weights, X, s = found.weights(), arguments["X"], arguments["sensitive_features"]
+    assert set(weights[s == "baseline"]) == {1.0}
+    table = found.table.native
+    for row, mass in zip(table, found.mass, strict=True):
+        here = (s == "target") & (X == row).all(axis=1)
+        share = weights[here].sum() / (s == "target").sum()
+        np.testing.assert_allclose(share, mass, atol=1e-12)  # sums of a few thousand floats
+
+
 def test_weights_need_the_people():
     found = counterfactual_data(example_one().tabulated(), disparity="fpr")
     with pytest.raises(DataError) as error:

@@ -36,7 +36,13 @@ from fairmend.status import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Counterfactual", "counterfactual", "counterfactual_data"]
+__all__ = [
+    "Counterfactual",
+    "choose_groups",
+    "counterfactual",
+    "counterfactual_data",
+    "read_disparities",
+]
 
 Method = Literal["projection", "descent"]
 
@@ -64,7 +70,7 @@ class Counterfactual:
     trace: Trace | None = None
     """The course of the descent; None for a projection."""
     baseline_table: Frame | None = None
-    person_row: Any = None
+    person_row: IntArray | None = None
     """For each audited person the row of ``mass`` they stand on; -1 outside the target group."""
 
     @property
@@ -340,9 +346,9 @@ def counterfactual_data(
     **descent: Any,
 ) -> Counterfactual:
     """The counterfactual of data already tabulated; exact distributions are taken as they are."""
-    disparities = _read_disparities(disparity)
+    disparities = read_disparities(disparity)
     _check_settings(method, level, len(disparities), descent)
-    target, baseline = _choose_groups(data, disparities[0], target, baseline)
+    target, baseline = choose_groups(data, disparities[0], target, baseline)
     other = data.rest(target) if baseline == "rest" else data[baseline]
     source, fitted_outcome = _with_modelled_outcome(
         data, target, disparities, outcome_model, random_state
@@ -391,10 +397,11 @@ def counterfactual_data(
         group_model=fitted_group,
         trace=trace,
         baseline_table=None if table is None or other.rows is None else table.take(other.rows),
+        person_row=data.rows_of_people(target),
     )
 
 
-def _read_disparities(given: Any) -> tuple[Disparity, ...]:
+def read_disparities(given: Any) -> tuple[Disparity, ...]:
     many = given if isinstance(given, list | tuple) else [given]
     if not many:
         raise DataError("disparity", "must be at least one", "got none", "For example 'fnr'.")
@@ -442,7 +449,7 @@ def _check_settings(method: str, level: float, disparities: int, descent: dict[s
             )
 
 
-def _choose_groups(
+def choose_groups(
     data: AuditData, disparity: Disparity, target: Hashable, baseline: Hashable
 ) -> tuple[Hashable, Hashable]:
     """Named groups as named; otherwise the worst-off and the best-off by the disparity's rates."""
