@@ -1,39 +1,81 @@
-# Every target works from a fresh clone with only Python 3.11+, make and a shell.
-PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.set-up
+# Every target works from a fresh clone with Python 3.11 or newer, make and a shell.
+#
+#   PYTHON=python3.12   the Python that .venv is made with; naming another one makes .venv anew
+#   VENV=DIR            another place for it
+#   WORKERS=8           how many processes run the tests
 
-.PHONY: setup demo check lint types test theory docs bench reproduce clean
+PYTHON  ?= python3
+VENV    ?= .venv
+WORKERS ?= 2
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.set-up
+VERSION := import sys; print(*sys.version_info[:2])
+PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
 
-setup: $(STAMP)
+.PHONY: help setup demo check lint types test theory docs bench reproduce clean again
+.DEFAULT_GOAL := help
+
+help:                       ## what there is to make
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
+	  printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+setup: $(STAMP)             ## .venv with everything that is needed; redone when its lists change
+
+# A Python asked for by name is the one used: a .venv made with another is made anew. Otherwise one
+# that works is kept, and one that does not (half made, its Python gone) is made anew.
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell $(PYTHON) -c '$(VERSION)' 2>&1),$(shell $(BIN)/python -c '$(VERSION)' 2>/dev/null))
+ANEW := yes
+$(STAMP): again
+endif
+endif
 
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
-	touch $@
+	@if [ -n '$(ANEW)' ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo 'fairmend needs Python 3.11 or newer; name one: make setup PYTHON=python3.11' >&2; \
+	    exit 1; }; \
+	  echo 'making $(VENV)'; $(PYTHON) -m venv --clear $(VENV); fi
+	@echo 'installing what fairmend needs (a minute or two the first time)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@touch $@
 
-demo: setup                 ## audit a stand-in vendor model on embedded real data
-	$(BIN)/python -m fairmend.demo
+demo: setup                 ## audit and explain a stand-in vendor model on embedded real data
+	@$(BIN)/python -m fairmend.demo
 
-lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+lint: setup                 ## ruff: rules and layout
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
 
-types: setup
-	$(BIN)/mypy
+types: setup                ## mypy, strict
+	$(BIN)/python -m mypy
 
-check: lint types           ## the quick inner loop: lint, types, fast tests
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+check: lint types           ## the quick inner loop: lint, types and the fast tests
+	$(PYTEST) -m "not slow"
 
-test: lint types            ## everything
-	$(BIN)/python -m pytest -q -n 2
+test: lint types            ## everything that must hold before a change lands
+	$(PYTEST)
 
 theory: setup               ## the promises of the mathematics, with all their repetitions (minutes)
-	FAIRMEND_REPETITIONS=full $(BIN)/python -m pytest -q -n 2 tests/theory
+	FAIRMEND_REPETITIONS=full $(PYTEST) tests/theory
 
-bench: setup                ## side by side with the peers, in one run
-	$(BIN)/python benchmarks/audit.py
+docs: setup                 ## run the examples in the Markdown files and follow their links
+	$(BIN)/python -m pytest -q tests/test_docs.py
 
-clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache results
+# Runs every script of a folder, says which failed, and fails if one did; _names are no scripts.
+define run_scripts
+@set -- $(filter-out $(1)/_%,$(wildcard $(1)/*.py)); failed=''; \
+if [ $$# -eq 0 ]; then echo 'there is no script in $(1)/' >&2; exit 1; fi; \
+for script; do echo "== $$script"; $(BIN)/python "$$script" || failed="$$failed $$script"; done; \
+if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+endef
+
+bench: setup                ## side by side with the peers, one run a subject
+	$(call run_scripts,benchmarks)
+
+reproduce: setup            ## the paper's tables and figures, its numbers beside ours
+	$(call run_scripts,experiments)
+
+clean:                      ## remove .venv, caches and results
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis results
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

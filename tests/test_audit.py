@@ -557,14 +557,14 @@ def test_print_is_a_readable_table():
     s = pd.Series(sex, name="sex")
     expected = """\
 Audit of 203 people in 3 groups by sex
-metric  group   against  its rate  other's  gap, points   95 % interval       p  p Holm     people
-sp      Female  Male       80.0 %   55.0 %        +25.0  +12.1 to +37.0  < .001  < .001  100 : 100
-sp      X       Male            –        –            –               –       –       –    3 : 100  too few to say
-fnr     Female  Male       80.0 %   56.0 %        +24.0   +5.6 to +40.6    .010    .010    50 : 50
-fnr     X       Male            –        –            –               –       –       –     1 : 50  too few to say
+metric  group   against  its rate  other's    gap   95 % interval       p  p Holm     people
+sp      Female  Male       80.0 %   55.0 %  +25.0  +12.1 to +37.0  < .001  < .001  100 : 100
+sp      X       Male            –        –      –               –       –       –    3 : 100  too few to say
+fnr     Female  Male       80.0 %   56.0 %  +24.0   +5.6 to +40.6    .010    .010    50 : 50
+fnr     X       Male            –        –      –               –       –       –     1 : 50  too few to say
 sp: statistical parity, the share of negative decisions
 fnr: false negative rate, negative decisions among positive outcomes
-people: those the two rates are over
+gap: in percentage points; people: those the two rates are over
 
 group   people  positive outcomes  positive decisions  impact ratio             accuracy  AUC
 Female     100             50.0 %              20.0 %          0.44  below 0.8    50.0 %    –

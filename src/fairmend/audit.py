@@ -182,7 +182,7 @@ class Audit:
         who = "an exact distribution" if self.exact else f"{people:,} people"
         gaps = TextTable(
             f"Audit of {who} in {len(self.groups)} groups by {self.attribute}",
-            ("<metric", "<group", "<against", "its rate", "other's", "gap, points",
+            ("<metric", "<group", "<against", "its rate", "other's", "gap",
              f"{_per_cent(self.confidence)} interval", "p", "p Holm", "people", "<"),
             [
                 (
@@ -202,7 +202,7 @@ class Audit:
             ],
             [
                 *(f"{metric}: {title}" for metric, title in self.titles.items() if title),
-                "people: those the two rates are over",
+                "gap: in percentage points; people: those the two rates are over",
                 *(["Rates are weighted; people are counted."] if self.weighted else []),
             ],
         )  # fmt: skip

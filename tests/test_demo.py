@@ -1,0 +1,67 @@
+"""The demo, run as a newcomer runs it: a process of its own, and what it prints."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+WIDTH = 100
+WITHOUT_OPTIONAL_PACKAGES = """
+import sys
+
+class Absent:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] in {"altair", "ortools", "ot", "pandas", "polars", "pyarrow"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from fairmend.demo import main
+main()
+"""
+
+
+def run(*arguments, folder):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        capture_output=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    done = run("-m", "fairmend.demo", folder=tmp_path_factory.mktemp("elsewhere"))
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_audit_finds_the_gap(printed):
+    assert "On 16,281 people the model has not seen" in printed
+    gap = re.search(r"^fnr +Female +Male .* \+(\d+\.\d) ", printed, re.MULTILINE)
+    assert 15 < float(gap[1]) < 25  # the paper's models have some 18 points
+    assert "more than chance at 95 % confidence" in printed
+
+
+def test_the_explanation_closes_it_and_names_the_inputs(printed):
+    assert "The gap can be closed" in printed
+    assert re.search(r"It was \d+\.\d points and is 0\.0\.", " ".join(printed.split()))
+    assert re.search(r"^Married +\d+\.\d % ", printed, re.MULTILINE)
+    assert "Joint proxies" in printed
+
+
+def test_it_fits_the_terminal(printed):
+    assert [line for line in printed.splitlines() if len(line) > WIDTH] == []
+
+
+def test_it_says_the_same_every_time_and_needs_no_optional_package(printed, tmp_path):
+    again = run("-c", WITHOUT_OPTIONAL_PACKAGES, folder=tmp_path)
+    assert again.stdout == printed
+    assert list(tmp_path.iterdir()) == []
