@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, Frame, IntArray, as_column, is_missing, scalar
-from fairmend.errors import DataError, require
+from fairmend.errors import DataError
 
 __all__ = ["Drawer", "content_ids", "random_key", "read_key"]
 
@@ -126,9 +126,8 @@ class Drawer:
         return bits, entry
 
     def _of_integers(self, ids: IntArray) -> NDArray[np.uint64]:
-        ciphers = require(
-            "cryptography.hazmat.primitives.ciphers", extra="draws", why="drawing for people"
-        )
+        from cryptography.hazmat.primitives import ciphers
+
         cipher = ciphers.Cipher(ciphers.algorithms.AES(self._keys[0]), ciphers.modes.ECB())
         blocks = np.zeros((len(ids), 2), "<i8")
         blocks[:, 0] = ids
