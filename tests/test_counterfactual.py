@@ -252,7 +252,7 @@ def test_weights_turn_the_observed_people_into_the_counterfactual():
     assert set(weights[s == "baseline"]) == {1.0}
     table = found.table.native
     for row, mass in zip(table, found.mass, strict=True):
-        here = (s == "target") & (X == row).all(axis=1)
+        here = (s == "target") & (row == X).all(axis=1)
         share = weights[here].sum() / (s == "target").sum()
         np.testing.assert_allclose(share, mass, atol=1e-12)  # sums of a few thousand floats
 

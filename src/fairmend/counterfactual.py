@@ -402,6 +402,7 @@ def counterfactual_data(
 
 
 def read_disparities(given: Any) -> tuple[Disparity, ...]:
+    """One disparity or several, by name or as they are."""
     many = given if isinstance(given, list | tuple) else [given]
     if not many:
         raise DataError("disparity", "must be at least one", "got none", "For example 'fnr'.")
