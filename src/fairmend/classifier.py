@@ -7,39 +7,46 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
+from inspect import signature
+from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fairmend.audit import audit_data
-from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.columns import FloatArray, Frame, IntArray, as_column
 from fairmend.costs import Cost
-from fairmend.counterfactual import Counterfactual, counterfactual_data
-from fairmend.counterfactual import _read_disparities as read_disparities
+from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
 from fairmend.data import AuditData, read_membership, tabulate, with_predictions
 from fairmend.disparity import Disparity
 from fairmend.draw import Drawer, content_ids, random_key
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed, nearest
-from fairmend.model import Answers, BlackBox
+from fairmend.model import Answers, BlackBox, Labels
 from fairmend.order import order_preserving
 from fairmend.plan import Plan, Route
 from fairmend.repair import least_change
 from fairmend.report import Report, make_report
 from fairmend.rows import replaced
+from fairmend.task import KnownOutcome, RepairTask
+from fairmend.transport import paper, transport
 
 __all__ = ["RepairedClassifier"]
 
 Method = Literal["least_change", "order", "transport", "paper"]
 UnknownGroup = Literal["error", "keep"]
 
-SIGNIFICANCE = 0.0455
-"""Two standard errors: a gap with a larger p-value may be chance, and its sign wrong."""
+_METHODS: dict[str, Callable[..., Plan]] = {
+    "least_change": least_change,
+    "order": order_preserving,
+    "transport": transport,
+    "paper": paper,
+}
 
 
-class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A black-box classifier with the inputs of the worse-off groups mended before it sees them.
 
     The model is never cloned or refitted. Only people of a group that fares worse than the
@@ -50,7 +57,8 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     model
         Anything `fairmend.BlackBox` takes.
     disparity
-        What to close: a name (sp, fnr, fpr, fdr, da), a `Disparity`, or several to close together.
+        What to close: a name (sp, fnr, fpr, fdr, da), a `Disparity`, or several to close together;
+        of several, the first says which groups are worse off.
     method
         ``"least_change"`` (default), ``"order"``, ``"transport"`` or ``"paper"``.
     target
@@ -103,6 +111,7 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     __metadata_request__predict: ClassVar = {"sensitive_features": True, "ids": True}
     __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
     __metadata_request__transform: ClassVar = {"sensitive_features": True, "ids": True}
+    __metadata_request__score: ClassVar = {"sensitive_features": True, "ids": True}
 
     def __init__(
         self,
@@ -156,6 +165,13 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> RepairedClassifier:
         """Learn the plans on audit data: inputs, what really happened, and groups."""
         self._check_settings()
+        if y is None:
+            raise DataError(
+                "y",
+                "must hold what really happened",
+                f"{type(self).__name__} requires y to be passed, but the target y is None",
+                "Pass one outcome a person.",
+            )
         box = BlackBox.of(self.model)
         data = tabulate(
             box,
@@ -168,18 +184,35 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if data.table is None:
             raise DataError("X", "must hold the model's inputs", "got predictions alone",
                             "A repair edits inputs: pass them.")  # fmt: skip
-        self.box_ = box
-        self.data_ = data
-        self.feature_names_ = data.table.names
-        self.n_features_in_ = len(self.feature_names_)
-        self.classes_ = np.array([data.labels.negative, data.labels.positive])
-        self.audit_ = audit_data(data, reference=self.reference)
-        self.plans_ = self._make_plans(data, self.level)
+        self._check_favorable(data.labels)
+        audited = audit_data(data, reference=self.reference)
+        plans = self._make_plans(data, box, self.level)
+        for plan in plans.values():
+            self._judge(plan, data.labels)
+        # nothing is kept of a repair that was refused
         self.key_ = self._make_key()
+        self.box_, self.data_, self.audit_, self.plans_ = box, data, audited, plans
+        self.classes_ = np.array([data.labels.negative, data.labels.positive])
+        self.n_features_in_ = len(data.table.names)
+        self.__dict__.pop("feature_names_in_", None)
+        if not data.table.is_array:
+            self.feature_names_in_ = np.array(data.table.names, object)
         self.__dict__.pop("counterfactual_", None)
-        for plan in self.plans_.values():
-            self._judge(plan)
+        self._outcomes: dict[Hashable, KnownOutcome] = {}
         return self
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        ids: Any = None,
+    ) -> Any:
+        """Learn the plans on audit data, and edit it."""
+        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+        return self.transform(X, sensitive_features=sensitive_features, ids=ids)
 
     def _check_settings(self) -> None:
         if self.model is None:
@@ -198,6 +231,14 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"got {self.unknown_group!r}",
                 "'keep' gives people of unaudited groups the model's own answer.",
             )
+        seed = self.random_state
+        if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
+            raise DataError(
+                "random_state",
+                "must be a whole number, not negative, or None",
+                f"got {seed!r}",
+                "It seeds folds and, without a key, the draws.",
+            )
 
     def _groups(self, X: Any, sensitive_features: Any) -> Any:
         if sensitive_features is not None:
@@ -212,85 +253,98 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.groups_from(X) if callable(self.groups_from) else self.groups_from
 
     def _make_key(self) -> bytes:
-        if self.key is not None:
-            return Drawer(self.key).key  # type: ignore[return-value]  # checks it
-        if self.random_state is None:
-            return random_key()
-        return blake2b(str(self.random_state).encode(), digest_size=32).digest()
+        if self.key is None and self.random_state is not None:
+            return blake2b(str(int(self.random_state)).encode(), digest_size=32).digest()
+        key = Drawer(random_key() if self.key is None else self.key).key  # checks it
+        assert key is not None
+        return key
 
-    def _make_plans(self, data: AuditData, level: float) -> dict[Hashable, Plan]:
+    def _make_plans(self, data: AuditData, box: BlackBox, level: float) -> dict[Hashable, Plan]:
+        """A plan for the named group, or for every group that is worse off."""
         disparities = read_disparities(self.disparity)
         gaps = audit_data(data, metrics=disparities[:1], reference=self.reference).gaps
+        against = {gap.target: gap.baseline for gap in gaps}
+        targets = [gap.target for gap in gaps if gap.judged and gap.gap > 0]
         if self.target is not None:
             data.place(self.target, "target")
-            gaps = tuple(gap for gap in gaps if gap.target == self.target) or gaps[:1]
-        plans = {}
-        for gap in gaps:
-            worse_off = gap.judged and gap.gap > 0
-            if self.target is None and not worse_off:
-                continue
-            if self.require_significant and worse_off and not gap.p_value < SIGNIFICANCE:
-                raise RepairRefused(
-                    f"the gap in {gap.metric} of {gap.target}",
-                    "must be more than chance to be mended",
-                    f"got p = {gap.p_value:.3f}",
-                    "Audit more people, or leave require_significant out.",
-                )
-            target = gap.target if self.target is None else self.target
-            baseline = gap.baseline if gap.baseline != target else None
-            plans[target] = self._make_plan(data, target, baseline, level)
-        return plans
+            targets = [self.target]
+        return {
+            target: self._make_plan(data, box, target, against.get(target), level)
+            for target in targets
+        }
 
     def _make_plan(
-        self, data: AuditData, target: Hashable, baseline: Hashable, level: float
+        self, data: AuditData, box: BlackBox, target: Hashable, baseline: Hashable, level: float
     ) -> Plan:
-        return _METHODS[self.method](
-            data,
-            disparity=self.disparity,
-            box=self.box_ if self.box_.can_be_asked else None,
-            target=target,
-            baseline=baseline,
-            level=level,
-            cost=self._cost(),
-            rank=self.rank,
-            outcome_model=self.outcome_model,
-            random_state=self.random_state or 0,
-            **dict(self.method_options or {}),
-        )
+        method = _METHODS[self.method]
+        settings: dict[str, Any] = {
+            "disparity": self.disparity,
+            "target": target,
+            "baseline": baseline,
+            "outcome_model": self.outcome_model,
+            "random_state": int(self.random_state or 0),
+        }
+        if self.require_significant:
+            task = RepairTask.read(
+                data, method=self.method, require_significant=True, **settings, level=level
+            )
+            if not task.nothing_to_close:
+                task.warn_if_not_significant()
+        settings["box"] = box if box.can_be_asked else None
+        own = {"level": level, "cost": self._cost(), "rank": self.rank}
+        for name, value in own.items():
+            if _takes(method, name):
+                settings[name] = value
+            elif value != {"level": 1.0, "cost": Cost(), "rank": None}[name]:
+                raise DataError(
+                    f"method={self.method!r}",
+                    f"must do without {_SAID_BY[name]}",
+                    f"got {value!r}",
+                    "Leave it out, or use method='least_change'.",
+                )
+        if not _takes(method, "box"):
+            del settings["box"]
+        for name in self.method_options or {}:
+            if name in settings or not _takes(method, name):
+                raise DataError(
+                    "method_options",
+                    f"must be further settings of method={self.method!r}",
+                    f"got {name!r}",
+                    nearest(name, _further(method, settings)),
+                )
+        return method(data, **settings, **dict(self.method_options or {}))
 
     def _cost(self) -> Cost:
         given = self.cost if isinstance(self.cost, Cost) else Cost(kind=self.cost or "l1")  # type: ignore[arg-type]
-        immutable = (self.immutable,) if isinstance(self.immutable, str) else self.immutable
+        for what, said in (("immutable", self.immutable), ("one_way", self.one_way)):
+            if isinstance(said, str):
+                raise DataError(what, "must be a list of names", f"got the text {said!r}",
+                                f"Write [{said!r}].")  # fmt: skip
         return replace(
             given,
-            immutable=tuple(dict.fromkeys((*given.immutable, *immutable))),
+            immutable=tuple(dict.fromkeys((*given.immutable, *self.immutable))),
             one_way={**given.one_way, **(self.one_way or {})},  # type: ignore[dict-item]
         )
 
-    @property
-    def _favours_positive(self) -> bool:
-        label = self.favorable_label
-        if label is None:
-            return True
-        if label not in (self.data_.labels.negative, self.data_.labels.positive):
+    def _check_favorable(self, labels: Labels) -> None:
+        known = (labels.negative, labels.positive)
+        if self.favorable_label is not None and self.favorable_label not in known:
             raise DataError(
                 "favorable_label",
                 "must be one of the values of y",
-                f"got {label!r}",
-                nearest(label, (self.data_.labels.negative, self.data_.labels.positive)),
+                f"got {self.favorable_label!r}",
+                nearest(self.favorable_label, known),
             )
-        return bool(label == self.data_.labels.positive)
 
-    def _judge(self, plan: Plan) -> None:
+    def _favours_positive(self, labels: Labels) -> bool:
+        return self.favorable_label is None or bool(self.favorable_label == labels.positive)
+
+    def _judge(self, plan: Plan, labels: Labels) -> None:
         """Say loudly, or refuse, when people lose the decision they want."""
-        o = plan.outlook
-        loses = o.to_negative if self._favours_positive else o.to_positive
+        outlook = plan.outlook
+        loses = outlook.to_negative if self._favours_positive(labels) else outlook.to_positive
         if loses <= 0:
             return
-        message = (
-            f"This repair closes the gap in {plan.metric} by taking the favourable decision from "
-            f"{100 * loses:.1f} % of {plan.target}."
-        )
         if self.do_no_harm:
             raise RepairRefused(
                 f"the repair of {plan.metric} for {plan.target}",
@@ -298,14 +352,19 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"it would take them from {100 * loses:.1f} % of the group",
                 "Choose another disparity, or leave do_no_harm out.",
             )
-        warnings.warn(message, FairmendWarning, stacklevel=3)
+        warnings.warn(
+            f"This repair closes the gap in {plan.metric} by taking the favourable decision from "
+            f"{100 * loses:.1f} % of {plan.target}.",
+            FairmendWarning,
+            stacklevel=3,
+        )
 
     @property
     def plan_(self) -> Plan:
         """The plan, where there is one; of several, that of the group with the largest gap."""
         check_is_fitted(self, "plans_")
         if not self.plans_:
-            raise AttributeError("no group fares worse than the reference: there is no plan")
+            raise AttributeError("no group fares worse than the reference, so there is no plan")
         return max(self.plans_.values(), key=lambda plan: plan.outlook.gap_before)
 
     @cached_property
@@ -326,11 +385,14 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The repaired decisions, in the labels of y; the same person gets the same answer.
 
         ``ids`` are the operator's own identifiers of people. Without them a draw is tied to the
-        row's content: equal rows then share one draw.
+        row's content: equal rows then share one draw. Where decisions are soft, the decision too is
+        drawn, by another number of the same person.
         """
         people = self._read(X, sensitive_features)
-        decision = people.drawn(people.answers.decision, _decisions, self._uniform(people, ids))
-        labels: NDArray[Any] = self.classes_[(decision > 0.5).astype(np.int64)]
+        decision = people.drawn(people.answers.decision, _decisions, self._draw(people, ids))
+        open_ = np.flatnonzero((decision > 0) & (decision < 1))
+        decision[open_] = self._uniform(people, ids, open_, "decision")[open_] < decision[open_]
+        labels: NDArray[Any] = self.classes_[decision.astype(np.int64)]
         return labels
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -340,32 +402,35 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         people = self._read(X, sensitive_features)
         if people.answers.score is None or self.box_.output != "probability":
-            positive = self._positive_chance(people)
+            positive = people.expected(people.answers.decision, _decisions)
         else:
             positive = people.expected(people.answers.score, _scores)
         return np.stack([1 - positive, positive], axis=1)
 
     def positive_chance(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The exact law of `predict`: each person's chance of a positive decision."""
-        return self._positive_chance(self._read(X, sensitive_features))
-
-    @staticmethod
-    def _positive_chance(people: _People) -> FloatArray:
+        people = self._read(X, sensitive_features)
         return people.expected(people.answers.decision, _decisions)
 
     def transform(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> Any:
         """X with the inputs edited, in the container it came in; what the model should be fed."""
         people = self._read(X, sensitive_features)
-        uniform = self._uniform(people, ids)
+        uniform = self._draw(people, ids)
         edited = people.inputs
-        for plan_route in people.routes:
-            picked = plan_route.pick(people, uniform)
+        for one in people.routes:
+            picked = one.pick(uniform)
             moved = np.flatnonzero(picked >= 0)
             if len(moved) > 0:
-                assert plan_route.route.table is not None
-                there = plan_route.route.table.take(picked[moved])
-                edited = replaced(edited, plan_route.members[moved], there)
+                assert one.route.table is not None
+                there = one.route.table.take(picked[moved])
+                edited = replaced(edited, one.members[moved], there)
         return edited.native
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names of the columns `transform` gives: those of the model's inputs."""
+        check_is_fitted(self, "plans_")
+        assert self.data_.table is not None
+        return np.array(self.data_.table.names, object)
 
     def score(
         self,
@@ -382,11 +447,12 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         said = self.predict(X, sensitive_features=sensitive_features, ids=ids)
         return float(accuracy_score(y, said, sample_weight=sample_weight))
 
-    def report(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Report:
+    def report(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Report:
         """What the repair does on data it was not fitted on, before and after."""
-        check_is_fitted(self, "plans_")
-        data = self._tabulate_new(X, y, sensitive_features)
-        return make_report(data, self.plans_, self.data_, self.box_.output == "probability")
+        data = self._tabulate_new(X, y, sensitive_features, sample_weight)
+        return self._report(data, self.plans_)
 
     def frontier(
         self,
@@ -394,26 +460,71 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y: Any,
         *,
         sensitive_features: Any = None,
+        sample_weight: Any = None,
         levels: Sequence[float] = tuple(np.linspace(0, 1, 11)),
     ) -> list[dict[str, Any]]:
         """Gap, accuracy, AUC, people edited and cost on new data as ``level`` grows."""
-        check_is_fitted(self, "plans_")
-        data = self._tabulate_new(X, y, sensitive_features)
+        data = self._tabulate_new(X, y, sensitive_features, sample_weight)
         points = []
         for level in levels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FairmendWarning)  # said once, in fit
-                plans = self._make_plans(self.data_, float(level))
-            report = make_report(data, plans, self.data_, self.box_.output == "probability")
+                plans = self._make_plans(self.data_, self.box_, float(level))
+            report = self._report(data, plans)
             points += [{"level": float(level), **point} for point in report.points()]
         return points
 
-    def _tabulate_new(self, X: Any, y: Any, sensitive_features: Any) -> AuditData:
+    def _report(self, data: AuditData, plans: Mapping[Hashable, Plan]) -> Report:
+        return make_report(
+            data,
+            plans,
+            self.data_,
+            disparities=read_disparities(self.disparity),
+            outcomes={group: self._outcome(group) for group in plans},
+            scores_are_probabilities=self.box_.output == "probability",
+            favours_positive=self._favours_positive(self.data_.labels),
+        )
+
+    def _outcome(self, group: Hashable) -> KnownOutcome | None:
+        """The group's own P(Y=1 | x), fitted when first asked for; None if it knows no new rows."""
+        if isinstance(self.outcome_model, str) and self.outcome_model == "empirical":
+            return None
+        if group not in self._outcomes:
+            task = RepairTask.read(
+                self.data_,
+                method=self.method,
+                disparity="sp",
+                target=group,
+                outcome_model=self.outcome_model,
+                random_state=int(self.random_state or 0),
+            )
+            self._outcomes[group] = task.outcome(pooled=False)
+        return self._outcomes[group]
+
+    def _tabulate_new(
+        self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+    ) -> AuditData:
+        """New people over the model's inputs; columns that fit did not know are left out."""
+        check_is_fitted(self, "plans_")
+        frame = Frame.read(X)
+        inputs = self._inputs(frame)
+        if self.box_.column is not None:
+            inputs = frame.select([*inputs.names, self.box_.column])
+
+        def found(values: Any, what: str) -> Any:
+            return frame.column(values, what) if isinstance(values, str) else values
+
+        groups = self._groups(X, sensitive_features)
+        if isinstance(groups, str):
+            groups = {groups: frame.column(groups, "sensitive_features")}
+        elif isinstance(groups, list | tuple) and set(map(str, groups)) <= set(frame.names):
+            groups = {name: frame.column(name) for name in groups}
         return tabulate(
             self.box_,
-            X,
-            y,
-            sensitive_features=self._groups(X, sensitive_features),
+            inputs.native,
+            found(y, "y"),
+            sensitive_features=groups,
+            sample_weight=found(sample_weight, "sample_weight"),
             pos_label=self.data_.labels.positive,
         )
 
@@ -451,52 +562,66 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 used, place = np.unique(alike.inverse[members], return_inverse=True)
                 route = plan.route(rows.take(used), answers.take(used))
                 routes.append(_PlanRoute(route, members, place, used))
-        return _People(inputs, alike.inverse, answers, tuple(routes))
+        return _People(inputs, rows, alike.inverse, answers, tuple(routes))
 
     def _inputs(self, frame: Frame) -> Frame:
         """The model's inputs by name, whatever order they come in."""
         known = self.data_.table
         assert known is not None
-        if frame.is_array != known.is_array or type(frame.native) is not type(known.native):
+        both_arrays = frame.is_array and known.is_array
+        if not both_arrays and type(frame.native) is not type(known.native):
             raise DataError(
                 "X",
                 f"must come as in fit, in a {type(known.native).__name__}",
                 f"got a {type(frame.native).__name__}",
                 "Convert it first.",
             )
+        if both_arrays and len(frame.names) != len(known.names):
+            raise DataError(
+                "X",
+                "must have the columns of fit",
+                f"X has {len(frame.names)} features, but {type(self).__name__} is expecting "
+                f"{len(known.names)} features as input",
+                "Pass the model's inputs alone.",
+            )
         missing = [name for name in known.names if name not in frame.names]
         if missing:
             raise DataError(
                 "X",
                 f"must have the {len(known.names)} columns of fit",
-                f"{listed(missing)} is missing" if len(missing) == 1
-                else f"{listed(missing)} are missing",
+                f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing",
                 "Pass the model's inputs under the same names.",
-            )  # fmt: skip
-        extra = [name for name in frame.names if name not in known.names]
-        if extra and frame.is_array:
-            raise DataError(
-                "X",
-                f"must have {len(known.names)} columns as in fit",
-                f"got {len(frame.names)}",
-                "Pass the model's inputs alone.",
             )
         return frame.select(known.names)
 
-    def _uniform(self, people: _People, ids: Any) -> FloatArray:
-        """One number a person where anything is left to chance; zeros where nothing is."""
+    def _draw(self, people: _People, ids: Any) -> FloatArray:
+        """One number a person whose edit is left to chance; 0 for the others."""
+        chosen = [one.members[one.route.random[one.place]] for one in people.routes]
+        who = np.concatenate([np.empty(0, np.int64), *chosen])
+        return self._uniform(people, ids, who, "repair")
+
+    def _uniform(self, people: _People, ids: Any, who: IntArray, what_for: str) -> FloatArray:
+        """The numbers of some people, 0 for the others; ids are looked at for these only."""
         n = len(people.row)
-        if ids is not None and len(ids) != n:
-            raise DataError(
-                "ids",
-                "must have one entry a row of X",
-                f"got {len(ids):,} for {n:,} rows",
-                "Check that both come from the same filter.",
-            )
-        if not any(one.route.random.any() for one in people.routes):
-            return np.zeros(n)
-        who = content_ids(people.inputs) if ids is None else ids
-        return Drawer(self.key_, "repair").uniform(who)
+        if ids is not None:
+            ids = ids if isinstance(ids, list | tuple) else as_column(ids, "ids")
+            if len(ids) != n:
+                raise DataError(
+                    "ids",
+                    "must have one entry a row of X",
+                    f"got {len(ids):,} for {n:,} rows",
+                    "Check that both come from the same filter.",
+                )
+        uniform = np.zeros(n)
+        if len(who) > 0:
+            drawer = Drawer(self.key_, what_for)
+            if ids is None:
+                used, place = np.unique(people.row[who], return_inverse=True)
+                uniform[who] = drawer.uniform(content_ids(people.rows.take(used)))[place]
+            else:
+                entries = [ids[i] for i in who] if isinstance(ids, list | tuple) else ids[who]
+                uniform[who] = drawer.uniform(entries)
+        return uniform
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -507,7 +632,35 @@ class RepairedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+# -------------------------------------------------------------------- what methods can be told
+
+_SAID_BY = {
+    "level": "level",
+    "cost": "immutable, one_way and cost",
+    "rank": "rank",
+}
+
+
+def _takes(method: Callable[..., Plan], name: str) -> bool:
+    """Whether a method has such a setting."""
+    return name in _settings(method)
+
+
+def _settings(method: Callable[..., Plan]) -> list[str]:
+    """The names of a method's settings; one that passes them on has those of `RepairTask.read`."""
+    named = [p.name for p in signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return named or [
+        name for name in signature(RepairTask.read).parameters if name not in ("data", "method")
+    ]
+
+
+def _further(method: Callable[..., Plan], settings: Mapping[str, Any]) -> list[str]:
+    return [name for name in _settings(method) if name not in settings] or ["none"]
+
+
 # -------------------------------------------------------------------- people and their routes
+
+_AtDestination = Callable[[Route], FloatArray]
 
 
 def _decisions(route: Route) -> FloatArray:
@@ -515,7 +668,6 @@ def _decisions(route: Route) -> FloatArray:
 
 
 def _scores(route: Route) -> FloatArray:
-    assert route.score is not None or route.table is None
     return np.empty(0) if route.score is None else route.score
 
 
@@ -531,7 +683,8 @@ class _PlanRoute:
     used: IntArray
     """The route's rows among all distinct rows."""
 
-    def pick(self, people: _People, uniform: FloatArray) -> IntArray:
+    def pick(self, uniform: FloatArray) -> IntArray:
+        """The members' destinations, by everybody's numbers."""
         return self.route.pick(self.place, uniform[self.members])
 
 
@@ -540,6 +693,8 @@ class _People:
     """People to be decided about: their inputs, the model's answers, and what the plans say."""
 
     inputs: Frame
+    rows: Frame
+    """The distinct ones."""
     row: IntArray
     """Each person's distinct row."""
     answers: Answers
@@ -550,7 +705,7 @@ class _People:
         """Something each person has, or takes over from the destination they draw."""
         value = own[self.row]
         for one in self.routes:
-            picked = one.pick(self, uniform)
+            picked = one.pick(uniform)
             moved = picked >= 0
             value[one.members[moved]] = there(one.route)[picked[moved]]
         return value
@@ -561,11 +716,3 @@ class _People:
         for one in self.routes:
             value[one.members] = one.route.expected(own[one.used], there(one.route))[one.place]
         return value
-
-
-_AtDestination = Callable[[Route], FloatArray]
-
-_METHODS: dict[str, Callable[..., Plan]] = {
-    "least_change": least_change,
-    "order": order_preserving,
-}

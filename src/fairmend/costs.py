@@ -1,18 +1,25 @@
 """What an edit costs, and which edits are not to be had at any price.
 
-Rows are laid out in space so that the usual distances are the cost: numbers divided by a robust
-spread (the distance from the 5th to the 95th percentile), yes-or-no values and categories so that a
-mismatch costs 1, each feature times its weight. Forbidden edits (immutable features, features that
-may only rise or fall, moves a caller rules out, too many edits at once) cost infinity.
+A feature's step from one value to another costs, times the feature's weight,
+
+    numbers             |a - b| / (q95 - q5), the spread among the people of the audit data
+    yes-or-no, category 1 where the two differ
+    missing             1 more than a step from the median; for yes-or-no features just 1
+
+and an edit costs the sum of its steps (``l1``), the root of the sum of their squares (``l2``), or
+that without the root. Forbidden edits (immutable features, features that may only rise or fall,
+moves a caller rules out, too many edits at once) cost infinity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.columns import Encoded, FloatArray, Frame, as_numbers, is_missing, scalar
 from fairmend.errors import DataError, listed, nearest
@@ -23,13 +30,17 @@ Kind = Literal["l1", "l2", "squared_l2"]
 Direction = Literal["up", "down"]
 Callback = Callable[[Any, Any], Any]
 
+_KINDS = ("l1", "l2", "squared_l2")
+_AT_A_TIME = 64  # pairs of rows put to a caller's function, which answers about all combinations
+
 
 @dataclass(frozen=True)
 class Cost:
     """What the user says about edits; `EditCost` is what is learnt from it on the audit data.
 
     ``kind`` is ``"l1"`` (default), ``"l2"``, ``"squared_l2"``, or a callable that takes two tables
-    of rows (in the container of X) and gives a matrix of costs.
+    of rows (in the container of X) and gives a matrix of costs. A callable compares whole rows, so
+    edits then lead to rows that were seen.
 
     >>> Cost(immutable=("sex",), one_way={"age": "up"}).kind
     'l1'
@@ -38,9 +49,9 @@ class Cost:
     kind: Kind | Callback = "l1"
     weights: Mapping[str, float] = field(default_factory=dict)
     """How dear a feature is, relative to 1."""
-    immutable: tuple[str, ...] = ()
+    immutable: Sequence[str] = ()
     one_way: Mapping[str, Direction] = field(default_factory=dict)
-    """Features that may only rise (``"up"``) or fall (``"down"``)."""
+    """Features that may only rise (``"up"``) or fall (``"down"``); a missing one may not change."""
     max_edits: int | None = None
     """At most this many features of a person may be edited."""
     forbidden: Callback | None = None
@@ -49,17 +60,53 @@ class Cost:
 
 @dataclass(frozen=True)
 class _Axis:
-    """One feature's place in space."""
+    """One feature's place in space: two coordinates for a number, its code for a category."""
 
     name: str
-    values: tuple[Any, ...]
-    """A category's known values; empty for a number."""
-    scale: float
     weight: float
+    values: tuple[Any, ...] = ()
+    """A category's known values; empty for a number."""
+    binary: bool = False
+    """A number that is 0 or 1."""
+    scale: float = 1.0
+    centre: float = 0.5
+    """Where a missing number stands."""
 
     @property
     def width(self) -> int:
-        return 2 if not self.values else len(self.values) + 1
+        return 1 if self.values else 2
+
+    def place(self, column: Encoded) -> FloatArray:
+        """Each entry's coordinates: (value, whether missing), already scaled; or (code)."""
+        if self.values:
+            code = {value: float(j) for j, value in enumerate(self.values)}
+            new = float(len(self.values))  # differs from every known value
+            by_value = np.array([[code.get(_known(value), new)] for value in column.values])
+            return np.asarray(by_value[column.codes], np.float64)
+        numbers = as_numbers(column.values)
+        if numbers is None:
+            raise DataError(
+                f"X column {self.name!r}",
+                "must hold numbers as in the audit data",
+                f"got {listed(scalar(value) for value in column.values)}",
+                "Pass X as the model reads it.",
+            )
+        known = np.isfinite(numbers)
+        at = np.where(known, numbers, self.centre) * (self.weight / self.scale)
+        missing = np.where(known, 0.0, self.weight * (0.5 if self.binary else 1.0))
+        return np.asarray(np.stack([at, missing], axis=1)[column.codes], np.float64)
+
+    def differs(self, a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:
+        """Whether entries are not the same; the last axis holds coordinates, others broadcast."""
+        return np.asarray((a != b).any(axis=-1))
+
+    def step(self, a: FloatArray, b: FloatArray, squared: bool) -> FloatArray:
+        """What a change costs, or its square; the last axis holds coordinates."""
+        if self.values:
+            price = self.weight**2 if squared else self.weight
+            return np.where(self.differs(a, b), price, 0.0)
+        change = np.abs(a - b)
+        return np.asarray((change**2 if squared else change).sum(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -76,19 +123,19 @@ class EditCost:
 
     @classmethod
     def learn(cls, table: Frame, mass: FloatArray, cost: Cost) -> EditCost:
-        """Scale numbers by the spread among the people of the audit data."""
-        names = [str(name) for name in table.names]
-        _check(cost, names)
+        """Scale numbers by the spread among people with these masses on the table's rows."""
+        _check(cost, table.names)
+        columns = zip(table.names, table.encoded, strict=True)
         axes = tuple(
             _axis(name, column, mass, float(cost.weights.get(name, 1.0)))
-            for name, column in zip(names, table.encoded, strict=True)
+            for name, column in columns
         )
-        for name in cost.one_way:
-            if axes[names.index(name)].values:
+        for axis in axes:
+            if axis.name in cost.one_way and axis.values:
                 raise DataError(
                     "one_way",
                     "must name numbers or yes-or-no features",
-                    f"{name!r} is a category",
+                    f"{axis.name!r} is a category",
                     "Make it immutable, or forbid single moves.",
                 )
         return cls(axes, cost)
@@ -105,75 +152,184 @@ class EditCost:
         return self.cost.kind in ("l1", "l2") and not self.has_rules
 
     @property
-    def editable(self) -> tuple[str, ...]:
-        return tuple(axis.name for axis in self.axes if axis.name not in self.cost.immutable)
+    def compares_whole_rows(self) -> bool:
+        """Whether the cost is a caller's function, which has no price for a single feature."""
+        return callable(self.cost.kind)
+
+    @property
+    def all_binary(self) -> bool:
+        """Whether every feature is yes-or-no."""
+        return all(axis.binary for axis in self.axes)
+
+    @property
+    def editable(self) -> NDArray[np.bool_]:
+        """Which features are not immutable."""
+        return np.array([axis.name not in self.cost.immutable for axis in self.axes])
 
     def place(self, table: Frame) -> FloatArray:
-        """Rows as points; the L1 distance between two is their cost."""
-        return np.concatenate(
-            [_place(axis, column) for axis, column in zip(self.axes, table.encoded, strict=True)],
-            axis=1,
-        )
+        """Rows as points, a few coordinates a feature."""
+        columns = zip(self.axes, table.encoded, strict=True)
+        return np.concatenate([axis.place(column) for axis, column in columns], axis=1)
 
     def matrix(self, source: Frame, destination: Frame) -> FloatArray:
         """cost[i, j] of editing source row i into destination row j; inf where forbidden."""
         here, there = self.place(source), self.place(destination)
-        cost = self.between(here, there)
-        if callable(self.cost.kind):
-            cost = np.asarray(self.cost.kind(source.native, destination.native), np.float64)
-            if cost.shape != (len(source), len(destination)) or not (cost >= 0).all():
-                raise DataError(
-                    "cost",
-                    "must give a matrix of costs, none negative, one row per source row",
-                    f"got shape {cost.shape} for {len(source)} and {len(destination)} rows",
-                    "A callable cost takes two tables and compares all their rows.",
-                )
-        cost = np.where(self.allowed(here, there), cost, np.inf)
+        if self.compares_whole_rows:
+            cost = self._asked(source, destination)
+        else:
+            cost = self._rooted(self._between(here, there, self.axes))
+        if self.has_rules:
+            cost = np.where(self._allowed(here, there), cost, np.inf)
         if self.cost.forbidden is not None:
             ruled_out = np.asarray(self.cost.forbidden(source.native, destination.native), bool)
             cost = np.where(ruled_out, np.inf, cost)
         return cost
 
-    def between(self, here: FloatArray, there: FloatArray) -> FloatArray:
-        """Distances between points, by the kind of cost."""
-        from scipy.spatial.distance import cdist
+    def _asked(self, source: Frame, destination: Frame) -> FloatArray:
+        assert callable(self.cost.kind)
+        cost = np.asarray(self.cost.kind(source.native, destination.native), np.float64)
+        shape = (len(source), len(destination))
+        if cost.shape != shape:
+            got = f"got shape {cost.shape} for {shape[0]} and {shape[1]} rows"
+        elif not (cost >= 0).all():
+            got = f"got {cost[~(cost >= 0)][0]:g}"
+        else:
+            return cost
+        raise DataError(
+            "cost",
+            "must give a matrix of costs, none negative, one row per source row",
+            got,
+            "A callable cost takes two tables and compares all their rows.",
+        )
 
-        if self.cost.kind in ("l2", "squared_l2"):
-            # a category's mismatch is two steps of weight/2 in L1; in L2 it must be one of weight
-            stretch = np.concatenate(
-                [np.full(axis.width, np.sqrt(2.0) if axis.values else 1.0) for axis in self.axes]
-            )
-            squared = np.asarray(cdist(here * stretch, there * stretch, "sqeuclidean"))
-            return np.sqrt(squared) if self.cost.kind == "l2" else squared
-        return np.asarray(cdist(here, there, "cityblock"))
+    # ---------------------------------------------------------------- all pairs of rows
 
-    def allowed(self, here: FloatArray, there: FloatArray) -> Any:
-        """Which moves break no rule about features."""
-        allowed = np.ones((len(here), len(there)), bool)
-        edits = np.zeros((len(here), len(there)), np.int64)
+    def _blocks(self) -> Iterator[tuple[_Axis, slice]]:
+        """Each feature with its coordinates."""
         start = 0
         for axis in self.axes:
-            at = slice(start, start + axis.width)
+            yield axis, slice(start, start + axis.width)
             start += axis.width
-            ruled = axis.name in self.cost.immutable or axis.name in self.cost.one_way
-            if not ruled and self.cost.max_edits is None:
-                continue
-            a, b = here[:, at], there[:, at]
-            differs = (a[:, None, :] != b[None, :, :]).any(axis=2)
-            edits += differs
-            if axis.name in self.cost.immutable:
-                allowed &= ~differs
-            direction = self.cost.one_way.get(axis.name)
-            if direction == "up":
-                allowed &= a[:, None, 0] <= b[None, :, 0]
-            elif direction == "down":
-                allowed &= a[:, None, 0] >= b[None, :, 0]
-        if self.cost.max_edits is not None:
-            allowed &= edits <= self.cost.max_edits
-        return allowed
+
+    def _between(self, here: FloatArray, there: FloatArray, axes: Sequence[_Axis]) -> FloatArray:
+        """The steps of some features added up, for all pairs of rows; squares for l2."""
+        from scipy.spatial.distance import cdist
+
+        squared = self._squared
+        total = np.zeros((len(here), len(there)))
+        blocks = [(axis, at) for axis, at in self._blocks() if axis in axes]
+        numbers = [j for axis, at in blocks if not axis.values for j in range(at.start, at.stop)]
+        if numbers:
+            a, b = here[:, numbers], there[:, numbers]
+            total += cdist(a, b, "sqeuclidean") if squared else cdist(a, b, "cityblock")
+        for axis, at in blocks:
+            if axis.values:
+                total += axis.step(here[:, None, at], there[None, :, at], squared)
+        return total
+
+    def _allowed(self, here: FloatArray, there: FloatArray) -> NDArray[np.bool_]:
+        """Which pairs break no rule about features."""
+        allowed = np.ones((len(here), len(there)), bool)
+        edits = np.zeros((len(here), len(there)), np.int64)
+        for axis, at in self._blocks():
+            a, b = here[:, None, at], there[None, :, at]
+            if self.cost.max_edits is not None:
+                edits += axis.differs(a, b)
+            if self._ruled(axis):
+                allowed &= self._may_change(axis, a, b) | ~axis.differs(a, b)
+        return allowed if self.cost.max_edits is None else allowed & (edits <= self.cost.max_edits)
+
+    def mixture(self, here: FloatArray, there: FloatArray) -> FloatArray:
+        """What it costs each row to take from each other all that it may take.
+
+        That is every feature but immutable ones and those that may not go that way; inf where
+        nothing is left to take.
+        """
+        free = [axis for axis in self.axes if not self._ruled(axis)]
+        total = self._between(here, there, free)
+        for axis, at in self._blocks():
+            if axis.name in self.cost.one_way and axis.name not in self.cost.immutable:
+                a, b = here[:, None, at], there[None, :, at]
+                total += axis.step(a, b, self._squared) * self._may_change(axis, a, b)
+        return np.where(total > 0, self._rooted(total), np.inf)
+
+    # ---------------------------------------------------------------- row by row
+
+    def may_take(self, here: FloatArray, there: FloatArray) -> NDArray[np.bool_]:
+        """Which features each row may take from its counterpart, shape (rows, features)."""
+        taken = [
+            self._may_change(axis, here[:, at], there[:, at])
+            if self._ruled(axis)
+            else np.ones(len(here), bool)
+            for axis, at in self._blocks()
+        ]
+        return np.stack(taken, axis=1)
+
+    def steps(self, here: FloatArray, there: FloatArray) -> FloatArray:
+        """What each feature's change costs from each row to its counterpart; squares for l2."""
+        return np.stack(
+            [axis.step(here[:, at], there[:, at], self._squared) for axis, at in self._blocks()],
+            axis=1,
+        )
+
+    def total(self, steps: FloatArray) -> FloatArray:
+        """What edits cost that are made of such steps, shape (rows, features)."""
+        return self._rooted(steps.sum(axis=1))
+
+    def forbids(self, source: Frame, destination: Frame) -> NDArray[np.bool_]:
+        """Whether a caller rules out the move from each row to its counterpart."""
+        if self.cost.forbidden is None:
+            return np.zeros(len(source), bool)
+        parts = []
+        for start in range(0, len(source), _AT_A_TIME):
+            a, b = (table.slice(start, start + _AT_A_TIME) for table in (source, destination))
+            parts.append(np.diagonal(np.asarray(self.cost.forbidden(a.native, b.native), bool)))
+        return np.concatenate(parts)
+
+    # ---------------------------------------------------------------- rules of one feature
+
+    @property
+    def _squared(self) -> bool:
+        return self.cost.kind in ("l2", "squared_l2")
+
+    def _rooted(self, total: FloatArray) -> FloatArray:
+        return np.sqrt(total) if self.cost.kind == "l2" else total
+
+    def _ruled(self, axis: _Axis) -> bool:
+        return axis.name in self.cost.immutable or axis.name in self.cost.one_way
+
+    def _may_change(self, axis: _Axis, a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:
+        """Whether a feature that is ruled may go from a to b; the last axis holds coordinates."""
+        if axis.name in self.cost.immutable:
+            return np.zeros(np.broadcast_shapes(a.shape, b.shape)[:-1], bool)
+        rises = self.cost.one_way[axis.name] == "up"
+        right_way = a[..., 0] < b[..., 0] if rises else a[..., 0] > b[..., 0]
+        return np.asarray(right_way & (a[..., 1] == 0) & (b[..., 1] == 0))
 
 
 def _check(cost: Cost, names: Sequence[str]) -> None:
+    _check_names(cost, names)
+    for name, direction in cost.one_way.items():
+        if direction not in ("up", "down"):
+            raise DataError("one_way", "must say 'up' or 'down'", f"got {direction!r} for {name!r}",
+                            "For example {'age': 'up'}.")  # fmt: skip
+    for name, weight in cost.weights.items():
+        if not (isinstance(weight, Real) and np.isfinite(weight) and weight > 0):
+            raise DataError("cost weights", "must be positive", f"got {weight!r} for {name!r}",
+                            "What must not change is immutable.")  # fmt: skip
+    most = cost.max_edits
+    if most is not None and not (isinstance(most, Integral) and most >= 1):
+        raise DataError("max_edits", "must be a whole number, at least 1", f"got {most!r}",
+                        "Leave it out to allow any number.")  # fmt: skip
+    if cost.forbidden is not None and not callable(cost.forbidden):
+        raise DataError("forbidden", "must be a function of two tables of rows",
+                        f"got {cost.forbidden!r}", "True rules a move out.")  # fmt: skip
+    if not callable(cost.kind) and cost.kind not in _KINDS:
+        raise DataError("cost", "must be 'l1', 'l2', 'squared_l2' or a callable",
+                        f"got {cost.kind!r}", "l1 is the default.")  # fmt: skip
+
+
+def _check_names(cost: Cost, names: Sequence[str]) -> None:
     for what, given in (
         ("immutable", cost.immutable),
         ("one_way", cost.one_way),
@@ -182,6 +338,9 @@ def _check(cost: Cost, names: Sequence[str]) -> None:
         if isinstance(given, str):
             raise DataError(what, "must be a list of names", f"got the text {given!r}",
                             f"Write [{given!r}].")  # fmt: skip
+        if what != "immutable" and not isinstance(given, Mapping):
+            raise DataError(what, "must say something of each feature it names", f"got {given!r}",
+                            "Pass a dict, e.g. {'age': ...}.")  # fmt: skip
         for name in given:
             if name not in names:
                 raise DataError(what, "must name features of X", f"got {name!r}",
@@ -189,57 +348,31 @@ def _check(cost: Cost, names: Sequence[str]) -> None:
     if set(cost.immutable) >= set(names):
         raise DataError("immutable", "must leave something to edit", "got every feature",
                         "Leave out what may change.")  # fmt: skip
-    for name, direction in cost.one_way.items():
-        if direction not in ("up", "down"):
-            raise DataError("one_way", "must say 'up' or 'down'", f"got {direction!r} for {name!r}",
-                            "For example {'age': 'up'}.")  # fmt: skip
-    for name, weight in cost.weights.items():
-        if not (np.isfinite(weight) and weight > 0):
-            raise DataError("cost weights", "must be positive", f"got {weight!r} for {name!r}",
-                            "What must not change is immutable.")  # fmt: skip
-    if cost.max_edits is not None and cost.max_edits < 1:
-        raise DataError("max_edits", "must be at least 1", f"got {cost.max_edits!r}",
-                        "Leave it out to allow any number.")  # fmt: skip
-    if not callable(cost.kind) and cost.kind not in ("l1", "l2", "squared_l2"):
-        raise DataError("cost", "must be 'l1', 'l2', 'squared_l2' or a callable",
-                        f"got {cost.kind!r}", "l1 is the default.")  # fmt: skip
 
 
 def _axis(name: str, column: Encoded, mass: FloatArray, weight: float) -> _Axis:
     numbers = as_numbers(column.values)
     if numbers is None:
-        values = tuple(None if is_missing(v) else scalar(v) for v in column.values)
-        return _Axis(name, values, 1.0, weight)
+        return _Axis(name, weight, values=tuple(_known(value) for value in column.values))
     known = np.isfinite(numbers)
     if set(numbers[known].tolist()) <= {0.0, 1.0}:
-        return _Axis(name, (), 1.0, weight)
-    share = np.bincount(column.codes, mass, len(numbers))[known]
-    at, share = numbers[known], share / share.sum()
-    place = np.cumsum(share)
-    low, high = (at[min(int(np.searchsorted(place, q - 1e-12)), len(at) - 1)] for q in (0.05, 0.95))
-    scale = float(high - low)
+        return _Axis(name, weight, binary=True)
+    at, weight_at = numbers[known], np.bincount(column.codes, mass, len(numbers))[known]
+    everybody = float(weight_at.sum())  # 0 where nobody has it: all values then count alike
+    share = weight_at / everybody if everybody > 0 else np.full(len(at), 1 / len(at))
+    low, centre, high = (_quantile(at, share, q) for q in (0.05, 0.5, 0.95))
+    scale = high - low
     if scale <= 0:
-        centre = float(share @ at)
-        scale = float(np.sqrt(share @ (at - centre) ** 2)) or 1.0
-    return _Axis(name, (), scale, weight)
+        scale = float(np.sqrt(share @ (at - share @ at) ** 2)) or 1.0
+    return _Axis(name, weight, scale=scale, centre=centre)
 
 
-def _place(axis: _Axis, column: Encoded) -> FloatArray:
-    if not axis.values:
-        numbers = as_numbers(column.values)
-        if numbers is None:
-            raise DataError(
-                axis.name, "must hold numbers as in the audit data", "got text",
-                f"Values: {listed(scalar(v) for v in column.values)}.",
-            )  # fmt: skip
-        known = np.isfinite(numbers)
-        scaled = np.where(known, numbers, 0.0) * (axis.weight / axis.scale)
-        by_value = np.stack([scaled, np.where(known, 0.0, axis.weight)], axis=1)
-    else:
-        # an unknown value gets an axis of its own: it differs from every known one
-        spot = {value: j for j, value in enumerate(axis.values)}
-        by_value = np.zeros((len(column.values), axis.width))
-        for i, value in enumerate(column.values):
-            j = spot.get(None if is_missing(value) else scalar(value), len(axis.values))
-            by_value[i, j] = axis.weight / 2
-    return np.asarray(by_value[column.codes], np.float64)
+def _quantile(at: FloatArray, share: FloatArray, q: float) -> float:
+    """The lowest value that a share q of the people do not exceed; ``at`` is sorted."""
+    place = int(np.searchsorted(np.cumsum(share), q - 1e-12))
+    return float(at[min(place, len(at) - 1)])
+
+
+def _known(value: Any) -> Any:
+    """A category's value to be looked up by; every kind of missing is one."""
+    return None if is_missing(value) else scalar(value)

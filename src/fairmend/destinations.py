@@ -1,9 +1,11 @@
 """Where an edited row goes: the cheapest nearby row that gets the other decision.
 
-Donors are rows seen in the target group that get the wanted decision. A row takes the editable
-features of a near donor and keeps its own immutable ones; whether that mixture really gets the
-wanted decision is asked of the model, never assumed. On mixed data what was copied is then given
-back, feature by feature, the dearest first, as long as the decision stays.
+Donors are rows seen in the target group that get the wanted decision. Without rules a row becomes
+its nearest donor. With rules it takes of a near donor what it may take and keeps the rest of
+itself; whether that mixture really gets the wanted decision is asked of the model, never assumed.
+On mixed data what was taken is then given back, feature by feature, the dearest first, for as long
+as the decision stays. Where the model cannot be asked, or the cost compares whole rows, they are
+donors as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
 from fairmend.model import Answers, BlackBox, Labels
-from fairmend.rows import differing, mixed, stacked
+from fairmend.rows import differing, find_rows, mixed, stacked
 
 __all__ = ["Destinations", "Donors", "join"]
 
@@ -53,13 +55,11 @@ class Donors:
     """Rows with the wanted decision, those nearest the cut first: so ties go to them."""
 
     table: Frame
-    decision: FloatArray
-    score: FloatArray | None
+    answers: Answers
     cost: EditCost
     box: BlackBox | None
-    """None where only recorded predictions exist: then destinations are whole donors."""
+    """None where edits lead to whole donors: the model cannot be asked, or need not be."""
     labels: Labels
-    sparsify: bool
 
     @classmethod
     def choose(
@@ -73,108 +73,148 @@ class Donors:
         labels: Labels,
     ) -> Donors:
         """Keep donors in the order of their closeness to the model's cut, closest first."""
-        order = np.argsort(closeness, kind="stable")[:MOST_DONORS]
-        kept = answers.take(order)
-        mixed_types = any(axis.values or axis.scale != 1.0 for axis in cost.axes)
-        sparsify = box is not None and mixed_types and not callable(cost.cost.kind)
-        return cls(table.take(order), kept.decision, kept.score, cost, box, labels, sparsify)
+        asked = None if cost.compares_whole_rows else box
+        order = np.argsort(closeness, kind="stable")
+        if asked is not None and cost.cost.immutable:  # equal but for what stays: one will do
+            editable = [name for name, free in zip(table.names, cost.editable, strict=True) if free]
+            order = order[np.sort(table.take(order).select(editable).distinct().first)]
+        kept = order[:MOST_DONORS]
+        return cls(table.take(kept), answers.take(kept), cost, asked, labels)
 
     def __len__(self) -> int:
-        return len(self.decision)
+        return len(self.table)
 
     def nearest(self, rows: Frame) -> Destinations:
         """The cheapest verified destination of each row."""
-        return join(
-            [
-                self._nearest(rows.slice(start, start + _CHUNK))
-                for start in range(0, len(rows), _CHUNK)
-            ]
-        )
-
-    def _nearest(self, rows: Frame) -> Destinations:
-        if self._must_mix:
-            found = self._nearest_mixture(rows)
-        else:
-            cost = self.cost.matrix(rows, self.table)
-            best = np.argmin(cost, axis=1)
-            found = Destinations(
-                self.table.take(best),
-                cost[np.arange(len(rows)), best],
-                self.decision[best],
-                None if self.score is None else self.score[best],
-            )
-        return self._sparsified(rows, found) if self.sparsify else found
+        find = self._nearest_mixture if self._mixes else self._nearest_donor
+        starts = range(0, len(rows), _CHUNK)
+        return join([find(rows.slice(start, start + _CHUNK)) for start in starts])
 
     @property
-    def _must_mix(self) -> bool:
-        return self.box is not None and bool(self.cost.cost.immutable)
+    def _mixes(self) -> bool:
+        return self.box is not None and self.cost.has_rules
+
+    @property
+    def _gives_back(self) -> bool:
+        """Whether features are given back: not on yes-or-no data, where donors are near enough."""
+        limited = self.cost.cost.max_edits is not None
+        return self.box is not None and (limited or not self.cost.all_binary)
+
+    def _nearest_donor(self, rows: Frame) -> Destinations:
+        cost = self.cost.matrix(rows, self.table)
+        if self.box is None:  # the same inputs with another answer on record are no edit
+            alike = self.table.distinct()
+            mine = find_rows(self.table.take(alike.first), rows)
+            cost = np.where(mine[:, None] == alike.inverse[None, :], np.inf, cost)
+        edits = _Edits.none(rows)
+        edits.donor[:] = np.argmin(cost, axis=1)
+        edits.cost[:] = cost[np.arange(len(rows)), edits.donor]
+        edits.taken[np.isfinite(edits.cost)] = True
+        if self.answers.score is not None:
+            edits.score[:] = self.answers.score[edits.donor]
+        if self._gives_back:
+            self._give_back(rows, edits, np.arange(len(rows)))
+        return self._made(rows, edits)
 
     def _nearest_mixture(self, rows: Frame) -> Destinations:
-        """Own immutables, a donor's rest: the first of the nearest that the model confirms."""
-        assert self.box is not None
-        fixed = np.array([name in self.cost.cost.immutable for name in map(str, rows.names)])
+        """What may be taken of a donor, the rest one's own: the first that the model confirms."""
         here, there = self.cost.place(rows), self.cost.place(self.table)
-        editable = np.repeat(~fixed, [axis.width for axis in self.cost.axes])
-        price = self.cost.between(here * editable, there * editable)
-        price[~self.cost.allowed(here * editable, there * editable)] = np.inf
+        price = self.cost.mixture(here, there)
         near = _smallest(price, min(NEAREST, len(self)))
-        wanted = self.decision[0]
-        cost = np.full(len(rows), np.inf)
-        decision, score = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-        donor = np.zeros(len(rows), np.int64)
-        open_rows = np.arange(len(rows))
+        limit = self.cost.cost.max_edits
+        edits = _Edits.none(rows)
         for rank in range(near.shape[1]):
-            candidate = near[open_rows, rank]
-            possible = np.isfinite(price[open_rows, candidate])
-            open_rows, candidate = open_rows[possible], candidate[possible]
-            if len(open_rows) == 0:
-                break
-            tried = mixed(
-                rows.take(open_rows),
-                self.table.take(candidate),
-                np.broadcast_to(~fixed, (len(open_rows), len(fixed))),
-            )
-            answers = self.box.ask(tried, self.labels, trusted=True)
-            good = answers.decision == wanted
-            at = open_rows[good]
-            donor[at], cost[at] = candidate[good], price[at, candidate[good]]
-            decision[at] = wanted
-            if answers.score is not None:
-                score[at] = answers.score[good]
-            open_rows = open_rows[~good]
-        reached = np.isfinite(cost)
-        table = mixed(rows, self.table.take(donor), reached[:, None] & ~fixed[None, :])
-        return Destinations(table, cost, decision, None if self.score is None else score)
-
-    def _sparsified(self, rows: Frame, found: Destinations) -> Destinations:
-        """Give values back, the dearest edit first, while the model's decision stays."""
-        assert self.box is not None
-        edited = differing(rows, found.table) & found.reached[:, None]
-        if not edited.any():
-            return found
-        here, there = self.cost.place(rows), self.cost.place(found.table)
-        ends = np.cumsum([axis.width for axis in self.cost.axes])
-        step = np.abs(here - there)
-        price = np.stack([part.sum(axis=1) for part in np.split(step, ends[:-1], axis=1)], axis=1)
-        order = np.argsort(-np.where(edited, price, -1.0), axis=1, kind="stable")
-        decision = found.decision.copy()
-        score = None if found.score is None else found.score.copy()
-        for rank in range(int(edited.sum(axis=1).max())):
-            at = np.flatnonzero(edited.sum(axis=1) > 1)  # one edit at least must stay
-            at = at[edited[at, order[at, rank]]]
+            at = np.flatnonzero(~np.isfinite(edits.cost))
+            at = at[np.isfinite(price[at, near[at, rank]])]
             if len(at) == 0:
-                continue
-            trial = edited[at].copy()
-            trial[np.arange(len(at)), order[at, rank]] = False
-            tried = mixed(rows.take(at), found.table.take(at), trial)
-            answers = self.box.ask(tried, self.labels, trusted=True)
-            good = answers.decision == decision[at]
-            edited[at[good]] = trial[good]
-            if score is not None and answers.score is not None:
-                score[at[good]] = answers.score[good]
-        table = mixed(rows, found.table, edited)
-        cost = np.where(found.reached, (price * edited).sum(axis=1), np.inf)
-        return Destinations(table, cost, decision, score)
+                break  # those that are left have no dearer donor either
+            donor = near[at, rank]
+            taken = self.cost.may_take(here[at], there[donor])
+            good, said = self._confirmed(rows.take(at), donor, taken)
+            at = at[good]
+            edits.donor[at], edits.taken[at] = donor[good], taken[good]
+            edits.cost[at] = price[at, donor[good]]
+            if said.score is not None:
+                edits.score[at] = said.score[good]
+            if limit is not None and len(at) > 0:
+                self._give_back(rows, edits, at)
+                many = at[edits.taken[at].sum(axis=1) > limit]
+                edits.taken[many], edits.cost[many] = False, np.inf
+        if self._gives_back and limit is None:
+            self._give_back(rows, edits, np.flatnonzero(np.isfinite(edits.cost)))
+        return self._made(rows, edits)
+
+    def _confirmed(
+        self, rows: Frame, donor: IntArray, taken: NDArray[np.bool_]
+    ) -> tuple[IntArray, Answers]:
+        """Which edited rows really get the wanted decision and break no rule of the caller's."""
+        assert self.box is not None
+        tried = mixed(rows, self.table.take(donor), taken)
+        said = self.box.ask(tried, self.labels, trusted=True)
+        good = (said.decision == self.answers.decision[0]) & ~self.cost.forbids(rows, tried)
+        return np.flatnonzero(good), said
+
+    def _give_back(self, rows: Frame, edits: _Edits, asked: IntArray) -> None:
+        """Give values back, the dearest edit first, while the model's decision stays.
+
+        Repeated until nothing more can be given back: what would have turned the decision at
+        first may do no harm once others are back.
+        """
+        mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
+        edits.taken[asked] &= differing(mine, theirs)
+        steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
+        dearest = np.argsort(-steps, axis=1, kind="stable")
+        taken, score = edits.taken[asked], edits.score[asked]
+        waiting = np.flatnonzero(taken.sum(axis=1) > 1)  # one edit at least must stay
+        while len(waiting) > 0:
+            shrunk = np.zeros(len(asked), bool)
+            for rank in range(taken.shape[1]):
+                at = waiting[taken[waiting, dearest[waiting, rank]]]
+                at = at[taken[at].sum(axis=1) > 1]
+                if len(at) == 0:
+                    continue
+                trial = taken[at]
+                trial[np.arange(len(at)), dearest[at, rank]] = False
+                good, said = self._confirmed(mine.take(at), edits.donor[asked[at]], trial)
+                taken[at[good]] = trial[good]
+                shrunk[at[good]] = True
+                if said.score is not None:
+                    score[at[good]] = said.score[good]
+            waiting = np.flatnonzero(shrunk & (taken.sum(axis=1) > 1))
+        edits.taken[asked], edits.score[asked] = taken, score
+        reached = np.isfinite(edits.cost[asked])
+        edits.cost[asked] = np.where(reached, self.cost.total(steps * taken), np.inf)
+
+    def _made(self, rows: Frame, edits: _Edits) -> Destinations:
+        return Destinations(
+            mixed(rows, self.table.take(edits.donor), edits.taken),
+            edits.cost,
+            np.full(len(rows), self.answers.decision[0]),
+            None if self.answers.score is None else edits.score,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Edits:
+    """Destinations in the making, filled in as they are found."""
+
+    donor: IntArray
+    """Whom each row takes from."""
+    taken: NDArray[np.bool_]
+    """Which features, shape (rows, features)."""
+    cost: FloatArray
+    score: FloatArray
+
+    @classmethod
+    def none(cls, rows: Frame) -> _Edits:
+        """Nobody has found anything yet."""
+        n = len(rows)
+        return cls(
+            donor=np.zeros(n, np.int64),
+            taken=np.zeros((n, len(rows.names)), bool),
+            cost=np.full(n, np.inf),
+            score=np.full(n, np.nan),
+        )
 
 
 def join(parts: Sequence[Destinations]) -> Destinations:
@@ -194,8 +234,8 @@ def _smallest(cost: FloatArray, k: int) -> IntArray:
     """The k cheapest columns of each row in order; ties to the first."""
     if k == cost.shape[1]:
         return np.argsort(cost, axis=1, kind="stable")
-    # the donor's own place breaks ties, so that the partition cannot shuffle them
-    slack = np.arange(cost.shape[1]) * 1e-9
-    near = np.argpartition(cost + slack, k - 1, axis=1)[:, :k]
-    rank = np.argsort(np.take_along_axis(cost + slack, near, axis=1), axis=1, kind="stable")
+    # a column's place breaks ties, so that the partition cannot shuffle them
+    cost = cost + 1e-12 * np.arange(cost.shape[1])
+    near = np.argpartition(cost, k - 1, axis=1)[:, :k]
+    rank = np.argsort(np.take_along_axis(cost, near, axis=1), axis=1, kind="stable")
     return np.take_along_axis(near, rank, axis=1)

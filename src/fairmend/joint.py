@@ -7,19 +7,19 @@ P(Y=1 | x),
 
 An optimal u has at most one drawn row per constraint, and the constraints' prices make it a rule
 for new rows: turn where the prices outweigh the cost. Where no u meets all constraints the answer
-is that, with the point that leaves the smallest largest gap.
+is that, with the cheapest of the points that leave the smallest largest gap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fairmend.columns import FloatArray, Frame
 from fairmend.destinations import Donors, join
-from fairmend.errors import DataError
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
@@ -29,7 +29,8 @@ from fairmend.task import KnownOutcome, RepairTask
 __all__ = ["JointPlan", "close_jointly"]
 
 _ROUNDS = 30
-_CLOSE = 1e-9
+_CLOSE, _CLOSED = 1e-10, 1e-6
+"""When to stop, and what counts as closed, in points of the rates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,31 +49,24 @@ class JointPlan(Plan):
     def route(self, rows: Frame, answers: Answers) -> Route:
         """Rows of the audit by the program's answer, new rows by its prices."""
         place = find_rows(self.seen, rows)
-        chance = self.chance[np.maximum(place, 0)]
-        chance[place < 0] = 1.0  # to be judged below, once their cost is known
+        chance = np.where(place < 0, 1.0, self.chance[np.maximum(place, 0)])
         parts = []
-        for decision in (0.0, 1.0):
+        for decision, donors in enumerate(self.donors):
             at = np.flatnonzero((answers.decision == decision) & (chance > 0))
+            new = np.flatnonzero(place[at] < 0)
+            worth = np.full(len(at), np.inf)
+            if len(new) > 0:  # find out what turning is worth before asking what it costs
+                outcome = self.outcome.of(rows.take(at[new]))
+                worth[new] = self.prices @ _turning(self.gaps, outcome, np.full(len(new), decision))
+            at, worth = at[worth > 0], worth[worth > 0]
             if len(at) > 0:
-                found = self.donors[int(decision)].nearest(rows.take(at))
-                keep = found.reached.copy()
-                new = np.flatnonzero((place[at] < 0) & keep)
-                if len(new) > 0:
-                    asked = rows.take(at[new])
-                    worth = self.worth(self.outcome.of(asked), decision)
-                    keep[new] = worth > found.cost[new]
-                kept = np.flatnonzero(keep)
+                found = donors.nearest(rows.take(at))
+                kept = np.flatnonzero((worth > found.cost) | ~found.reached)
                 parts.append((at[kept], found.take(kept)))
-        if not any(len(at) for at, _ in parts):
+        if not parts:
             return Route.stay(len(rows))
         at = np.concatenate([one for one, _ in parts])
         return Route.flips(len(rows), at, chance[at], join([found for _, found in parts]))
-
-    def worth(self, outcome: FloatArray, decision: float) -> FloatArray:
-        """What turning such people's decision is worth at the constraints' prices."""
-        return np.asarray(
-            self.prices @ _turning(self.gaps, outcome, np.full(len(outcome), decision))
-        )
 
 
 def _turning(gaps: Sequence[RealisedGap], outcome: FloatArray, decision: FloatArray) -> FloatArray:
@@ -82,86 +76,96 @@ def _turning(gaps: Sequence[RealisedGap], outcome: FloatArray, decision: FloatAr
 
 def close_jointly(task: RepairTask) -> Plan:
     """Solve the program, and move its right-hand side until the observed outcomes agree."""
-    if task.is_soft:
-        raise DataError(
-            "disparity",
-            "must be a single one where decisions are soft",
-            f"got {len(task.gaps)}",
-            "Make decisions hard with a threshold, or use method='transport'.",
-        )
     source, gaps = task.source, task.gaps
     outcome = task.outcome(pooled=False)
     donors = (task.donors(1.0), task.donors(0.0))
     cost = np.empty(len(source))
     for decision in (0, 1):
         at = np.flatnonzero(source.decision == decision)
-        cost[at] = donors[decision].nearest(task.table.take(at)).cost
+        if len(at) > 0:
+            cost[at] = donors[decision].nearest(task.table.take(at)).cost
     weight = gaps[0].weight.sum(axis=1)
-    effect = weight * _turning(gaps, outcome.of(task.table), source.decision)
-    scale = np.array([abs(gap.excess(np.zeros(len(source)))) + abs(gap.excess(np.ones(len(source))))
-                      for gap in gaps])  # fmt: skip
-    start = np.array([gap.excess(source.decision) for gap in gaps])
-    offset = np.zeros(len(gaps))
-    status, chance, prices = task.done, np.zeros(len(source)), np.zeros(len(gaps))
-    for _ in range(_ROUNDS):
-        solved = _solve(weight, cost, effect, start + offset)
-        if solved is None:
-            chance, prices = _nearest(weight, cost, effect, start + offset, scale)
-            status = PlanStatus.INFEASIBLE
-            break
-        chance, prices = solved
+    # in points of each rate, so that the largest of several means something
+    scale = np.array([gap.over(source.decision) for gap in gaps])
+    effect = weight * _turning(gaps, outcome.of(task.table), source.decision) / scale[:, None]
+    program = _Program(weight / weight.sum(), cost, effect)
+
+    def excess(chance: FloatArray) -> FloatArray:
         decided = source.decision + chance * (1 - 2 * source.decision)
-        missed = np.array([gap.excess(decided) for gap in gaps])
-        if np.abs(missed / scale).max() <= _CLOSE:
+        return np.asarray([gap.excess(decided) for gap in gaps] / scale, np.float64)
+
+    aimed_at = start = excess(np.zeros(len(source)))
+    best, status = (np.zeros(len(source)), np.zeros(len(gaps))), task.done
+    closest = np.inf
+    for _ in range(_ROUNDS):
+        solved = program.cheapest(aimed_at)
+        if solved is None:
             break
-        offset = offset + missed
+        missed = excess(solved[0])
+        if np.abs(missed).max() < closest:
+            closest, best = float(np.abs(missed).max()), solved
+        if closest <= _CLOSE:
+            break
+        aimed_at = aimed_at + missed
+    if closest > _CLOSED:
+        nearest = program.nearest(start)
+        if np.abs(excess(nearest[0])).max() < closest:
+            best = nearest
+        status = PlanStatus.INFEASIBLE
     plan = JointPlan(
         **task.common(status, Outlook()),
         gaps=gaps,
-        prices=prices,
+        prices=best[1] * weight.sum() / scale,
         outcome=outcome,
         donors=donors,
         seen=task.table,
-        chance=chance,
+        chance=best[0],
     )
-    unreachable = float(source.mass[~np.isfinite(cost)].sum())
-    return task.finished(plan, status, unreachable)
+    return task.finished(plan, status, float(source.mass[~np.isfinite(cost)].sum()))
 
 
-def _solve(
-    weight: FloatArray, cost: FloatArray, effect: FloatArray, excess: FloatArray
-) -> tuple[FloatArray, FloatArray] | None:
-    """The cheapest u with effect u = -excess and the constraints' prices; None if there is none."""
-    from scipy.optimize import linprog
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """Turn row i with chance u_i; ``effect`` has a line per constraint."""
 
-    free = np.isfinite(cost)
-    answer = linprog(
-        np.where(free, weight * np.where(free, cost, 0.0), 0.0),
-        A_eq=effect,
-        b_eq=-excess,
-        bounds=[(0.0, 1.0 if allowed else 0.0) for allowed in free],
-        method="highs",
-    )
-    if answer.status != 0:
-        return None
-    return np.clip(np.asarray(answer.x), 0.0, 1.0), np.asarray(answer.eqlin.marginals)
+    mass: FloatArray
+    cost: FloatArray
+    effect: FloatArray
 
+    def cheapest(self, excess: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The cheapest u with effect u = -excess, and the constraints' prices; None without one."""
+        answer = self._solve(A_eq=self.effect, b_eq=-excess)
+        return None if answer.status != 0 else self._read(answer, answer.eqlin.marginals)
 
-def _nearest(
-    weight: FloatArray, cost: FloatArray, effect: FloatArray, excess: FloatArray, scale: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Minimise the largest |excess_k| / scale_k instead, then nothing else."""
-    from scipy.optimize import linprog
+    def nearest(self, excess: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Of the u with the smallest largest |excess_k + effect_k u| the cheapest; its prices."""
+        from scipy.optimize import linprog
 
-    free = np.isfinite(cost)
-    rows, count = effect.shape[1], len(excess)
-    effect, excess = effect / scale[:, None], excess / scale
-    answer = linprog(
-        np.r_[np.zeros(rows), 1.0],
-        A_ub=np.block([[effect, -np.ones((count, 1))], [-effect, -np.ones((count, 1))]]),
-        b_ub=np.r_[-excess, excess],
-        bounds=[*((0.0, 1.0 if allowed else 0.0) for allowed in free), (0.0, None)],
-        method="highs",
-    )
-    # an infeasible program has no prices for new rows: those stay as they are
-    return np.clip(np.asarray(answer.x)[:rows], 0.0, 1.0), np.zeros(count)
+        rows, count = self.effect.shape[1], len(excess)
+        both_sides = np.concatenate([self.effect, -self.effect])
+        smallest = linprog(
+            np.r_[np.zeros(rows), 1.0],
+            A_ub=np.c_[both_sides, -np.ones(2 * count)],
+            b_ub=np.r_[-excess, excess],
+            bounds=[*self._bounds(), (0.0, None)],
+            method="highs-ds",
+        )
+        slack = 1e-9  # the smallest is known to the solver's tolerance only
+        limit = float(np.asarray(smallest.x)[-1]) + slack
+        answer = self._solve(A_ub=both_sides, b_ub=np.r_[-excess, excess] + limit)
+        marginals = np.asarray(answer.ineqlin.marginals)
+        return self._read(answer, marginals[:count] - marginals[count:])
+
+    def _bounds(self) -> list[tuple[float, float]]:
+        return [(0.0, 1.0 if reached else 0.0) for reached in np.isfinite(self.cost)]
+
+    def _solve(self, **constraints: Any) -> Any:
+        from scipy.optimize import linprog
+
+        price = self.mass * np.where(np.isfinite(self.cost), self.cost, 0.0)
+        # the simplex ends on a vertex: at most one drawn row per constraint
+        return linprog(price, bounds=self._bounds(), method="highs-ds", **constraints)
+
+    def _read(self, answer: Any, prices: Any) -> tuple[FloatArray, FloatArray]:
+        """Chances, and prices a unit of mass."""
+        return np.clip(np.asarray(answer.x), 0.0, 1.0), np.asarray(prices, np.float64)

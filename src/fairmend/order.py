@@ -12,17 +12,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
 from fairmend.data import AuditData
+from fairmend.destinations import Destinations
 from fairmend.errors import DataError
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
+from fairmend.repair import (
+    SAME_KEY,
+    Cut,
+    Ranking,
+    calibrate,
+    gains,
+    needed,
+    over_decisions,
+    turned_decision,
+)
+from fairmend.soft import MOST_PLACES, spread_out
 from fairmend.task import RepairTask
 
 __all__ = ["OrderPlan", "ShiftPlan", "order_preserving"]
+
+_BISECTIONS = 100
+_FURTHEST = 100.0
+"""A shift on the logit scale that takes any score to the end of the scale."""
 
 
 def order_preserving(data: AuditData, **settings: Any) -> Plan:
@@ -30,12 +47,50 @@ def order_preserving(data: AuditData, **settings: Any) -> Plan:
 
     Settings as in `least_change`; the model must give scores, and everybody may be moved, those
     included whose decision stays.
-    """
-    from fairmend.repair import calibrate, one_more_person, row_gains, turned_decision
 
+    >>> from fairmend.datasets import load_compas
+    >>> from fairmend import BlackBox, tabulate
+    >>> compas = load_compas(backend="numpy")
+    >>> vendor = BlackBox(lambda rows: rows @ np.linspace(0.01, 0.05, 17), threshold=0.2)
+    >>> data = tabulate(vendor, compas.X, compas.y, sensitive_features=compas.sensitive_features)
+    >>> order_preserving(data, disparity="fpr").status.name
+    'CLOSED'
+    """
     task = RepairTask.read(data, method="order", **{**settings, "rank": None})
-    source = task.source
-    if source.score is None:
+    task.refuse_alignment_of_inputs()
+    _check(task)
+    if task.nothing_to_close:
+        return task.identity()
+    task.warn_if_not_significant()
+    if task.is_soft:
+        return _shift(task)
+    source, turned = task.source, turned_decision(task)
+    ranking = Ranking("score", turned, task.gaps[0], None)
+    keys = ranking.keys(task.table, source.answers)
+    eligible = np.flatnonzero(source.decision == turned)
+    cut = calibrate(
+        keys[eligible],
+        gains(task, turned)[eligible],
+        needed(task),
+        over_decisions(task, turned, eligible),
+    )
+    placed = (source.decision != turned) | (cut.chances(keys) > 0)
+    knots, place, support = _placed(task, keys[:, 0], turned, placed)
+    plan = OrderPlan(
+        **task.common(task.done, Outlook()),
+        ranking=ranking,
+        cut=cut,
+        knots=knots,
+        place=place,
+        support=task.table.take(support),
+        support_score=np.asarray(source.score)[support],
+        cost=task.cost,
+    )
+    return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
+
+
+def _check(task: RepairTask) -> None:
+    if task.source.score is None:
         raise DataError(
             "method",
             "must not be 'order' for a model of labels only",
@@ -52,36 +107,36 @@ def order_preserving(data: AuditData, **settings: Any) -> Plan:
     if len(task.gaps) > 1:
         raise DataError("disparity", "must be a single one for method='order'",
                         f"got {len(task.gaps)}", "Use method='least_change'.")  # fmt: skip
-    if task.nothing_to_close:
-        return task.identity()
-    task.warn_if_not_significant()
-    if task.is_soft:
-        return _shift(task)
-    turned = turned_decision(task)
-    sign = 1.0 if turned == 0 else -1.0
-    eligible = np.flatnonzero(source.decision == turned)
-    gain = -sign * row_gains(task)[eligible]
-    need = task.gaps[0].excess(source.decision) - one_more_person(task)
-    threshold, chance, enough = calibrate(sign * source.score[eligible], gain, need)
-    rank = sign * source.score
-    moved = np.flatnonzero((source.decision != turned) | (rank >= threshold - 1e-11))
-    moved = moved[np.argsort(rank[moved], kind="stable")]
-    there = np.flatnonzero(source.decision != turned)
-    there = there[np.argsort(rank[there], kind="stable")]
-    cost = task.cost.matrix(task.table.take(moved), task.table.take(there))
-    place = monotone_map(cost * source.mass[moved][:, None])
-    plan = OrderPlan(
-        **task.common(task.done, Outlook()),
-        turned=turned,
-        threshold=threshold,
-        tie_probability=chance,
-        score=rank[moved],
-        place=place,
-        support=task.table.take(there),
-        support_score=source.score[there],
-        cost=task.cost,
-    )
-    return task.finished(plan, task.done if enough else PlanStatus.UNREACHABLE)
+
+
+def _placed(
+    task: RepairTask, key: FloatArray, turned: float, placed: NDArray[np.bool_]
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """Keys to be placed, where each goes, and the rows they go to, both from the lowest key up."""
+    there = np.flatnonzero(task.source.decision != turned)
+    there = there[spread_out(key[there], MOST_PLACES)]
+    moved = np.flatnonzero(placed)
+    knots, knot = _knots(key[moved], MOST_PLACES)
+    cost = np.zeros((len(knots), len(there)))
+    for start in range(0, len(moved), MOST_PLACES):
+        at = slice(start, start + MOST_PLACES)
+        price = task.cost.matrix(task.table.take(moved[at]), task.table.take(there))
+        np.add.at(cost, knot[at], price * task.source.mass[moved[at], None])
+    return knots, monotone_map(cost), there
+
+
+def _knots(key: FloatArray, most: int) -> tuple[FloatArray, IntArray]:
+    """At most so many distinct keys, lowest first, and for each key the last one not above it."""
+    knots = np.unique(key)
+    knots = knots[np.r_[True, np.diff(knots) > SAME_KEY * np.maximum(1.0, np.abs(knots[1:]))]]
+    if len(knots) > most:
+        knots = knots[np.linspace(0, len(knots) - 1, most).round().astype(np.int64)]
+    return knots, _at_knot(knots, key)
+
+
+def _at_knot(knots: FloatArray, key: FloatArray) -> IntArray:
+    slack = SAME_KEY * np.maximum(1.0, np.abs(key))
+    return np.maximum(np.searchsorted(knots, key + slack, side="right") - 1, 0)
 
 
 def monotone_map(cost: FloatArray) -> IntArray:
@@ -91,14 +146,13 @@ def monotone_map(cost: FloatArray) -> IntArray:
     [0, 0, 0]
     """
     rows, columns = cost.shape
-    total = np.empty_like(cost)
-    total[0] = cost[0]
-    best = np.empty((rows, columns), np.int64)
+    total = cost[0]
+    best = np.empty((rows, columns), np.int32)
     for i in range(1, rows):
-        best[i] = _running_argmin(total[i - 1])
-        total[i] = cost[i] + total[i - 1][best[i]]
+        best[i] = _running_argmin(total)
+        total = cost[i] + total[best[i]]
     place = np.empty(rows, np.int64)
-    place[-1] = int(np.argmin(total[-1]))
+    place[-1] = int(np.argmin(total))
     for i in range(rows - 1, 0, -1):
         place[i - 1] = best[i, place[i]]
     return place
@@ -115,11 +169,10 @@ def _running_argmin(values: FloatArray) -> IntArray:
 class OrderPlan(Plan):
     """A monotone step function from scores to rows on the side of the wanted decision."""
 
-    turned: float
-    threshold: float
-    tie_probability: float
-    score: FloatArray
-    """Scores of the audit's placed rows, sorted (negated where decisions turn negative)."""
+    ranking: Ranking
+    cut: Cut
+    knots: FloatArray
+    """Keys at which the step function rises."""
     place: IntArray
     """Where in ``support`` each of them goes."""
     support: Frame
@@ -128,31 +181,42 @@ class OrderPlan(Plan):
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """New scores go where the next lower score of the audit goes, so the order holds."""
-        assert answers.score is not None
-        sign = 1.0 if self.turned == 0 else -1.0
-        rank = sign * answers.score
-        turns = answers.decision == self.turned
-        chance = np.where(rank > self.threshold + 1e-11, 1.0, self.tie_probability)
-        chance = np.where(
-            turns & (rank < self.threshold - 1e-11), 0.0, np.where(turns, chance, 1.0)
-        )
+        keys = self.ranking.keys(rows, answers)
+        turns = answers.decision == self.ranking.turned
+        chance = np.where(turns, self.cut.chances(keys), 1.0)
         moving = np.flatnonzero(chance > 0)
-        at = np.searchsorted(self.score, rank[moving] + 1e-11, side="right") - 1
-        to = self.place[np.maximum(at, 0)]
-        used, place = np.unique(to, return_inverse=True)
-        table = self.support.take(used)
-        price = self.cost.matrix(rows.take(moving), table)[np.arange(len(moving)), place]
-        stays = price == 0  # already there
-        return Route.to_shared(
-            len(rows),
-            moving[~stays],
-            chance[moving][~stays],
-            cost=price[~stays],
-            place=place[~stays],
-            table=table,
-            decision=np.full(len(used), 1.0 - self.turned),
-            score=self.support_score[used],
-        )
+        to = self.place[_at_knot(self.knots, keys[moving, 0])]
+        decision = np.full(len(self.support), 1.0 - self.ranking.turned)
+        there = Destinations(self.support, np.zeros(len(decision)), decision, self.support_score)
+        return _to_support(rows, answers, moving, to, chance[moving], there=there, cost=self.cost)
+
+
+def _to_support(
+    rows: Frame,
+    answers: Answers,
+    moving: IntArray,
+    to: IntArray,
+    chance: FloatArray,
+    *,
+    there: Destinations,
+    cost: EditCost,
+) -> Route:
+    """Rows go to places of a support; those that have its score already stay."""
+    assert answers.score is not None
+    assert there.score is not None
+    away = np.flatnonzero(np.abs(answers.score[moving] - there.score[to]) > SAME_KEY)
+    if len(away) == 0:
+        return Route.stay(len(rows))
+    moving, to, chance = moving[away], to[away], chance[away]
+    used, place = np.unique(to, return_inverse=True)
+    table, price = there.table.take(used), np.empty(len(moving))
+    for start in range(0, len(moving), MOST_PLACES):
+        at = np.arange(start, min(start + MOST_PLACES, len(moving)))
+        price[at] = cost.matrix(rows.take(moving[at]), table)[np.arange(len(at)), place[at]]
+    return Route.moves(
+        len(rows), moving, chance, place=place, cost=price,
+        table=table, decision=there.decision[used], score=there.score[used],
+    )  # fmt: skip
 
 
 # -------------------------------------------------------------------- soft decisions
@@ -171,22 +235,20 @@ class ShiftPlan(Plan):
     cost: EditCost
 
     def route(self, rows: Frame, answers: Answers) -> Route:
+        """The two shifts' destinations, mixed."""
         low, high = (shifted(answers.decision, self.support_score, by)
                      for by in (self.low_shift, self.high_shift))  # fmt: skip
-        n = len(rows)
-        same = low == high
-        row = np.concatenate([np.arange(n), np.flatnonzero(~same)])
-        column = np.concatenate([low, high[~same]])
-        chance = np.concatenate(
-            [np.where(same, 1.0, 1 - self.chance), np.full((~same).sum(), self.chance)]
+        split = np.flatnonzero((low != high) & (self.chance > 0))
+        chance = np.ones(len(rows))
+        chance[split] = 1 - self.chance
+        chance = np.r_[chance, np.full(len(split), self.chance)]
+        moving, to = np.r_[np.arange(len(rows)), split], np.r_[low, high[split]]
+        at = np.flatnonzero(chance > 0)
+        scores = self.support_score
+        there = Destinations(self.support, np.zeros(len(scores)), scores, scores)
+        return _to_support(
+            rows, answers, moving[at], to[at], chance[at], there=there, cost=self.cost
         )
-        order = np.argsort(row, kind="stable")
-        row, column, chance = row[order], column[order], chance[order]
-        used, place = np.unique(column, return_inverse=True)
-        table = self.support.take(used)
-        price = self.cost.matrix(rows, table)[row, place]
-        score = self.support_score[used]
-        return Route(n, row, np.where(price == 0, -1, place), chance, table, score, score, price)
 
 
 def shifted(decision: FloatArray, support: FloatArray, by: float) -> IntArray:
@@ -198,20 +260,18 @@ def shifted(decision: FloatArray, support: FloatArray, by: float) -> IntArray:
 
 def _shift(task: RepairTask) -> Plan:
     source, gap = task.source, task.gaps[0]
-    order = np.argsort(source.decision, kind="stable")
-    support, scores = task.table.take(order), source.decision[order]
-    rising = gap.slope(source.outcome).sum() < 0
-    side = 1.0 if rising else -1.0
+    support = np.unique(source.decision, return_index=True)[1]  # one row a score: order is by score
+    support = support[spread_out(source.decision[support], MOST_PLACES)]
+    scores = source.decision[support]
+    side = 1.0 if gap.row_slope().sum() < 0 else -1.0
 
     def excess(by: float) -> float:
         return gap.excess(scores[shifted(source.decision, scores, side * by)])
 
     low, high = 0.0, 1.0
-    while excess(high) > 0:
+    while excess(high) > 0 and high < _FURTHEST:
         low, high = high, 2 * high
-        if high > 100:
-            break
-    for _ in range(100):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
     above, below = excess(low), excess(high)
@@ -220,7 +280,7 @@ def _shift(task: RepairTask) -> Plan:
         low_shift=side * low,
         high_shift=side * high,
         chance=float(above / (above - below)) if above > below else 1.0,
-        support=support,
+        support=task.table.take(support),
         support_score=scores,
         cost=task.cost,
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.destinations import Destinations
@@ -27,8 +28,8 @@ class PlanStatus(Enum):
     PARTLY = "The realised gap is closed to the level asked for on the audit data."
     IDENTITY = "The target group is not worse off in the audit data: nobody is edited."
     UNREACHABLE = (
-        "The allowed edits cannot close the gap: everybody who can be reached is edited, and this "
-        "is the closest. Allow more edits, or lower the level."
+        "The allowed edits cannot close the gap: everybody whose edit helps is edited, and this is "
+        "the closest. Allow more edits, or lower the level."
     )
     INFEASIBLE = (
         "No edit of this group's inputs meets all constraints at once: this is the closest "
@@ -61,43 +62,30 @@ class Route:
     score: FloatArray | None
     cost: FloatArray
     """What each entry's edit costs."""
+    unreachable: NDArray[np.bool_] | None = None
+    """Rows that the rule would edit but no allowed edit helps; None if it edits all it wants."""
 
     @classmethod
-    def flips(cls, n: int, moving: IntArray, probability: FloatArray, found: Destinations) -> Route:
-        """Rows ``moving`` go each to its own destination with a probability; all others stay."""
-        return cls.to_shared(
-            n,
-            moving,
-            probability,
-            cost=found.cost,
-            place=np.arange(len(moving)),
-            table=found.table,
-            decision=found.decision,
-            score=found.score,
-        )
-
-    @classmethod
-    def to_shared(
+    def moves(
         cls,
         n: int,
-        moving: IntArray,
+        row: IntArray,
         probability: FloatArray,
         *,
-        cost: FloatArray,
         place: IntArray,
+        cost: FloatArray,
         table: Frame | None,
         decision: FloatArray,
         score: FloatArray | None,
     ) -> Route:
-        """Rows ``moving`` go to ``table[place]`` with a probability; all others stay."""
-        staying = np.ones(n)
-        staying[moving] = 1 - probability
-        stays = np.flatnonzero(staying > 0)
-        row = np.concatenate([stays, moving])
-        order = np.argsort(row, kind="stable")
+        """Rows go to ``table[place]``, each with a probability; what is left of a row stays."""
+        staying = 1 - np.bincount(row, probability, n)
+        stays = np.flatnonzero(staying > 1e-15)
+        everyone = np.concatenate([stays, row])
+        order = np.argsort(everyone, kind="stable")
         return cls(
             n,
-            row[order],
+            everyone[order],
             np.concatenate([np.full(len(stays), -1), place])[order],
             np.concatenate([staying[stays], probability])[order],
             table,
@@ -107,19 +95,30 @@ class Route:
         )
 
     @classmethod
+    def flips(cls, n: int, row: IntArray, probability: FloatArray, found: Destinations) -> Route:
+        """Rows that have a destination go there with a probability; all others stay."""
+        at = np.flatnonzero(found.reached)
+        there = found.take(at)
+        route = cls.moves(
+            n,
+            row[at],
+            probability[at],
+            place=np.arange(len(at)),
+            cost=there.cost,
+            table=there.table,
+            decision=there.decision,
+            score=there.score,
+        )
+        blocked = np.zeros(n, bool)
+        blocked[row[~found.reached]] = True
+        return replace(route, unreachable=blocked)
+
+    @classmethod
     def stay(cls, n: int) -> Route:
         """Nobody moves."""
-        nobody = np.empty(0, np.int64)
-        nothing = np.empty(0)
-        return cls.to_shared(
-            n,
-            nobody,
-            nothing,
-            cost=nothing,
-            place=nobody,
-            table=None,
-            decision=nothing,
-            score=None,
+        nobody, nothing = np.empty(0, np.int64), np.empty(0)
+        return cls.moves(
+            n, nobody, nothing, place=nobody, cost=nothing, table=None, decision=nothing, score=None
         )
 
     @property
@@ -129,14 +128,15 @@ class Route:
         return np.bincount(self.row[away], self.probability[away], self.n).astype(np.float64)
 
     @property
-    def random(self) -> FloatArray:
-        """Whether a row's fate is drawn: 1 where more than one entry has a chance."""
-        return (np.bincount(self.row, self.probability > 0, self.n) > 1).astype(np.float64)
+    def random(self) -> NDArray[np.bool_]:
+        """Which rows' fate is drawn: those with more than one entry that has a chance."""
+        return np.bincount(self.row, self.probability > 0, self.n) > 1
 
     def expected(self, own: FloatArray, at_destination: FloatArray) -> FloatArray:
         """Each row's mean of something known for itself and for every destination."""
-        there = at_destination[np.maximum(self.destination, 0)] if len(at_destination) else own[:1]
-        value = np.where(self.destination < 0, own[self.row], there)
+        value = own[self.row]
+        away = self.destination >= 0
+        value[away] = at_destination[self.destination[away]]
         return np.bincount(self.row, self.probability * value, self.n).astype(np.float64)
 
     def expected_decision(self, answers: Answers) -> FloatArray:
@@ -164,16 +164,17 @@ class Outlook:
     gap_before: float = 0.0
     """The realised gap as audited; the largest of several."""
     gap_after: float = 0.0
-    """The realised gap under the plan's law."""
+    """The realised gap under the plan's law; the largest of several."""
     expected_low: float = 0.0
     expected_high: float = 0.0
-    """Where the gap on new data is expected, but for the new data's own noise."""
+    """The 95 % interval of the gap that remains among people like those audited: where a large new
+    sample is expected. A small one shows its own noise on top."""
     edited: float = 0.0
     """Share of the group that is edited."""
     randomised: float = 0.0
     """Share of the group whose edit is drawn."""
     unreachable: float = 0.0
-    """Share of the group that the ranking would edit but no allowed edit helps."""
+    """Share of the group that the rule would edit but no allowed edit helps."""
     cost: float = 0.0
     """Mean cost of an edit among the edited."""
     to_positive: float = 0.0
@@ -203,7 +204,10 @@ class Plan(ABC):
         lines = [
             f"Plan for {self.target} against {self.baseline}: {self.metric} by {self.method}",
             self.status.value,
-            f"gap {100 * o.gap_before:+.1f} points before, {100 * o.gap_after:+.1f} after; "
+            *(
+                f"{metric}: {100 * before:+.1f} points before, {100 * after:+.1f} after"
+                for metric, before, after in o.by_metric
+            ),
             f"expected on new data {100 * o.expected_low:+.1f} to {100 * o.expected_high:+.1f}",
             f"{100 * o.edited:.1f} % of the group edited (mean cost {o.cost:.2f}), "
             f"{100 * o.randomised:.1f} % by a draw, {100 * o.unreachable:.1f} % unreachable",

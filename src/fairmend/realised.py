@@ -21,6 +21,8 @@ from fairmend.disparity import RateGap
 
 __all__ = ["RealisedGap"]
 
+_OUTCOMES = np.array([0.0, 1.0])
+
 
 @dataclass(frozen=True, eq=False)
 class RealisedGap:
@@ -56,7 +58,7 @@ class RealisedGap:
         return cls(disparity, weight, now.rate, (1 - level) * now.gap(target.decision))
 
     def gap(self, decision: FloatArray) -> float:
-        """R(H) - c."""
+        """R(H) - c; nan where nobody is left that the rate is over."""
         r, t = self._sums(decision)
         return r / t - self.rate if t > 0 else float("nan")
 
@@ -65,40 +67,40 @@ class RealisedGap:
         r, t = self._sums(decision)
         return r - (self.rate + self.aim) * t
 
+    def over(self, decision: FloatArray) -> float:
+        """Sum w t, the weight of the people the rate is over."""
+        return self._sums(decision)[1]
+
+    @property
+    def over_decisions(self) -> bool:
+        """Whether decisions change whom the rate is over, as for fdr.
+
+        Then turning a decision helps with some people and harms with others.
+        """
+        nobody, everybody = (self.disparity.given(h * np.ones(2), _OUTCOMES) for h in _OUTCOMES)
+        return not np.array_equal(nobody * np.ones(2), everybody * np.ones(2))
+
     def slope(self, outcome: FloatArray) -> FloatArray:
         """What turning a decision from 0 to 1 adds to the excess, for people with such an outcome.
 
         ``outcome`` may hold probabilities.
         """
         y = np.asarray(outcome, np.float64)
-        zero, one = np.zeros_like(y), np.ones_like(y)
-        r = self.disparity.rate(one, y) - self.disparity.rate(zero, y)
-        t = self.disparity.given(one, y) - self.disparity.given(zero, y)
-        return np.asarray(r - (self.rate + self.aim) * t + zero, np.float64)
+        r = self.disparity.rate(np.ones_like(y), y) - self.disparity.rate(np.zeros_like(y), y)
+        return np.asarray(r - (self.rate + self.aim) * self.over_slope(y), np.float64)
+
+    def over_slope(self, outcome: FloatArray) -> FloatArray:
+        """What turning a decision from 0 to 1 adds to the people the rate is over; mostly 0."""
+        y = np.asarray(outcome, np.float64)
+        t = self.disparity.given(np.ones_like(y), y) - self.disparity.given(np.zeros_like(y), y)
+        return np.asarray(t + np.zeros_like(y), np.float64)
 
     def row_slope(self) -> FloatArray:
         """The same summed over each row's people, as they turned out."""
-        return self.weight @ self.slope(np.array([0.0, 1.0]))
-
-    @property
-    def given(self) -> float:
-        """The weight of the people the rate is over, where decisions do not change that; else 0."""
-        y = np.array([0.0, 1.0])
-        low, high = (self.disparity.given(np.full(2, h), y) for h in (0.0, 1.0))
-        return float((self.weight @ (low + 0 * y)).sum()) if np.array_equal(low, high) else 0.0
-
-    def standard_error(self, decision: FloatArray) -> float:
-        """Sampling error of the target's rate under decisions H, people counted once each."""
-        r, t = self._sums(decision)
-        if t <= 0:
-            return float("nan")
-        y = np.array([0.0, 1.0])
-        h = np.repeat(decision[:, None], 2, axis=1)
-        each = self.disparity.rate(h, y[None, :]) - r / t * self.disparity.given(h, y[None, :])
-        return float(np.sqrt((self.weight * each**2).sum())) / t
+        return self.weight @ self.slope(_OUTCOMES)
 
     def _sums(self, decision: FloatArray) -> tuple[float, float]:
-        y = np.array([[0.0, 1.0]])
         h = np.repeat(np.asarray(decision, np.float64)[:, None], 2, axis=1)
+        y = np.broadcast_to(_OUTCOMES, h.shape)
         r, t = self.disparity.rate(h, y), self.disparity.given(h, y)
         return float((self.weight * r).sum()), float((self.weight * t).sum())

@@ -8,13 +8,14 @@ that results applies to rows never seen before as it does to those of the audit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import FloatArray, Frame
+from fairmend.audit import TOO_FEW
+from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import AuditData
 from fairmend.destinations import Donors
 from fairmend.joint import close_jointly
@@ -24,12 +25,10 @@ from fairmend.realised import RealisedGap
 from fairmend.soft import move_softly
 from fairmend.task import KnownOutcome, Rank, RepairTask
 
-__all__ = ["FlipPlan", "Ranking", "calibrate", "least_change"]
+__all__ = ["Cut", "FlipPlan", "Ranking", "calibrate", "least_change"]
 
 SAME_KEY = 1e-11
 """Keys this close are one: a model's answer may differ in its last bits from batch to batch."""
-_TIE_BREAK = 1e-6
-"""Among edits of the same gain for their cost, those nearest the cut go first, by this much."""
 _BATCH = 512
 
 
@@ -52,11 +51,14 @@ def least_change(data: AuditData, **settings: Any) -> Plan:
     rank
         Who goes first: ``"score"`` (nearest the model's cut; the default where it gives scores),
         ``"outcome"`` (by P(Y=1 | x); the default for labels only) or ``"cost"`` (most gain for
-        the cost: the cheapest repair overall).
+        the cost: the cheapest repair overall). Several gaps at once, and soft decisions, are
+        always closed at the least cost.
     outcome_model
         How to estimate P(Y=1 | x), as in `fairmend.counterfactual`.
     random_state
         Seeds the folds of its cross-fitting.
+    require_significant
+        Refuse to repair a gap that may be chance, instead of warning.
 
     >>> from fairmend.datasets import example_one
     >>> plan = least_change(example_one().tabulated(), disparity="fpr", rank="cost")
@@ -64,12 +66,17 @@ def least_change(data: AuditData, **settings: Any) -> Plan:
     ('CLOSED', 0.2514, True)
     """
     task = RepairTask.read(data, method="least_change", **settings)
+    task.refuse_alignment_of_inputs()
     if task.nothing_to_close:
         return task.identity()
     task.warn_if_not_significant()
-    if len(task.gaps) > 1:
+    if task.is_soft:
+        return move_softly(task)
+    # a rate over decisions falls by turning some of either kind: the cheapest way is a program
+    cheapest_both_ways = task.rank == "cost" and task.gaps[0].over_decisions
+    if len(task.gaps) > 1 or cheapest_both_ways:
         return close_jointly(task)
-    return move_softly(task) if task.is_soft else _turn_decisions(task)
+    return _turn_decisions(task)
 
 
 # -------------------------------------------------------------------- who goes first
@@ -91,85 +98,163 @@ class Ranking:
         return 1.0 if self.turned == 0 else -1.0
 
     def keys(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> FloatArray:
-        """The keys of some rows; ranked by cost they need what their edit costs."""
+        """Two keys a row, the second for those whose first is the same.
+
+        Ranked by cost the first is the gain for the cost of the edit, -inf where there is none;
+        the second then puts those nearest the cut first.
+        """
         if self.rank == "score":
             assert answers.score is not None
-            return self.sign * answers.score
+            first = answers.score
+            return self.sign * np.stack([first, np.zeros_like(first)], axis=1)
         assert self.outcome is not None
         outcome = self.outcome.of(rows)
+        second = outcome if answers.score is None else answers.score
         if self.rank == "outcome":
-            return self.sign * outcome
+            return self.sign * np.stack([outcome, second], axis=1)
         assert cost is not None
         gain = -self.sign * self.gap.slope(outcome)
-        worth = (gain > 0) & (cost > 0)
-        value = np.divide(gain, cost, out=np.full(len(gain), -np.inf), where=worth)
-        nearest_cut = outcome if answers.score is None else answers.score
-        return np.asarray(value + _TIE_BREAK * self.sign * nearest_cut, np.float64)
+        worth = np.where(gain > 0, gain, -np.inf) / np.maximum(cost, 1e-12)
+        worth = np.where(np.isfinite(cost), worth, -np.inf)
+        return np.stack([worth, self.sign * second], axis=1)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a ranking is cut off."""
+
+    first: float
+    second: float
+    chance: float
+    """Of those whose keys are just these."""
+    enough: bool = True
+    """Whether that closes the gap; if not, it is the most that helps."""
+
+    def chances(self, keys: FloatArray) -> FloatArray:
+        """The chance of each pair of keys to pass: 1 above the cut, 0 below."""
+        first = _compared(keys[:, 0], self.first)
+        side = np.where(first == 0, _compared(keys[:, 1], self.second), first)
+        return np.where(side == 0, self.chance, side > 0).astype(np.float64)
+
+
+def _compared(keys: FloatArray, to: float) -> FloatArray:
+    """-1, 0 or 1 for keys below, at or above a value."""
+    if not np.isfinite(to):
+        return np.where(keys == to, 0.0, -np.sign(to))
+    slack = SAME_KEY * max(1.0, abs(to))
+    return np.where(keys > to + slack, 1.0, np.where(keys < to - slack, -1.0, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Over:
+    """How many people a rate is over, where turning decisions changes that."""
+
+    now: float
+    change: FloatArray
+    """By turning each row's decision."""
+    least: float
+    """A rate over fewer is not known."""
+
+
+def calibrate(keys: FloatArray, gain: FloatArray, need: float, over: Over | None = None) -> Cut:
+    """Cut the ranking where the gains of those above add up to what is needed.
+
+    Where they never do, the cut is where they add up to most, or for a rate over decisions where
+    it is lowest.
+
+    >>> keys = np.array([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]])
+    >>> calibrate(keys, np.array([1.0, 1.0, 1.0]), 1.5)
+    Cut(first=2.0, second=0.0, chance=0.5, enough=True)
+    """
+    if need <= 0:
+        return Cut(np.inf, np.inf, 0.0)
+    kept = np.flatnonzero(keys[:, 0] > -np.inf)
+    alike = _numbered(keys[kept, 0])
+    order = np.lexsort((-keys[kept, 1], alike))
+    at, alike = kept[order], alike[order]
+    step = (np.diff(alike) > 0) | (np.diff(_numbered(keys[at, 1])) != 0)
+    ends = np.flatnonzero(np.r_[step, True][: len(at)])
+    total = np.cumsum(gain[at])[ends]
+    left = np.full(len(ends), 1.0) if over is None else over.now + np.cumsum(over.change[at])[ends]
+    known = left >= (0.0 if over is None else over.least)
+    passing = np.flatnonzero((total >= need) & known)
+    if len(passing) > 0:
+        k, enough = int(passing[0]), True
+        before = float(total[k - 1]) if k > 0 else 0.0
+        chance = (need - before) / float(total[k] - before)
+    else:
+        now = 1.0 if over is None else over.now
+        remains = np.r_[
+            need / now, np.where(known, (need - total) / np.maximum(left, 1e-300), np.inf)
+        ]
+        k, chance, enough = int(np.argmin(remains)) - 1, 1.0, False
+    if k < 0:
+        return Cut(np.inf, np.inf, 0.0, enough=False)
+    return Cut(float(keys[at[ends[k]], 0]), float(keys[at[ends[k]], 1]), chance, enough)
+
+
+def _numbered(keys: FloatArray) -> NDArray[np.int64]:
+    """Ranks from the highest down; keys that are one have the same."""
+    order = np.argsort(-keys, kind="stable")
+    fall = -np.diff(keys[order])
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = np.r_[0, np.cumsum(fall > SAME_KEY * np.maximum(1.0, np.abs(keys[order][1:])))][
+        : len(keys)
+    ]
+    return rank
+
+
+# -------------------------------------------------------------------- how many
 
 
 @dataclass(frozen=True, eq=False)
 class FlipPlan(Plan):
-    """Move people whose key passes a threshold to the nearest row with the other decision."""
+    """Move people whose key passes a cut to the nearest row with the other decision."""
 
     ranking: Ranking
-    threshold: float
-    tie_probability: float
-    """Of moving, for people whose key is the threshold itself."""
+    cut: Cut
     donors: Donors
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """One rule for rows seen and unseen: turn decisions from the highest key down."""
         eligible = np.flatnonzero(answers.decision == self.ranking.turned)
-        asked, said = rows.take(eligible), answers.take(eligible)
         if len(eligible) == 0:
             return Route.stay(len(rows))
+        asked, said = rows.take(eligible), answers.take(eligible)
         found = self.donors.nearest(asked) if self.ranking.rank == "cost" else None
         keys = self.ranking.keys(asked, said, None if found is None else found.cost)
-        chance = self.chance(keys)
+        chance = self.cut.chances(keys)
+        if found is not None:  # ranked by cost, those without an edit have no key
+            chance[~found.reached] = 1.0
         moving = np.flatnonzero(chance > 0)
         if len(moving) == 0:
             return Route.stay(len(rows))
         found = self.donors.nearest(asked.take(moving)) if found is None else found.take(moving)
-        reached = np.flatnonzero(found.reached)
-        moving, found = moving[reached], found.take(reached)
         return Route.flips(len(rows), eligible[moving], chance[moving], found)
-
-    def chance(self, keys: FloatArray) -> FloatArray:
-        """The chance of being edited, by key."""
-        at_least = np.where(keys >= self.threshold - SAME_KEY, self.tie_probability, 0.0)
-        return np.where(keys > self.threshold + SAME_KEY, 1.0, at_least)
 
 
 def _turn_decisions(task: RepairTask) -> Plan:
-    gap, source = task.gaps[0], task.source
-    turned = turned_decision(task)
-    sign = 1.0 if turned == 0 else -1.0
+    source, turned = task.source, turned_decision(task)
     donors = task.donors(1.0 - turned)
-    outcome = None if task.rank == "score" else task.outcome()
-    ranking = Ranking(task.rank, turned, gap, outcome)
+    ranking = Ranking(
+        task.rank, turned, task.gaps[0], None if task.rank == "score" else task.outcome()
+    )
     eligible = np.flatnonzero(source.decision == turned)
-    rows, answers = task.table.take(eligible), task.source.answers.take(eligible)
-    gain = -sign * row_gains(task)[eligible]
-    need = gap.excess(source.decision) - one_more_person(task)
-    cost = donors.nearest(rows).cost if task.rank == "cost" else None
-    keys = ranking.keys(rows, answers, cost)
-    reached = (
-        _reached(task, donors, rows, keys=keys, gain=gain, need=need)
-        if cost is None
-        else np.isfinite(cost)
-    )
-    threshold, chance, enough = calibrate(keys, np.where(reached, gain, 0.0), need)
-    blocked = eligible[(keys > threshold) & ~reached]
-    nothing = Outlook()
-    plan = FlipPlan(
-        **task.common(task.done, nothing),
-        ranking=ranking,
-        threshold=threshold,
-        tie_probability=chance,
-        donors=donors,
-    )
-    status = task.done if enough else PlanStatus.UNREACHABLE
-    return task.finished(plan, status, float(source.mass[blocked].sum()))
+    rows, answers = task.table.take(eligible), source.answers.take(eligible)
+    gain, need = gains(task, turned)[eligible], needed(task)
+    if task.rank == "cost":
+        cost = donors.nearest(rows).cost
+        keys, reached = ranking.keys(rows, answers, cost), np.isfinite(cost)
+    else:
+        keys = ranking.keys(rows, answers)
+        reached = _reached(task, donors, rows, keys=keys, gain=gain, need=need)
+    over = over_decisions(task, turned, eligible)
+    cut = calibrate(keys, np.where(reached, gain, 0.0), need, over)
+    if not cut.enough and not reached.all():  # want all that would help, and say who is not reached
+        more = need if over is not None else 2 * need + float(np.abs(gain).sum())
+        cut = replace(calibrate(keys, gain, more, over), enough=False)
+    plan = FlipPlan(**task.common(task.done, Outlook()), ranking=ranking, cut=cut, donors=donors)
+    return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
 
 
 def turned_decision(task: RepairTask) -> float:
@@ -178,30 +263,47 @@ def turned_decision(task: RepairTask) -> float:
     return float(np.argmax([-slope[decision == 0].sum(), slope[decision == 1].sum()]))
 
 
-def row_gains(task: RepairTask) -> FloatArray:
-    """What turning a row's decisions from 0 to 1 adds to the excess, over its people.
+def gains(task: RepairTask, turned: float) -> FloatArray:
+    """What turning a row's decisions takes off the excess, over its people.
 
     As they turned out, where every turned decision helps or does nothing. Where some help and some
     harm (rates over decisions, as fdr), the running sum would stop at the first lucky streak: there
     the expected outcome stands in for the observed one.
     """
-    gap = task.gaps[0]
-    if gap.given > 0:
-        return gap.row_slope()
+    gap, sign = task.gaps[0], 1.0 if turned == 0 else -1.0
+    if not gap.over_decisions:
+        return -sign * gap.row_slope()
     expected = task.outcome(pooled=False).of(task.table)
-    return np.asarray(gap.weight.sum(axis=1) * gap.slope(expected), np.float64)
+    return np.asarray(-sign * gap.weight.sum(axis=1) * gap.slope(expected), np.float64)
 
 
-def one_more_person(task: RepairTask) -> float:
-    """Count one more person under the rate: rank c (n+1), not c n.
+def over_decisions(task: RepairTask, turned: float, rows: IntArray) -> Over | None:
+    """Whom the rate is over, where that changes: enough of them must be left to speak of a rate."""
+    gap, source = task.gaps[0], task.source
+    if not gap.over_decisions:
+        return None
+    expected = task.outcome(pooled=False).of(task.table.take(rows))
+    change = gap.weight[rows].sum(axis=1) * gap.over_slope(expected)
+    a_person = 0.0 if source.tally is None else float(source.tally.weight.sum()) / source.n
+    least = TOO_FEW * a_person or 1e-12
+    return Over(gap.over(source.decision), change if turned == 0 else -change, least)
 
-    A threshold at an order statistic of n people is passed by a new person with chance k / (n+1),
-    so aiming at c n of n would leave new data short by about c / n.
+
+def needed(task: RepairTask) -> float:
+    """The excess to take off, less a correction for small samples.
+
+    Of n people under the rate, all with different keys, let the cut be at the k-th from the top,
+    who passes with some chance. A new person stays behind with chance (n + 1 - k) / (n + 1), where
+    the audit counts (n + 1 - k - chance) / n. On average over that chance the two agree if the
+    audit's rate is to be c + (c - 1/2) / n where c is wanted: the rank c (n + 1), not c n. Where
+    people share keys there is nothing to correct; rows and people are counted to tell.
     """
-    gap = task.gaps[0]
-    if task.source.tally is None or gap.given <= 0:
-        return 0.0
-    return (gap.rate + gap.aim) * float(task.source.tally.weight.sum()) / task.source.n
+    gap, source = task.gaps[0], task.source
+    excess = gap.excess(source.decision)
+    if source.tally is None or gap.over_decisions:
+        return excess
+    a_person, alone = float(source.tally.weight.sum()) / source.n, len(source) / source.n
+    return excess - (gap.rate + gap.aim - 0.5) * a_person * alone
 
 
 def _reached(
@@ -214,36 +316,15 @@ def _reached(
     need: float,
 ) -> NDArray[np.bool_]:
     """Which rows have an allowed edit, found out from the highest key down until it suffices."""
-    if not task.cost.has_rules:
+    if not task.cost.has_rules and task.box is not None:
         return np.ones(len(keys), bool)
     reached = np.zeros(len(keys), bool)
-    order = np.argsort(-keys, kind="stable")
+    order = np.lexsort((-keys[:, 1], -keys[:, 0]))
     for start in range(0, len(order), _BATCH):
         at = order[start : start + _BATCH]
         reached[at] = donors.nearest(rows.take(at)).reached
         following = order[start + _BATCH : start + _BATCH + 1]
-        clear = len(following) == 0 or keys[following[0]] < keys[at[-1]] - SAME_KEY
+        clear = len(following) == 0 or keys[following[0], 0] < keys[at[-1], 0] - SAME_KEY
         if clear and (gain * reached).sum() >= need:
             break
     return reached
-
-
-def calibrate(keys: FloatArray, gain: FloatArray, need: float) -> tuple[float, float, bool]:
-    """The threshold on the key, the chance of those exactly on it, and whether that suffices.
-
-    >>> calibrate(np.array([3.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), 1.5)
-    (2.0, 0.5, True)
-    """
-    if need <= 0:
-        return float("inf"), 0.0, True
-    order = np.argsort(-keys, kind="stable")
-    order = order[keys[order] > -np.inf]
-    ranked, gains = keys[order], gain[order]
-    ends = np.flatnonzero(np.r_[ranked[:-1] - ranked[1:] > SAME_KEY, True])[: len(ranked)]
-    total = np.cumsum(gains)[ends]
-    passing = np.flatnonzero(total >= need)
-    if len(passing) == 0:
-        return -float("inf"), 0.0, False
-    k = int(passing[0])
-    before = float(total[k - 1]) if k > 0 else 0.0
-    return float(ranked[ends[k]]), (need - before) / float(total[k] - before), True

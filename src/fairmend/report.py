@@ -1,23 +1,27 @@
 """What a repair does to people it was not fitted on, as data.
 
 The report takes a tabulated holdout and the plans' laws; it draws nothing, so its figures are exact
-expectations over the few whose edit is left to chance.
+expectations over the few whose edit is left to chance. Gaps come in two readings: realised, where
+everybody keeps their own outcome, and counterfactual, M(Q), where outcomes follow the edited inputs
+through the target group's P(Y=1 | x). They agree for sp; people experience the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fairmend.audit import Audit, auc, audit_data
-from fairmend.columns import FloatArray, scalar
+from fairmend.audit import METRICS, Audit, auc, audit_data
+from fairmend.columns import FloatArray, Frame, scalar
 from fairmend.data import AuditData, Population
+from fairmend.disparity import Disparity, RateGap, as_disparity
 from fairmend.plan import Plan, Route
 from fairmend.rows import differing, find_rows
-from fairmend.tables import TextTable, percent
+from fairmend.tables import UNKNOWN, TextTable, percent
+from fairmend.task import KnownOutcome
 
 __all__ = ["EditedFeature", "GroupOutcome", "Report", "make_report"]
 
@@ -48,15 +52,24 @@ class GroupOutcome:
     to_positive: float
     """Share of the group whose decision turns positive."""
     to_negative: float
+    gained: float
+    """Share of the group whose decision turns to the favourable one."""
+    lost: float
+    """Share of the group whose decision turns from the favourable one."""
     edited: float
     edits_per_person: float
     """Mean number of features edited among the edited."""
     cost: float
     """Mean cost of an edit among the edited."""
     randomised: float
+    unreachable: float
+    """Share of the group that the rule would edit but no allowed edit helps."""
     unseen: float
     """Share of the group on rows that the audit did not see."""
     features: tuple[EditedFeature, ...]
+    counterfactual: tuple[tuple[str, float, float], ...] = ()
+    """Each metric of the repair with M before and M(Q) after: the gap if outcomes followed the
+    edited inputs through the group's P(Y=1 | x). Empty where there is no such model."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,8 @@ class Report:
                         "accuracy": self.accuracy_after,
                         "auc": group.auc_after,
                         "edited": group.edited,
+                        "gained": group.gained,
+                        "lost": group.lost,
                         "cost": group.cost,
                     }
                 )
@@ -136,7 +151,7 @@ class Report:
         people = TextTable(
             "",
             ("<group", "people", "accuracy", "after", "AUC", "after", "edited", "features",
-             "to positive", "to negative", "drawn", "unseen"),
+             "gain", "lose", "drawn", "unreached", "unseen"),
             [
                 (
                     str(group.group),
@@ -146,15 +161,26 @@ class Report:
                     _decimals(group.auc_before),
                     _decimals(group.auc_after),
                     percent(group.edited),
-                    f"{group.edits_per_person:.1f}" if group.edited > 0 else "–",
-                    percent(group.to_positive),
-                    percent(group.to_negative),
+                    f"{group.edits_per_person:.1f}" if group.edited > 0 else UNKNOWN,
+                    percent(group.gained),
+                    percent(group.lost),
                     percent(group.randomised),
+                    percent(group.unreachable),
                     percent(group.unseen),
                 )
                 for group in self.groups
             ],
+            ["gain, lose: people whose decision turns to or from the favourable one"],
         )  # fmt: skip
+        followed = TextTable(
+            "The same if outcomes followed the edited inputs, M(Q)",
+            ("<metric", "<group", "before", "after"),
+            [
+                (metric, str(group.group), _points(before), _points(after))
+                for group in self.groups
+                for metric, before, after in group.counterfactual
+            ],
+        )
         edits = TextTable(
             "Features edited, as a share of the edited people",
             ("<group", "<feature", "edited", "<mostly"),
@@ -164,7 +190,7 @@ class Report:
                 for one in group.features
             ],
         )
-        return [gaps, people, edits]
+        return [table for table in (gaps, people, followed, edits) if table.cells]
 
     def __str__(self) -> str:
         tables = "\n\n".join(str(table) for table in self._tables())
@@ -178,27 +204,34 @@ class Report:
 
 
 def _points(value: float) -> str:
-    return "–" if np.isnan(value) else f"{100 * value:+.1f}"
+    return UNKNOWN if np.isnan(value) else f"{100 * value:+.1f}"
 
 
 def _interval(low: float, high: float) -> str:
-    return "–" if np.isnan(low) else f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    return UNKNOWN if np.isnan(low) else f"[{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
 def _decimals(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.3f}"
+    return UNKNOWN if np.isnan(value) else f"{value:.3f}"
 
 
 # -------------------------------------------------------------------- making it
 
 
 def make_report(
-    data: AuditData, plans: Mapping[Hashable, Plan], audited: AuditData, by_probability: bool
+    data: AuditData,
+    plans: Mapping[Hashable, Plan],
+    audited: AuditData,
+    *,
+    disparities: Sequence[Disparity],
+    outcomes: Mapping[Hashable, KnownOutcome | None],
+    scores_are_probabilities: bool,
+    favours_positive: bool = True,
 ) -> Report:
     """Put the plans to new data and compare.
 
-    ``by_probability`` says that the model's scores are probabilities, so that an expected score
-    can be ranked by.
+    An expected score can be ranked by only if scores are probabilities. ``outcomes`` are the
+    groups' own models of P(Y=1 | x), for the counterfactual reading.
     """
     assert data.table is not None
     routes = {
@@ -209,25 +242,37 @@ def make_report(
     after = replace(
         data,
         populations=tuple(
-            _repaired(population, routes.get(group), by_probability)
+            _repaired(population, routes.get(group), scores_are_probabilities)
             for group, population in zip(data.groups, data.populations, strict=True)
         ),
     )
-    metric = next((plan.metric.split(",")[0] for plan in plans.values()), "sp")
-    reference = _reference(plans)
-    before_audit = audit_data(data, reference=reference)
-    after_audit = audit_data(after, reference=reference)
-    groups = tuple(
-        _outcome(data, after, group, routes.get(group), audited) for group in data.groups
-    )
-    n = np.array([group.n for group in groups], np.float64)
+    metrics = {d.name: d for d in (*map(as_disparity, METRICS), *disparities)}
+    audits = [
+        audit_data(each, metrics=list(metrics.values()), reference=_reference(plans))
+        for each in (data, after)
+    ]
+    groups = []
+    for group in data.groups:
+        outcome = _outcome(data, after, group, routes.get(group), audited)
+        if not favours_positive:
+            outcome = replace(outcome, gained=outcome.lost, lost=outcome.gained)
+        known = outcomes.get(group)
+        if group in routes and known is not None:
+            baseline = plans[group].baseline
+            other = data.rest(group) if baseline == "rest" else data[baseline]
+            rows = data.table.take(np.asarray(data[group].rows))
+            followed = _counterfactual(
+                rows, data[group], routes[group], other, disparities=disparities, known=known
+            )
+            outcome = replace(outcome, counterfactual=followed)
+        groups.append(outcome)
     return Report(
-        before=before_audit,
-        after=after_audit,
-        groups=groups,
-        metric=metric,
-        accuracy_before=float(n @ [group.accuracy_before for group in groups] / n.sum()),
-        accuracy_after=float(n @ [group.accuracy_after for group in groups] / n.sum()),
+        before=audits[0],
+        after=audits[1],
+        groups=tuple(groups),
+        metric=disparities[0].name,
+        accuracy_before=_overall(data),
+        accuracy_after=_overall(after),
     )
 
 
@@ -242,13 +287,34 @@ def _repaired(population: Population, route: Route | None, by_probability: bool)
         return population
     decision = route.expected_decision(population.answers)
     score = population.score
-    if score is not None:
-        score = (
-            route.expected(score, np.empty(0) if route.score is None else route.score)
-            if by_probability
-            else score
-        )
+    if score is not None and by_probability and route.score is not None:
+        score = route.expected(score, route.score)
     return replace(population, decision=decision, score=score)
+
+
+def _counterfactual(
+    rows: Frame,
+    old: Population,
+    route: Route,
+    baseline: Population,
+    *,
+    disparities: Sequence[Disparity],
+    known: KnownOutcome,
+) -> tuple[tuple[str, float, float], ...]:
+    """M before and M(Q) after of each gap of rates, outcomes by the group's own model."""
+    outcome = known.of(rows)
+    modelled = Population.of(old.mass, old.decision, outcome)
+    decision, expected = old.decision[route.row], outcome[route.row]
+    away = route.destination >= 0
+    if route.table is not None and away.any():
+        decision[away] = route.decision[route.destination[away]]
+        expected[away] = known.of(route.table)[route.destination[away]]
+    shifted = Population.of(old.mass[route.row] * route.probability, decision, expected)
+    return tuple(
+        (one.name, one.value(modelled, baseline), one.value(shifted, baseline))
+        for one in disparities
+        if isinstance(one, RateGap)
+    )
 
 
 def _outcome(
@@ -258,16 +324,18 @@ def _outcome(
     old, new = data[group], after[group]
     p = old.mass
     change = new.decision - old.decision
+    to_positive, to_negative = (float(p @ np.maximum(side * change, 0.0)) for side in (1, -1))
     rows = data.table.take(np.asarray(old.rows))
-    unseen = edited = edits = cost = drawn = 0.0
+    unseen = unreachable = edited = edits = cost = drawn = 0.0
     features: list[EditedFeature] = []
     if route is not None:
         assert audited.table is not None
         known = audited.table.take(np.asarray(audited[group].rows))
         unseen = float(p[find_rows(known, rows) < 0].sum())
         edited, drawn = float(p @ route.moving), float(p @ route.random)
+        unreachable = 0.0 if route.unreachable is None else float(p @ route.unreachable)
         cost = float(p @ route.expected_cost()) / edited if edited > 0 else 0.0
-        features, edits = _edited_features(data, old, route)
+        features, edits = _edited_features(rows, p, route)
     return GroupOutcome(
         group=group,
         n=old.n,
@@ -278,15 +346,24 @@ def _outcome(
         auc_after=auc(new),
         selected_before=float(p @ old.decision),
         selected_after=float(p @ new.decision),
-        to_positive=float(p @ np.maximum(change, 0.0)),
-        to_negative=float(p @ np.maximum(-change, 0.0)),
+        to_positive=to_positive,
+        to_negative=to_negative,
+        gained=to_positive,
+        lost=to_negative,
         edited=edited,
         edits_per_person=edits,
         cost=cost,
         randomised=drawn,
+        unreachable=unreachable,
         unseen=unseen,
         features=tuple(features),
     )
+
+
+def _overall(data: AuditData) -> float:
+    """Accuracy over everybody, each weighing what they weigh."""
+    total = np.array([p.tally.weight.sum() for p in data.populations if p.tally is not None])
+    return float(total @ [_accuracy(p) for p in data.populations] / total.sum())
 
 
 def _accuracy(population: Population) -> float:
@@ -295,32 +372,29 @@ def _accuracy(population: Population) -> float:
 
 
 def _edited_features(
-    data: AuditData, population: Population, route: Route
+    rows: Frame, mass: FloatArray, route: Route
 ) -> tuple[list[EditedFeature], float]:
     """Which features change for the edited, most often first; and how many a person."""
-    assert data.table is not None
     away = np.flatnonzero(route.destination >= 0)
     if len(away) == 0 or route.table is None:
         return [], 0.0
-    rows = data.table.take(np.asarray(population.rows)[route.row[away]])
-    there = route.table.take(route.destination[away])
-    weight = population.mass[route.row[away]] * route.probability[away]
-    changed = differing(rows, there)
+    here, there = rows.take(route.row[away]), route.table.take(route.destination[away])
+    weight = mass[route.row[away]] * route.probability[away]
+    changed = differing(here, there)
     total = float(weight.sum())
     shares = weight @ changed / total
     lines = [
         EditedFeature(
-            str(name), float(shares[j]), _commonest(rows, there, j, weight * changed[:, j])
+            str(name), float(shares[j]), _commonest(here, there, j, weight * changed[:, j])
         )
         for j, name in enumerate(rows.names)
         if shares[j] > 0
     ]
-    return sorted(lines, key=lambda line: -line.share_of_edited), float(
-        weight @ changed.sum(axis=1) / total
-    )
+    lines.sort(key=lambda line: -line.share_of_edited)
+    return lines, float(weight @ changed.sum(axis=1)) / total
 
 
-def _commonest(rows: Any, there: Any, j: int, weight: FloatArray) -> str:
+def _commonest(rows: Frame, there: Frame, j: int, weight: FloatArray) -> str:
     """The edit of one feature that most people get."""
     here, to = rows.encoded[j], there.encoded[j]
     code = here.codes.astype(np.int64) * len(to.values) + to.codes

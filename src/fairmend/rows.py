@@ -8,7 +8,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import Frame, IntArray, is_missing, scalar
+from fairmend.columns import Encoded, Frame, IntArray, distinct_rows, is_missing, scalar
 
 __all__ = ["differing", "find_rows", "mixed", "replaced", "stacked"]
 
@@ -28,10 +28,56 @@ def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
     for j, name in enumerate(mine.names):
         own = frame.get_column(name)
         if take_theirs[:, j].any():
-            mask = nw.new_series("mask", take_theirs[:, j], backend=nw.get_native_namespace(own))
-            own = other.get_column(name).zip_with(mask, own)
+            own = _chosen(own, other.get_column(name), take_theirs[:, j])
         columns.append(own)
     return Frame(frame.with_columns(columns).to_native(), mine.names)
+
+
+def _chosen(own: nw.Series[Any], other: nw.Series[Any], take: NDArray[np.bool_]) -> nw.Series[Any]:
+    """One column, the other's entries where told."""
+    own, other = _of_one_type(own, other)
+    if own.implementation.is_pandas_like():
+        native, theirs = own.to_native(), other.to_native().array
+        if isinstance(native.dtype, np.dtype):
+            values = np.where(take, np.asarray(theirs), np.asarray(native.array))
+        else:
+            values = native.array.copy()
+            values[take] = theirs[take]
+        return nw.from_native(type(native)(values, native.index, name=own.name), series_only=True)
+    words = own.implementation.is_pyarrow() and own.dtype in (nw.Categorical, nw.Enum)
+    if words:  # Arrow cannot choose between dictionaries
+        own, other = own.cast(nw.String), other.cast(nw.String)
+    mask = nw.new_series("mask", take, backend=own.implementation)
+    chosen = other.zip_with(mask, own)
+    return (chosen.cast(nw.Categorical) if words else chosen).alias(own.name)
+
+
+def _of_one_type(
+    own: nw.Series[Any], other: nw.Series[Any]
+) -> tuple[nw.Series[Any], nw.Series[Any]]:
+    """Two columns that mean the same, in a type that holds both."""
+    if own.dtype == other.dtype and own.dtype not in (nw.Categorical, nw.Enum):
+        return own, other
+    if own.dtype.is_numeric() and other.dtype.is_numeric():
+        whole = own.dtype.is_integer() and other.dtype.is_integer()
+        shared = nw.Int64 if whole else nw.Float64
+        return own.cast(shared), other.cast(shared)
+    if own.implementation.is_pandas_like() and own.dtype == other.dtype == nw.Categorical:
+        return _of_one_pandas_category(own, other)
+    return own, other.cast(own.dtype)
+
+
+def _of_one_pandas_category(
+    own: nw.Series[Any], other: nw.Series[Any]
+) -> tuple[nw.Series[Any], nw.Series[Any]]:
+    """Values that one side does not know yet come last, so that known codes stay."""
+    known = own.to_native().cat.categories
+    values = known.append(other.to_native().cat.categories.difference(known, sort=False))
+
+    def told(series: nw.Series[Any]) -> nw.Series[Any]:
+        return nw.from_native(series.to_native().cat.set_categories(values), series_only=True)
+
+    return told(own), told(other)
 
 
 def replaced(table: Frame, at: IntArray, rows: Frame) -> Frame:
@@ -41,6 +87,8 @@ def replaced(table: Frame, at: IntArray, rows: Frame) -> Frame:
     >>> replaced(table, np.array([1]), Frame.read(np.array([[8, 9]]))).native.tolist()
     [[1, 2], [8, 9]]
     """
+    if len(at) == 0:
+        return table
     changed = np.zeros((len(table), len(table.names)), bool)
     changed[at] = True
     padded = np.zeros(len(table), np.int64)
@@ -60,9 +108,8 @@ def stacked(parts: list[Frame]) -> Frame:
 
 def differing(a: Frame, b: Frame) -> NDArray[np.bool_]:
     """Where two tables of the same rows and features differ, shape (rows, features)."""
-    both = stacked([a, b])
-    n = len(a)
-    return np.stack([column.codes[:n] != column.codes[n:] for column in both.encoded], axis=1)
+    columns = zip(a.encoded, b.encoded, strict=True)
+    return np.stack([here.codes != _codes(here, there) for here, there in columns], axis=1)
 
 
 def find_rows(table: Frame, rows: Frame) -> IntArray:
@@ -72,17 +119,32 @@ def find_rows(table: Frame, rows: Frame) -> IntArray:
     >>> find_rows(table, Frame.read(np.array([[1, 1], [5, 1]]))).tolist()
     [1, -1]
     """
-    known = np.empty((len(table), len(table.names)), np.int64)
-    asked = np.empty((len(rows), len(table.names)), np.int64)
-    for j, (here, there) in enumerate(zip(table.encoded, rows.encoded, strict=True)):
-        spot = {_key(value): code for code, value in enumerate(here.values)}
-        known[:, j] = here.codes
-        asked[:, j] = np.array([spot.get(_key(value), -1) for value in there.values])[there.codes]
-    order = np.lexsort(known.T[::-1])
-    joined = np.concatenate([known[order], asked])
-    _, first, inverse = np.unique(joined, axis=0, return_index=True, return_inverse=True)
-    place = first[inverse.ravel()[len(known) :]]
-    return np.where(place < len(known), order[np.minimum(place, len(known) - 1)], -1)
+    columns = []
+    strange = np.zeros(len(rows), bool)
+    for here, there in zip(table.encoded, rows.encoded, strict=True):
+        codes = _codes(here, there)
+        strange |= codes < 0
+        columns.append(Encoded(np.concatenate([here.codes, np.maximum(codes, 0)]), here.values))
+    alike = distinct_rows(columns)
+    place = np.full(len(alike.first), -1)
+    place[alike.inverse[: len(table)]] = np.arange(len(table))
+    return np.where(strange, -1, place[alike.inverse[len(table) :]])
+
+
+def _codes(here: Encoded, there: Encoded) -> IntArray:
+    """The codes of one column in those of another; -1 for values that the other lacks."""
+    known, asked = here.values, there.values
+    numbers = known.dtype.kind in "biuf" and asked.dtype.kind in "biuf"
+    if numbers and len(known) > 0:
+        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        same = known[at] == asked
+        if here.has_missing and there.has_missing:  # nan is the last of both, and unlike itself
+            at[-1], same[-1] = len(known) - 1, True
+        code = np.where(same, at, -1)
+    else:
+        spot = {_key(value): place for place, value in enumerate(known)}
+        code = np.array([spot.get(_key(value), -1) for value in asked], np.int64)
+    return np.asarray(code[there.codes], np.int64)
 
 
 def _key(value: Any) -> Any:

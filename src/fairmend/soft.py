@@ -7,12 +7,14 @@ b_i the row's slope in the gap: a rule that speaks for new rows as well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
+from fairmend.errors import DataError
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
@@ -20,7 +22,11 @@ from fairmend.task import KnownOutcome, RepairTask
 
 __all__ = ["SoftPlan", "move_softly"]
 
+MOST_PLACES = 2_000
+"""Of more distinct rows than this, so many spread over their decisions can be moved to."""
 _BISECTIONS = 100
+_DEAREST = 1e9
+_CHUNK = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,26 +46,45 @@ class SoftPlan(Plan):
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """The two prices' destinations, mixed."""
-        slope = self.slope(rows)
-        cost = self.cost.matrix(rows, self.support)
-        low = cheapest(cost, slope, self.support_decision, answers.decision, self.low_price)
-        high = cheapest(cost, slope, self.support_decision, answers.decision, self.high_price)
-        n = len(rows)
-        row = np.repeat(np.arange(n), 2)
-        column = np.stack([low, high], axis=1).ravel()
-        chance = np.tile([1 - self.chance, self.chance], n)
-        same = np.repeat(low == high, 2)
-        chance = np.where(same, np.tile([1.0, 0.0], n), chance)
-        kept = chance > 0
-        row, column, chance = row[kept], column[kept], chance[kept]
-        price = np.where(column < 0, 0.0, cost[row, np.maximum(column, 0)])
-        used, place = np.unique(column[column >= 0], return_inverse=True)
-        destination = np.full(len(column), -1)
-        destination[column >= 0] = place
-        return Route(
-            n, row, destination, chance, self.support.take(used),
-            self.support_decision[used], self.support_decision[used], price,
-        )  # fmt: skip
+        slope, parts = self.slope(rows), []
+        for start in range(0, len(rows), _CHUNK):
+            at = np.arange(start, min(start + _CHUNK, len(rows)))
+            choice = Choice(
+                self.cost.matrix(rows.take(at), self.support),
+                slope[at],
+                self.support_decision,
+                answers.decision[at],
+            )
+            for price, share in ((self.low_price, 1 - self.chance), (self.high_price, self.chance)):
+                to = choice.at(price)
+                moved = np.flatnonzero((to >= 0) & (share > 0))
+                parts.append(_Moves(at[moved], to[moved], np.full(len(moved), share),
+                                    choice.cost[moved, to[moved]]))  # fmt: skip
+        return self._merged(len(rows), parts)
+
+    def _merged(self, n: int, parts: Sequence[_Moves]) -> Route:
+        """One route; where both prices lead to the same place its chances are one."""
+        row, place = (np.concatenate([part.row for part in parts]),
+                      np.concatenate([part.place for part in parts]))  # fmt: skip
+        chance, cost = (np.concatenate([part.chance for part in parts]),
+                        np.concatenate([part.cost for part in parts]))  # fmt: skip
+        pairs, first, entry = np.unique(
+            row * len(self.support) + place, return_index=True, return_inverse=True
+        )
+        together = np.zeros(len(pairs))
+        np.add.at(together, entry, chance)
+        used, at = np.unique(place[first], return_inverse=True)
+        decision = self.support_decision[used]
+        return Route.moves(
+            n,
+            row[first],
+            together,
+            place=at,
+            cost=cost[first],
+            table=self.support.take(used) if len(used) > 0 else None,
+            decision=decision,
+            score=decision,
+        )
 
     def slope(self, rows: Frame) -> FloatArray:
         """What raising a row's decision adds to the gap."""
@@ -67,55 +92,91 @@ class SoftPlan(Plan):
         return self.gap.slope(outcome)
 
 
-def cheapest(
-    cost: FloatArray,
-    slope: FloatArray,
-    decision: FloatArray,
-    own: FloatArray,
-    price: float,
-) -> IntArray:
-    """For each row the column that minimises cost + price * slope * decision; -1 to stay."""
-    total = cost + price * slope[:, None] * decision[None, :]
-    best = np.argmin(total, axis=1)
-    stay = price * slope * own
-    return np.where(total[np.arange(len(best)), best] < stay - 1e-12, best, -1)
+@dataclass(frozen=True, eq=False)
+class _Moves:
+    row: IntArray
+    place: IntArray
+    chance: FloatArray
+    cost: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Where rows may go, at which cost."""
+
+    cost: FloatArray
+    slope: FloatArray
+    decision: FloatArray
+    """At each place."""
+    own: FloatArray
+    """Each row's decision where it is."""
+
+    def at(self, price: float) -> IntArray:
+        """For each row the place of least cost + price * slope * decision; -1 to stay."""
+        total = self.cost + price * self.slope[:, None] * self.decision[None, :]
+        best = np.argmin(total, axis=1)
+        stay = price * self.slope * self.own
+        gains = total[np.arange(len(best)), best] < stay - 1e-12 * max(1.0, price)
+        return np.where(gains, best, -1)
 
 
 def move_softly(task: RepairTask) -> Plan:
     """Find the price at which the realised gap reaches its aim."""
+    if len(task.gaps) > 1:
+        raise DataError(
+            "disparity",
+            "must be a single one where decisions are soft",
+            f"got {len(task.gaps)}",
+            "Make decisions hard with a threshold, or use method='transport'.",
+        )
     gap, source = task.gaps[0], task.source
     needs_outcome = gap.slope(np.zeros(1))[0] != gap.slope(np.ones(1))[0]
+    support = spread_out(source.decision, MOST_PLACES)
     plan = SoftPlan(
         **task.common(task.done, Outlook()),
         gap=gap,
         outcome=task.outcome(pooled=False) if needs_outcome else None,
         cost=task.cost,
-        support=task.table,
-        support_decision=source.decision,
+        support=task.table.take(support),
+        support_decision=source.decision[support],
         low_price=0.0,
         high_price=0.0,
         chance=0.0,
     )
-    slope = plan.slope(task.table)
-    cost = task.cost.matrix(task.table, task.table)
+    choice = Choice(
+        task.cost.matrix(task.table, plan.support),
+        plan.slope(task.table),
+        plan.support_decision,
+        source.decision,
+    )
 
-    def decided(price: float) -> FloatArray:
-        to = cheapest(cost, slope, source.decision, source.decision, price)
-        return np.where(to < 0, source.decision, source.decision[np.maximum(to, 0)])
+    def excess(price: float) -> float:
+        to = choice.at(price)
+        moved = plan.support_decision[np.maximum(to, 0)]
+        return gap.excess(np.where(to < 0, source.decision, moved))
 
     low, high = 0.0, 1.0
-    while gap.excess(decided(high)) > 0:
+    while excess(high) > 0:
         low, high = high, 2 * high
-        if high > 1e9:  # nobody moves any further: the allowed edits do not suffice
+        if high > _DEAREST:  # nobody moves any further: the allowed edits do not suffice
             full = replace(plan, low_price=low, high_price=low)
             return task.finished(full, PlanStatus.UNREACHABLE)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if gap.excess(decided(middle)) > 0:
-            low = middle
-        else:
-            high = middle
-    above, below = gap.excess(decided(low)), gap.excess(decided(high))
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    above, below = excess(low), excess(high)
     chance = above / (above - below) if above > below else 1.0
     plan = replace(plan, low_price=low, high_price=high, chance=float(chance))
     return task.finished(plan, task.done)
+
+
+def spread_out(values: FloatArray, most: int) -> IntArray:
+    """Places of at most so many values, in their order and spread evenly over it.
+
+    >>> spread_out(np.array([0.3, 0.1, 0.2, 0.4, 0.5]), 3).tolist()
+    [1, 0, 4]
+    """
+    order = np.argsort(values, kind="stable")
+    if len(order) <= most:
+        return order
+    return order[np.linspace(0, len(order) - 1, most).round().astype(np.int64)]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 
+from fairmend.audit import Gap, audit_data
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import Cost, EditCost
-from fairmend.counterfactual import _choose_groups as choose_groups
-from fairmend.counterfactual import _read_disparities as read_disparities
+from fairmend.counterfactual import choose_groups, read_disparities
 from fairmend.data import AuditData, Population, Tally
 from fairmend.destinations import Donors
 from fairmend.disparity import SP, Alignment, Disparity, RateGap
-from fairmend.errors import DataError, FairmendWarning
+from fairmend.errors import DataError, FairmendWarning, RepairRefused
 from fairmend.features import FeatureMap
 from fairmend.model import Answers, BlackBox
 from fairmend.outcomes import FittedProbability, fit_probability, logistic_regression
@@ -28,10 +29,11 @@ __all__ = ["IdentityPlan", "RepairTask", "pooled_tally"]
 
 Rank = Literal["score", "outcome", "cost"]
 
-SIGNIFICANT = 2.0
-"""A gap within this many standard errors of 0 may have the wrong sign."""
+SIGNIFICANT = 0.0455
+"""Two standard errors: a gap with a larger p-value may be chance, and its sign wrong."""
 
 SELECTION = RateGap("selection", lambda h, y: h, lambda h, y: np.ones_like(h), "positive decisions")
+"""What alignment of decisions closes where the target group gets more positive ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +85,9 @@ class RepairTask:
     """The baseline."""
     table: Frame
     """The target group's distinct rows."""
+    disparities: tuple[Disparity, ...]
     gaps: tuple[RealisedGap, ...]
     """The gaps to close, as people will experience them."""
-    metric: str
     target: Hashable
     baseline: Hashable
     level: float
@@ -94,6 +96,7 @@ class RepairTask:
     rank: Rank
     outcome_model: Any
     random_state: int
+    require_significant: bool
 
     @classmethod
     def read(
@@ -110,11 +113,12 @@ class RepairTask:
         rank: Rank | None = None,
         outcome_model: Any = "logistic",
         random_state: int = 0,
+        require_significant: bool = False,
     ) -> RepairTask:
         """Check the settings of `least_change` against the data."""
         disparities = read_disparities(disparity)
         target, baseline = choose_groups(data, disparities[0], target, baseline)
-        if not (isinstance(level, int | float) and 0 <= level <= 1):
+        if isinstance(level, bool) or not (isinstance(level, Real) and 0 <= level <= 1):
             raise DataError(
                 "level",
                 "must lie between 0 and 1",
@@ -157,16 +161,21 @@ class RepairTask:
                 RealisedGap.between(_as_rate_gap(d, source, other), source, other, level=level)
                 for d in disparities
             ),
-            metric=", ".join(d.name for d in disparities),
+            disparities=disparities,
             target=target,
             baseline=baseline,
             level=float(level),
-            cost=EditCost.learn(table, source.mass, cost or Cost()),
+            cost=_edit_cost(data.table, source, cost or Cost()),
             box=box,
             rank=rank,
             outcome_model=outcome_model,
             random_state=random_state,
+            require_significant=require_significant,
         )
+
+    @property
+    def metric(self) -> str:
+        return ", ".join(one.name for one in self.disparities)
 
     @property
     def is_soft(self) -> bool:
@@ -182,6 +191,16 @@ class RepairTask:
         """Whether the target group is no worse off than the baseline."""
         return len(self.gaps) == 1 and not self.gaps[0].gap(self.source.decision) > 0
 
+    def refuse_alignment_of_inputs(self) -> None:
+        """Turning decisions aligns decisions alone."""
+        if any(isinstance(d, Alignment) and d.weight > 0 for d in self.disparities):
+            raise DataError(
+                "disparity",
+                f"must be Alignment of decisions for method={self.method!r}",
+                f"got {self.metric!r}, which aligns inputs too",
+                "Use Alignment(), or method='transport'.",
+            )
+
     def common(self, status: PlanStatus, outlook: Outlook) -> dict[str, Any]:
         """The fields that every plan has."""
         return {
@@ -193,7 +212,7 @@ class RepairTask:
             "outlook": outlook,
         }
 
-    def finished(self, plan: Plan, status: PlanStatus, unreachable: float = 0.0) -> Plan:
+    def finished(self, plan: Plan, status: PlanStatus, unreachable: float | None = None) -> Plan:
         """The plan with what it does to the audit data written into it."""
         route = plan.route(self.table, self.source.answers)
         return replace(plan, status=status, outlook=self.outlook(route, unreachable))
@@ -201,29 +220,40 @@ class RepairTask:
     def identity(self) -> IdentityPlan:
         """The plan that edits nobody."""
         stay = Route.stay(len(self.table))
-        return IdentityPlan(**self.common(PlanStatus.IDENTITY, self.outlook(stay, 0.0)))
+        return IdentityPlan(**self.common(PlanStatus.IDENTITY, self.outlook(stay)))
 
     def warn_if_not_significant(self) -> None:
-        gap = self.gaps[0]
-        value = gap.gap(self.source.decision)
-        error = self.expected_error(self.source.decision) / 1.96
-        if self.source.tally is not None and abs(value) < SIGNIFICANT * error:
-            warnings.warn(
-                f"The gap in {gap.disparity.name} of {100 * value:+.1f} points is within "
-                f"{SIGNIFICANT:g} standard errors of 0: it may be chance, and its sign wrong. "
-                "Repairing it changes decisions for no proven reason.",
-                FairmendWarning,
-                stacklevel=5,
-            )
-
-    def expected_error(self, decision: FloatArray) -> float:
-        """1.96 standard errors of the gap under decisions H, both groups' sampling counted."""
+        """Say, or refuse if so told, that the (first) gap may be chance."""
         if self.source.tally is None or self.other.tally is None:
-            return 0.0
-        gap = self.gaps[0]
-        there = RealisedGap(gap.disparity, self.other.tally.weight, gap.rate, 0.0)
-        errors = gap.standard_error(decision), there.standard_error(self.other.decision)
-        return 1.96 * float(np.hypot(*errors))
+            return
+        judged = self._audited(self.gaps[0], self.source)
+        if judged.p_value <= SIGNIFICANT:
+            return
+        name, value = judged.metric, 100 * self.gaps[0].gap(self.source.decision)
+        chance = (
+            "too few people to judge" if np.isnan(judged.p_value) else f"p = {judged.p_value:.2g}"
+        )
+        if self.require_significant:
+            raise RepairRefused(
+                f"the gap in {name} of {self.target}",
+                "must be more than chance to be mended",
+                f"got {value:+.1f} points, {chance}",
+                "Audit more people, or leave require_significant out.",
+            )
+        warnings.warn(
+            f"The gap in {name} of {self.target}, {value:+.1f} points, is within 2 standard errors "
+            f"of 0 ({chance}): it may be chance, and its sign wrong. Repairing it changes "
+            "decisions for no proven reason.",
+            FairmendWarning,
+            stacklevel=3,
+        )
+
+    def _audited(self, gap: RealisedGap, source: Population) -> Gap:
+        """One gap between a population and the baseline with its interval and test."""
+        both = replace(
+            self.data, groups=(self.target, self.baseline), populations=(source, self.other)
+        )
+        return audit_data(both, metrics=[gap.disparity], reference=self.baseline).gaps[0]
 
     def outcome(self, *, pooled: bool = True) -> KnownOutcome:
         """P(Y=1 | x), cross-fitted: of everybody, or of the target group alone."""
@@ -280,19 +310,21 @@ class RepairTask:
         margin = stand_in.decision_function(features.apply(self.data.table.take(rows)))
         return np.abs(np.asarray(margin, np.float64))
 
-    def outlook(self, route: Route, unreachable: float) -> Outlook:
+    def outlook(self, route: Route, unreachable: float | None = None) -> Outlook:
         """What a law does to the target group's people in the audit data."""
+        p, own = self.source.mass, self.source.decision
         decided = route.expected_decision(self.source.answers)
-        gap = max(self.gaps, key=lambda one: abs(one.gap(decided)))
-        after, error = gap.gap(decided), self.expected_error(decided)
-        p, moving = self.source.mass, route.moving
-        change = decided - self.source.decision
-        edited = float(p @ moving)
+        after = np.array([gap.gap(decided) for gap in self.gaps])
+        largest = self.gaps[int(np.argmax(np.nan_to_num(np.abs(after), nan=np.inf)))]
+        expected = self._audited(largest, replace(self.source, decision=decided))
+        edited, change = float(p @ route.moving), decided - own
+        if unreachable is None:
+            unreachable = 0.0 if route.unreachable is None else float(p @ route.unreachable)
         return Outlook(
-            gap_before=gap.gap(self.source.decision),
-            gap_after=after,
-            expected_low=after - error,
-            expected_high=after + error,
+            gap_before=max((gap.gap(own) for gap in self.gaps), key=abs),
+            gap_after=largest.gap(decided),
+            expected_low=expected.low,
+            expected_high=expected.high,
             edited=edited,
             randomised=float(p @ route.random),
             unreachable=unreachable,
@@ -300,24 +332,41 @@ class RepairTask:
             to_positive=float(p @ np.maximum(change, 0.0)),
             to_negative=float(p @ np.maximum(-change, 0.0)),
             by_metric=tuple(
-                (one.disparity.name, one.gap(self.source.decision), one.gap(decided))
-                for one in self.gaps
+                (gap.disparity.name, gap.gap(own), float(value))
+                for gap, value in zip(self.gaps, after, strict=True)
             ),
         )
 
 
+def _edit_cost(table: Frame, source: Population, cost: Cost) -> EditCost:
+    """Costs that know every value in the data, scaled by the spread in the target group."""
+    mass = np.zeros(len(table))
+    np.add.at(mass, np.asarray(source.rows), source.mass)
+    return EditCost.learn(table, mass, cost)
+
+
 def _as_rate_gap(disparity: Disparity, target: Population, baseline: Population) -> RateGap:
     """Alignment of decisions is statistical parity, towards whichever side is short."""
-    if isinstance(disparity, RateGap):
-        return disparity
     if isinstance(disparity, Alignment):
         return SP if SP.of(target) >= SP.of(baseline) else SELECTION
-    raise DataError(
-        "disparity",
-        "must be a rate gap or Alignment to be repaired this way",
-        f"got {disparity.name!r}",
-        "Give the parts of a sum as a list, or use method='transport'.",
-    )
+    if not isinstance(disparity, RateGap):
+        raise DataError(
+            "disparity",
+            "must be a rate gap or Alignment to be repaired this way",
+            f"got {disparity.name!r}",
+            "Give the parts of a sum as a list, or use method='transport'.",
+        )
+    y = np.array([0.0, 1.0])
+    for term in (disparity.rate, disparity.given):
+        none, half, all_ = (term(np.full(2, h), y) * np.ones(2) for h in (0.0, 0.5, 1.0))
+        if not np.allclose(half, (none + all_) / 2):
+            raise DataError(
+                f"RateGap {disparity.name!r}",
+                "must be linear in the decision to be repaired",
+                "at h = 0.5 it is not half-way between h = 0 and h = 1",
+                "A decision that is drawn has the mean of its two rates.",
+            )
+    return disparity
 
 
 def pooled_tally(data: AuditData) -> Tally:

@@ -1,0 +1,132 @@
+"""Soft decisions: as cheap as the full linear program, and one rule for seen and unseen rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from sklearn.linear_model import LogisticRegression
+
+from fairmend import AuditData, BlackBox, DataError, Population, datasets, tabulate
+from fairmend.columns import Frame
+from fairmend.costs import Cost, EditCost
+from fairmend.disparity import as_disparity
+from fairmend.model import Labels
+from fairmend.plan import PlanStatus
+from fairmend.realised import RealisedGap
+from fairmend.repair import least_change
+from fairmend.soft import spread_out
+
+
+def exact(seed, m=8):
+    rng = np.random.default_rng(seed)
+    rows = np.column_stack([rng.permutation(m) * 1.3, rng.integers(0, 2, m), rng.normal(size=m)])
+    h = rng.random(m)
+    groups = tuple(
+        Population.of(rng.random(m) + 0.05, h, rng.random(m), score=h, rows=np.arange(m))
+        for _ in range(2)
+    )
+    return AuditData(("a", "b"), groups, Labels(0, 1), "g", table=Frame.read(rows))
+
+
+def full_program(data, metric, cost=None):
+    """min sum p_i T_ij C_ij over all couplings that close the gap; None where none does."""
+    source, m = data["a"], len(data["a"])
+    table = data.table.take(source.rows)
+    price = EditCost.learn(table, source.mass, cost or Cost()).matrix(table, table)
+    np.fill_diagonal(price, 0.0)
+    allowed = np.isfinite(price)
+    gap = RealisedGap.between(metric, source, data["b"])
+    by_row = source.mass * gap.slope(source.outcome)
+    answer = linprog(
+        (source.mass[:, None] * np.where(allowed, price, 0.0)).ravel(),
+        A_eq=np.r_[np.kron(np.eye(m), np.ones(m)),
+                   np.outer(by_row, source.decision).reshape(1, -1)],
+        b_eq=np.r_[np.ones(m), by_row @ source.decision - gap.excess(source.decision)],
+        bounds=[(0, None if free else 0) for free in allowed.ravel()], method="highs",
+    )  # fmt: skip
+    assert answer.status in (0, 2)
+    return answer.fun if answer.status == 0 else None
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    metric=st.sampled_from(["sp", "fnr", "fpr", "fdr"]),
+    cost=st.sampled_from(
+        [None, Cost(kind="squared_l2"), Cost(immutable=["x1"]), Cost(max_edits=2)]
+    ),
+)
+@settings(max_examples=100, deadline=None)
+def test_it_is_the_full_program_s_optimum(seed, metric, cost):
+    data = exact(seed)
+    disparity = as_disparity(metric)
+    plan = least_change(data, disparity=metric, target="a", baseline="b", cost=cost)
+    if disparity.value(data["a"], data["b"]) <= 0:
+        assert plan.status is PlanStatus.IDENTITY
+        return
+    least = full_program(data, disparity, cost)
+    assert plan.status.closed == (least is not None)
+    if least is not None:
+        assert plan.outlook.cost * plan.outlook.edited == pytest.approx(least, abs=1e-9)
+        assert plan.outlook.gap_after == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.fixture(scope="module")
+def compas():
+    bunch = datasets.load_compas(backend="numpy")
+    box = BlackBox(LogisticRegression(C=100, max_iter=500).fit(bunch.X, bunch.y), soft=True)
+    return box, tabulate(box, bunch.X, bunch.y, sensitive_features=bunch.sensitive_features)
+
+
+@pytest.mark.parametrize("metric", ["sp", "fnr"])
+@pytest.mark.parametrize("level", [1.0, 0.5])
+def test_it_closes_the_realised_gap_on_compas(compas, metric, level):
+    box, data = compas
+    plan = least_change(data, disparity=metric, target="white", box=box, level=level)
+    assert plan.status is (PlanStatus.CLOSED if level == 1 else PlanStatus.PARTLY)
+    aim = (1 - level) * plan.outlook.gap_before
+    assert plan.outlook.gap_after == pytest.approx(aim, abs=1e-9)
+    assert plan.outlook.randomised < 0.04
+
+
+def test_rows_follow_one_rule_whoever_else_is_asked_about(compas):
+    box, data = compas
+    plan = least_change(data, disparity="fnr", target="white", box=box)
+    table = Frame.read(np.random.default_rng(1).integers(0, 2, (40, 17)))
+    answers = box.ask(table, Labels(0, 1), trusted=True)
+    together = plan.route(table, answers)
+    for i in range(40):
+        one = np.array([i])
+        alone = plan.route(table.take(one), answers.take(one))
+        assert alone.moving[0] == together.moving[i]
+        assert alone.expected_cost()[0] == pytest.approx(together.expected_cost()[i], abs=1e-12)
+
+
+def test_a_closed_door_is_reported():
+    data = exact(0)
+    if as_disparity("sp").value(data["a"], data["b"]) <= 0:
+        data = AuditData(("a", "b"), data.populations[::-1], data.labels, "g", table=data.table)
+    nowhere = Cost(forbidden=lambda a, b: np.ones((len(a), len(b)), bool))
+    plan = least_change(data, disparity="sp", target="a", baseline="b", cost=nowhere)
+    assert plan.status is PlanStatus.UNREACHABLE
+    assert plan.outlook.edited == 0
+
+
+def test_several_gaps_need_hard_decisions(compas):
+    box, data = compas
+    with pytest.raises(DataError) as error:
+        least_change(data, disparity=["fnr", "fpr"], target="white", box=box)
+    assert str(error.value) == (
+        "disparity: must be a single one where decisions are soft; got 2. "
+        "Make decisions hard with a threshold, or use method='transport'."
+    )
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=40), st.integers(2, 12))
+def test_spread_out_keeps_the_ends_and_the_order(values, most):
+    values = np.array(values, float)
+    kept = values[spread_out(values, most)]
+    assert len(kept) == min(most, len(values))
+    assert (np.diff(kept) >= 0).all()
+    assert kept[0] == values.min()
+    assert kept[-1] == values.max()
