@@ -1,6 +1,6 @@
 """A walk through fairmend on real data: ``python -m fairmend.demo``, or ``make demo``.
 
-Needs nothing but the package itself: no network, no optional package, a few seconds.
+Needs pandas beside the package itself, no network, and a few seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairmend import explain
 from fairmend.audit import Audit, audit
@@ -33,18 +32,18 @@ MOST_SHOWN = 5
 class People:
     """Some of the people of the table: inputs, outcomes, groups."""
 
-    X: NDArray[Any]
-    y: NDArray[Any]
-    sex: NDArray[Any]
+    X: Any
+    y: Any
+    sex: Any
 
     def __len__(self) -> int:
         return len(self.y)
 
 
 def main() -> None:
-    """Audit a stand-in vendor model on people it has not seen, then explain what is found."""
-    adult = load_adult(backend="numpy")
-    training, audited = _split(People(adult.X, adult.y, adult.sensitive_features))
+    """Audit a stand-in vendor model, explain what is found, mend it, and see on new people."""
+    adult = load_adult()
+    training, audited, kept_apart = _split(People(adult.X, adult.y, adult.sensitive_features))
 
     _title("fairmend: does a model you cannot open treat groups differently, and why?")
     _say(
@@ -62,25 +61,31 @@ def main() -> None:
     )
 
     _title("2  The audit: what is wrong, and how sure are we?")
-    found = audit(model, audited.X, audited.y, sensitive_features={"sex": audited.sex})
+    found = audit(model, audited.X, audited.y, sensitive_features=audited.sex)
     _show_audit(found, len(audited))
 
     _title("3  The explanation: which inputs would close the gap?")
     explained = counterfactual(
         model, audited.X, audited.y,
-        sensitive_features={"sex": audited.sex}, disparity="fnr", target="Female", baseline="Male",
+        sensitive_features=audited.sex, disparity="fnr", target="Female", baseline="Male",
     )  # fmt: skip
-    _show_counterfactual(explained, adult.feature_names)
+    _show_counterfactual(explained)
+
+    _title("4  The repair: edit as little as possible, of as few as possible")
+    mended = _repair(model, audited)
+    _title("5  The proof: people neither the model nor the repair has seen")
+    _show_holdout(mended, kept_apart)
 
 
-def _split(people: People) -> tuple[People, People]:
-    """Those the vendor trains on, and those it is audited on: drawn once, the same every time."""
+def _split(people: People) -> tuple[People, People, People]:
+    """Those the vendor trains on, those it is audited on, and those kept apart: always the same."""
     order = np.random.default_rng(0).permutation(len(people))
     ends = np.round(np.cumsum([TRAINED, AUDITED]) * len(people)).astype(int)
-    trained, audited, _ = (
-        People(people.X[part], people.y[part], people.sex[part]) for part in np.split(order, ends)
+    trained, audited, kept_apart = (
+        People(people.X.iloc[part], people.y[part], people.sex.iloc[part])
+        for part in np.split(order, ends)
     )
-    return trained, audited
+    return trained, audited, kept_apart
 
 
 def _vendor_model(people: People) -> Any:
@@ -102,12 +107,47 @@ def _show_audit(found: Audit, people: int) -> None:
     )
 
 
+# -------------------------------------------------------------------- the repair
+
+IMMUTABLE = ("Married", "Immigrant", "Age_leq_30")
+"""What nobody should be told to change."""
+
+
+def _repair(model: Any, people: People) -> Any:
+    from fairmend.classifier import RepairedClassifier
+
+    mended = RepairedClassifier(
+        model,
+        "fnr",
+        immutable=IMMUTABLE,
+        do_no_harm=True,
+        random_state=0,
+    ).fit(people.X, people.y, sensitive_features=people.sex)
+    _say(
+        "The women nearest the model's cut get the inputs of the nearest woman it says yes to, "
+        "just enough of them to close the gap that people live with. "
+        f"{', '.join(IMMUTABLE)} are never edited, nobody loses a yes, and no man's answer changes."
+    )
+    print(mended.plan_, end="\n\n")
+    return mended
+
+
+def _show_holdout(mended: Any, people: People) -> None:
+    report = mended.report(people.X, people.y, sensitive_features=people.sex)
+    _say(f"The last {len(people):,} people, before and after:")
+    print(report, end="\n\n")
+    before, after = report.before["fnr", "Female"], report.after["fnr", "Female"]
+    _say(
+        f"Of the women who earn over 50,000 dollars the model missed {percent(before.target_rate)} "
+        f"and now misses {percent(after.target_rate)}; of such men {percent(after.baseline_rate)}, "
+        "as before."
+    )
+
+
 # -------------------------------------------------------------------- the explanation
 
 
-def _show_counterfactual(found: Counterfactual, features: tuple[str, ...]) -> None:
-    assert found.table is not None
-    named = dict(zip(found.table.names, features, strict=True))
+def _show_counterfactual(found: Counterfactual) -> None:
     _say(
         "Among all distributions of the women's inputs under which the model would miss no more "
         "of them than of the men, this is the one closest to what is observed. It is a finding, "
@@ -127,7 +167,7 @@ def _show_counterfactual(found: Counterfactual, features: tuple[str, ...]) -> No
         ("<feature", "men", "women, observed", "women, counterfactual", "points"),
         [
             (
-                named[line.feature],
+                line.feature,
                 percent(line.baseline),
                 percent(line.observed),
                 percent(line.counterfactual),
@@ -141,7 +181,7 @@ def _show_counterfactual(found: Counterfactual, features: tuple[str, ...]) -> No
         "The features that carry most of the gap",
         ("<feature", "of the gap", "of the influence"),
         [
-            (named[score.feature], percent(score.share_of_gap), percent(score.influence_share))
+            (score.feature, percent(score.share_of_gap), percent(score.influence_share))
             for score in scores
         ],
         "of the gap: closed if this feature's distribution alone moved to the counterfactual's",
@@ -153,8 +193,8 @@ def _show_counterfactual(found: Counterfactual, features: tuple[str, ...]) -> No
         ("<feature", "<with", "of the gap", "of the influence", "more than alone"),
         [
             (
-                named[pair.first],
-                named[pair.second],
+                pair.first,
+                pair.second,
                 percent(pair.share_of_gap),
                 percent(pair.influence_share),
                 percent(pair.excess),
@@ -163,8 +203,8 @@ def _show_counterfactual(found: Counterfactual, features: tuple[str, ...]) -> No
         ],
     )
     _say(
-        f"{named[scores[0].feature]} alone accounts for {percent(scores[0].share_of_gap)} of the "
-        f"gap; {named[pairs[0].first]} and {named[pairs[0].second]} together for "
+        f"{scores[0].feature} alone accounts for {percent(scores[0].share_of_gap)} of the "
+        f"gap; {pairs[0].first} and {pairs[0].second} together for "
         f"{percent(pairs[0].share_of_gap)}. Whoever looks at features one by one misses that."
     )
 
