@@ -142,26 +142,67 @@ class RateGap(Disparity):
         return self.rate(h, y) * ones, self.given(h, y) * ones
 
 
+# Named functions and no lambdas, so that what holds a metric can be pickled to other processes.
+
+
+def _everybody(h: FloatArray, y: FloatArray) -> FloatArray:
+    return np.ones_like(h)
+
+
+def _positive_decision(h: FloatArray, y: FloatArray) -> FloatArray:
+    return h
+
+
+def _negative_decision(h: FloatArray, y: FloatArray) -> FloatArray:
+    return 1 - h
+
+
+def _positive_outcome(h: FloatArray, y: FloatArray) -> FloatArray:
+    return y
+
+
+def _negative_outcome(h: FloatArray, y: FloatArray) -> FloatArray:
+    return 1 - y
+
+
+def _false_negative(h: FloatArray, y: FloatArray) -> FloatArray:
+    return (1 - h) * y
+
+
+def _false_positive(h: FloatArray, y: FloatArray) -> FloatArray:
+    return h * (1 - y)
+
+
 SP = RateGap(
-    "sp", lambda h, y: 1 - h, lambda h, y: np.ones_like(h),
+    "sp",
+    _negative_decision,
+    _everybody,
     "statistical parity, the share of negative decisions",
-)  # fmt: skip
+)
 """Statistical parity: P(decision 0)."""
 FNR = RateGap(
-    "fnr", lambda h, y: (1 - h) * y, lambda h, y: y,
+    "fnr",
+    _false_negative,
+    _positive_outcome,
     "false negative rate, negative decisions among positive outcomes",
-)  # fmt: skip
+)
 """False negative rate: P(decision 0 | Y=1)."""
 FPR = RateGap(
-    "fpr", lambda h, y: h * (1 - y), lambda h, y: 1 - y,
+    "fpr",
+    _false_positive,
+    _negative_outcome,
     "false positive rate, positive decisions among negative outcomes",
-)  # fmt: skip
+)
 """False positive rate: P(decision 1 | Y=0)."""
 FDR = RateGap(
-    "fdr", lambda h, y: h * (1 - y), lambda h, y: h,
+    "fdr",
+    _false_positive,
+    _positive_decision,
     "false discovery rate, negative outcomes among positive decisions",
-)  # fmt: skip
+)
 """False discovery rate: P(Y=0 | decision 1)."""
+SELECTION = RateGap("selection", _positive_decision, _everybody, "the share of positive decisions")
+"""Its mirror, P(decision 1): what alignment closes where the target group has more of them."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fairmend.costs import Cost, EditCost
 from fairmend.counterfactual import choose_groups, read_disparities
 from fairmend.data import AuditData, Population, Tally
 from fairmend.destinations import Donors
-from fairmend.disparity import SP, Alignment, Disparity, RateGap
+from fairmend.disparity import SELECTION, SP, Alignment, Disparity, RateGap
 from fairmend.errors import DataError, FairmendWarning, RepairRefused
 from fairmend.features import FeatureMap
 from fairmend.model import Answers, BlackBox
@@ -31,9 +31,6 @@ Rank = Literal["score", "outcome", "cost"]
 
 SIGNIFICANT = 0.0455
 """Two standard errors: a gap with a larger p-value may be chance, and its sign wrong."""
-
-SELECTION = RateGap("selection", lambda h, y: h, lambda h, y: np.ones_like(h), "positive decisions")
-"""What alignment of decisions closes where the target group gets more positive ones."""
 
 
 @dataclass(frozen=True, eq=False)
