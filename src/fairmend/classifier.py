@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairmend.audit import audit_data
@@ -622,6 +623,18 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 entries = [ids[i] for i in who] if isinstance(ids, list | tuple) else ids[who]
                 uniform[who] = drawer.uniform(entries)
         return uniform
+
+    def __sklearn_clone__(self) -> RepairedClassifier:
+        """An unfitted copy of the same settings; the model is the vendor's, and stays itself."""
+        settings = self.get_params(deep=False)
+        model = settings.pop("model")
+        copy = type(self)(
+            model, **{name: clone(said, safe=False) for name, said in settings.items()}
+        )
+        for name in ("_metadata_request", "_sklearn_output_config"):
+            if hasattr(self, name):
+                setattr(copy, name, deepcopy(getattr(self, name)))
+        return copy
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,7 +12,7 @@ is that, with the cheapest of the points that leave the smallest largest gap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from fairmend.task import KnownOutcome, RepairTask
 
 __all__ = ["JointPlan", "close_jointly"]
 
-_ROUNDS = 30
+_ROUNDS = 150
 _CLOSE, _CLOSED = 1e-10, 1e-6
 """When to stop, and what counts as closed, in points of the rates."""
 
@@ -94,24 +94,14 @@ def close_jointly(task: RepairTask) -> Plan:
         decided = source.decision + chance * (1 - 2 * source.decision)
         return np.asarray([gap.excess(decided) for gap in gaps] / scale, np.float64)
 
-    aimed_at = start = excess(np.zeros(len(source)))
-    best, status = (np.zeros(len(source)), np.zeros(len(gaps))), task.done
-    closest = np.inf
-    for _ in range(_ROUNDS):
-        solved = program.cheapest(aimed_at)
-        if solved is None:
-            break
-        missed = excess(solved[0])
-        if np.abs(missed).max() < closest:
-            closest, best = float(np.abs(missed).max()), solved
-        if closest <= _CLOSE:
-            break
-        aimed_at = aimed_at + missed
-    if closest > _CLOSED:
-        nearest = program.nearest(start)
-        if np.abs(excess(nearest[0])).max() < closest:
-            best = nearest
-        status = PlanStatus.INFEASIBLE
+    start = excess(np.zeros(len(source)))
+    solved = program.cheapest(start)
+    if solved is None:
+        status, best = PlanStatus.INFEASIBLE, program.nearest(start)
+    else:
+        best = _agreeing(program, solved, start, excess)
+        closed = np.abs(excess(best[0])).max() <= _CLOSED
+        status = task.done if closed else PlanStatus.REMAINS
     plan = JointPlan(
         **task.common(status, Outlook()),
         gaps=gaps,
@@ -122,6 +112,31 @@ def close_jointly(task: RepairTask) -> Plan:
         chance=best[0],
     )
     return task.finished(plan, status, float(source.mass[~np.isfinite(cost)].sum()))
+
+
+def _agreeing(
+    program: _Program,
+    solved: tuple[FloatArray, FloatArray],
+    start: FloatArray,
+    excess: Callable[[FloatArray], FloatArray],
+) -> tuple[FloatArray, FloatArray]:
+    """Move the program's right-hand side until what people experience is closed, not its model.
+
+    The solution moves with the right-hand side without jumps, but not always by the same amount:
+    a step that does not help is halved.
+    """
+    best, aimed_at, missed, step = solved, start, excess(solved[0]), 1.0
+    for _ in range(_ROUNDS):
+        if np.abs(missed).max() <= _CLOSE:
+            break
+        trial = program.cheapest(aimed_at + step * missed)
+        left = missed if trial is None else excess(trial[0])
+        if trial is not None and np.abs(left).max() < np.abs(missed).max():
+            best, aimed_at, missed = trial, aimed_at + step * missed, left
+            step = min(1.0, 2 * step)
+        else:
+            step /= 2
+    return best
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,10 @@ class PlanStatus(Enum):
     CLOSED = "The realised gap is closed on the audit data."
     PARTLY = "The realised gap is closed to the level asked for on the audit data."
     IDENTITY = "The target group is not worse off in the audit data: nobody is edited."
+    REMAINS = (
+        "The plan does what it aims at, but part of the gap people experience remains: the outlook "
+        "has it. Calibrate on the realised gap, or allow more edits."
+    )
     UNREACHABLE = (
         "The allowed edits cannot close the gap: everybody whose edit helps is edited, and this is "
         "the closest. Allow more edits, or lower the level."

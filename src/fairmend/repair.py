@@ -8,7 +8,7 @@ that results applies to rows never seen before as it does to those of the audit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -250,9 +250,8 @@ def _turn_decisions(task: RepairTask) -> Plan:
         reached = _reached(task, donors, rows, keys=keys, gain=gain, need=need)
     over = over_decisions(task, turned, eligible)
     cut = calibrate(keys, np.where(reached, gain, 0.0), need, over)
-    if not cut.enough and not reached.all():  # want all that would help, and say who is not reached
-        more = need if over is not None else 2 * need + float(np.abs(gain).sum())
-        cut = replace(calibrate(keys, gain, more, over), enough=False)
+    if not cut.enough and over is None:  # everybody is wanted, of new people too
+        cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
     plan = FlipPlan(**task.common(task.done, Outlook()), ranking=ranking, cut=cut, donors=donors)
     return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
 

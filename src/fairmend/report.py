@@ -150,8 +150,8 @@ class Report:
         )
         people = TextTable(
             "",
-            ("<group", "people", "accuracy", "after", "AUC", "after", "edited", "features",
-             "gain", "lose", "drawn", "unreached", "unseen"),
+            ("<group", "people", "accuracy", "after", "AUC", "after", "edited", "edits",
+             "gain", "lose", "drawn", "blocked", "unseen"),
             [
                 (
                     str(group.group),

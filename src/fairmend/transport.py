@@ -1052,7 +1052,7 @@ def _finished(
     unseen: Literal["nearest", "stay"] = "nearest",
 ) -> Plan:
     """The plan that follows a law between the task's own rows."""
-    status = task.done if step.closed else PlanStatus.UNREACHABLE
+    status = task.done if step.closed else PlanStatus.REMAINS
     if not step.feasible:
         status = PlanStatus.INFEASIBLE
     law = step.law.tocsr()
