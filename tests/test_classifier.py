@@ -148,6 +148,9 @@ def test_without_ids_equal_rows_share_their_draw(mended):
     said = mended.predict(twice, sensitive_features=np.r_[s, s[::-1]])
     assert np.array_equal(said[:300], said[300:][::-1])
     assert np.array_equal(said[:300], mended.predict(X, sensitive_features=s))
+    law = mended.positive_chance(X, sensitive_features=s)
+    drawn = said[:300][(law > 0) & (law < 1)]
+    assert 0 < drawn.mean() < 1, "but rows that differ do not"
 
 
 def test_the_key_decides_and_the_seed_is_only_a_way_to_make_one(audit):

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -106,13 +106,19 @@ def broken_rules(cost, before, after):
     return broken
 
 
+ULM = {"immutable": [], "one_way": {}, "max_edits": None, "kind": "l1", "forbidden": "leave Ulm"}
+
+
 @pytest.mark.slow
+@example(rules=ULM, wanted=0.0)
+@example(rules={**ULM, "immutable": ["member"], "max_edits": 1}, wanted=0.0)
 @given(rules=RULES, wanted=st.sampled_from([0.0, 1.0]))
 @settings(max_examples=15, deadline=None)
 def test_destinations_are_verified_allowed_and_minimal(forest, rules, wanted):
     cost = Cost(**{**rules, "forbidden": leaves_ulm if rules["forbidden"] else None})
     donors, rows = donors_for(forest, cost, wanted), others(forest, wanted)
     found = donors.nearest(rows)
+    assert np.array_equal(donors.reach(rows), found.reached)
     reached = np.flatnonzero(found.reached)
     stuck = np.flatnonzero(~found.reached)
     assert not differing(rows.take(stuck), found.table.take(stuck)).any() if len(stuck) else True

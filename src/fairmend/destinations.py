@@ -28,6 +28,7 @@ NEAREST = 20
 MOST_DONORS = 4_000
 """Of more donors than this, those nearest the model's cut are kept."""
 _CHUNK = 2_000
+_IN_TURN = ((0, 1), (1, 4), (4, NEAREST))  # few calls: the nearest, then some more, then the rest
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +87,23 @@ class Donors:
 
     def nearest(self, rows: Frame) -> Destinations:
         """The cheapest verified destination of each row."""
-        find = self._nearest_mixture if self._mixes else self._nearest_donor
+        parts = []
+        for start in range(0, len(rows), _CHUNK):
+            part = rows.slice(start, start + _CHUNK)
+            edits = self._found(part)
+            if self._gives_back:
+                self._give_back(part, edits, np.flatnonzero(np.isfinite(edits.cost)))
+            parts.append(self._made(part, edits))
+        return join(parts)
+
+    def reach(self, rows: Frame) -> NDArray[np.bool_]:
+        """Which rows have a destination at all: less work than finding the cheapest."""
         starts = range(0, len(rows), _CHUNK)
-        return join([find(rows.slice(start, start + _CHUNK)) for start in starts])
+        costs = [self._found(rows.slice(start, start + _CHUNK)).cost for start in starts]
+        return np.isfinite(np.concatenate(costs))
+
+    def _found(self, rows: Frame) -> _Edits:
+        return self._nearest_mixture(rows) if self._mixes else self._nearest_donor(rows)
 
     @property
     def _mixes(self) -> bool:
@@ -96,11 +111,14 @@ class Donors:
 
     @property
     def _gives_back(self) -> bool:
-        """Whether features are given back: not on yes-or-no data, where donors are near enough."""
-        limited = self.cost.cost.max_edits is not None
-        return self.box is not None and (limited or not self.cost.all_binary)
+        """Whether features are given back: not on yes-or-no data, where donors are near enough.
 
-    def _nearest_donor(self, rows: Frame) -> Destinations:
+        Nor once more where the number of edits is limited: there it is part of the search.
+        """
+        limited = self.cost.cost.max_edits is not None
+        return self.box is not None and not limited and not self.cost.all_binary
+
+    def _nearest_donor(self, rows: Frame) -> _Edits:
         cost = self.cost.matrix(rows, self.table)
         if self.box is None:  # the same inputs with another answer on record are no edit
             alike = self.table.distinct()
@@ -112,37 +130,35 @@ class Donors:
         edits.taken[np.isfinite(edits.cost)] = True
         if self.answers.score is not None:
             edits.score[:] = self.answers.score[edits.donor]
-        if self._gives_back:
-            self._give_back(rows, edits, np.arange(len(rows)))
-        return self._made(rows, edits)
+        return edits
 
-    def _nearest_mixture(self, rows: Frame) -> Destinations:
+    def _nearest_mixture(self, rows: Frame) -> _Edits:
         """What may be taken of a donor, the rest one's own: the first that the model confirms."""
         here, there = self.cost.place(rows), self.cost.place(self.table)
         price = self.cost.mixture(here, there)
         near = _smallest(price, min(NEAREST, len(self)))
         limit = self.cost.cost.max_edits
         edits = _Edits.none(rows)
-        for rank in range(near.shape[1]):
-            at = np.flatnonzero(~np.isfinite(edits.cost))
-            at = at[np.isfinite(price[at, near[at, rank]])]
+        for first, last in _IN_TURN if limit is None else [(k, k + 1) for k in range(NEAREST)]:
+            waiting = np.flatnonzero(~np.isfinite(edits.cost))
+            tried = near[waiting, first:last]
+            at, donor = np.repeat(waiting, tried.shape[1]), tried.ravel()
+            possible = np.flatnonzero(np.isfinite(price[at, donor]))
+            at, donor = at[possible], donor[possible]
             if len(at) == 0:
                 break  # those that are left have no dearer donor either
-            donor = near[at, rank]
             taken = self.cost.may_take(here[at], there[donor])
             good, said = self._confirmed(rows.take(at), donor, taken)
-            at = at[good]
-            edits.donor[at], edits.taken[at] = donor[good], taken[good]
-            edits.cost[at] = price[at, donor[good]]
+            good = good[np.unique(at[good], return_index=True)[1]]  # each row's first
+            at, donor = at[good], donor[good]
+            edits.donor[at], edits.taken[at], edits.cost[at] = donor, taken[good], price[at, donor]
             if said.score is not None:
                 edits.score[at] = said.score[good]
             if limit is not None and len(at) > 0:
                 self._give_back(rows, edits, at)
                 many = at[edits.taken[at].sum(axis=1) > limit]
                 edits.taken[many], edits.cost[many] = False, np.inf
-        if self._gives_back and limit is None:
-            self._give_back(rows, edits, np.flatnonzero(np.isfinite(edits.cost)))
-        return self._made(rows, edits)
+        return edits
 
     def _confirmed(
         self, rows: Frame, donor: IntArray, taken: NDArray[np.bool_]
@@ -160,17 +176,18 @@ class Donors:
         Repeated until nothing more can be given back: what would have turned the decision at
         first may do no harm once others are back.
         """
+        if len(asked) == 0:
+            return
         mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
-        edits.taken[asked] &= differing(mine, theirs)
         steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
-        dearest = np.argsort(-steps, axis=1, kind="stable")
-        taken, score = edits.taken[asked], edits.score[asked]
-        waiting = np.flatnonzero(taken.sum(axis=1) > 1)  # one edit at least must stay
+        taken, score = edits.taken[asked] & differing(mine, theirs), edits.score[asked]
+        waiting = np.arange(len(asked))
         while len(waiting) > 0:
             shrunk = np.zeros(len(asked), bool)
-            for rank in range(taken.shape[1]):
+            dearest = np.argsort(-np.where(taken, steps, -1.0), axis=1, kind="stable")
+            for rank in range(int(taken[waiting].sum(axis=1).max())):
                 at = waiting[taken[waiting, dearest[waiting, rank]]]
-                at = at[taken[at].sum(axis=1) > 1]
+                at = at[taken[at].sum(axis=1) > 1]  # one edit at least must stay
                 if len(at) == 0:
                     continue
                 trial = taken[at]
@@ -182,8 +199,7 @@ class Donors:
                     score[at[good]] = said.score[good]
             waiting = np.flatnonzero(shrunk & (taken.sum(axis=1) > 1))
         edits.taken[asked], edits.score[asked] = taken, score
-        reached = np.isfinite(edits.cost[asked])
-        edits.cost[asked] = np.where(reached, self.cost.total(steps * taken), np.inf)
+        edits.cost[asked] = self.cost.total(steps * taken)
 
     def _made(self, rows: Frame, edits: _Edits) -> Destinations:
         return Destinations(

@@ -7,7 +7,8 @@ P(Y=1 | x),
 
 An optimal u has at most one drawn row per constraint, and the constraints' prices make it a rule
 for new rows: turn where the prices outweigh the cost. Where no u meets all constraints the answer
-is that, with the cheapest of the points that leave the smallest largest gap.
+is that, with the cheapest of the points that leave the smallest largest gap. A rate over decisions
+(fdr) must keep some people it is over: turning everybody away is no way to close it.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def close_jointly(task: RepairTask) -> Plan:
     # in points of each rate, so that the largest of several means something
     scale = np.array([gap.over(source.decision) for gap in gaps])
     effect = weight * _turning(gaps, outcome.of(task.table), source.decision) / scale[:, None]
-    program = _Program(weight / weight.sum(), cost, effect)
+    lost, room = _to_be_kept(task, outcome.of(task.table))
+    program = _Program(weight / weight.sum(), cost, effect, lost, room)
 
     def excess(chance: FloatArray) -> FloatArray:
         decided = source.decision + chance * (1 - 2 * source.decision)
@@ -139,17 +141,33 @@ def _agreeing(
     return best
 
 
+def _to_be_kept(task: RepairTask, outcome: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """For each rate over decisions, what turning a row takes from it, and how much it may lose."""
+    gaps = [gap for gap in task.gaps if gap.over_decisions]
+    own, weight = task.source.decision, task.gaps[0].weight.sum(axis=1)
+    now = np.array([gap.over(own) for gap in gaps])
+    lost = [-weight * gap.over_slope(outcome) * (1 - 2 * own) for gap in gaps]
+    least = [task.fewest(gap) for gap in gaps]
+    return np.reshape(lost, (len(gaps), len(own))) / (
+        now[:, None] if gaps else 1.0
+    ), 1 - least / now
+
+
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """Turn row i with chance u_i; ``effect`` has a line per constraint."""
+    """Turn row i with chance u_i."""
 
     mass: FloatArray
     cost: FloatArray
     effect: FloatArray
+    """A line per constraint."""
+    lost: FloatArray
+    room: FloatArray
+    """lost u <= room, besides."""
 
     def cheapest(self, excess: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """The cheapest u with effect u = -excess, and the constraints' prices; None without one."""
-        answer = self._solve(A_eq=self.effect, b_eq=-excess)
+        answer = self._solve(A_eq=self.effect, b_eq=-excess, A_ub=self.lost, b_ub=self.room)
         return None if answer.status != 0 else self._read(answer, answer.eqlin.marginals)
 
     def nearest(self, excess: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -160,16 +178,21 @@ class _Program:
         both_sides = np.concatenate([self.effect, -self.effect])
         smallest = linprog(
             np.r_[np.zeros(rows), 1.0],
-            A_ub=np.c_[both_sides, -np.ones(2 * count)],
-            b_ub=np.r_[-excess, excess],
+            A_ub=np.r_[
+                np.c_[both_sides, -np.ones(2 * count)], np.c_[self.lost, np.zeros(len(self.room))]
+            ],
+            b_ub=np.r_[-excess, excess, self.room],
             bounds=[*self._bounds(), (0.0, None)],
             method="highs-ds",
         )
         slack = 1e-9  # the smallest is known to the solver's tolerance only
         limit = float(np.asarray(smallest.x)[-1]) + slack
-        answer = self._solve(A_ub=both_sides, b_ub=np.r_[-excess, excess] + limit)
+        answer = self._solve(
+            A_ub=np.r_[both_sides, self.lost],
+            b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
+        )
         marginals = np.asarray(answer.ineqlin.marginals)
-        return self._read(answer, marginals[:count] - marginals[count:])
+        return self._read(answer, marginals[:count] - marginals[count : 2 * count])
 
     def _bounds(self) -> list[tuple[float, float]]:
         return [(0.0, 1.0 if reached else 0.0) for reached in np.isfinite(self.cost)]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.destinations import Destinations
 from fairmend.model import Answers
+from fairmend.tables import points
 
 __all__ = ["Outlook", "Plan", "PlanStatus", "Route"]
 
@@ -209,10 +210,10 @@ class Plan(ABC):
             f"Plan for {self.target} against {self.baseline}: {self.metric} by {self.method}",
             self.status.value,
             *(
-                f"{metric}: {100 * before:+.1f} points before, {100 * after:+.1f} after"
+                f"{metric}: {points(before)} points before, {points(after)} after"
                 for metric, before, after in o.by_metric
             ),
-            f"expected on new data {100 * o.expected_low:+.1f} to {100 * o.expected_high:+.1f}",
+            f"expected on new data {points(o.expected_low)} to {points(o.expected_high)}",
             f"{100 * o.edited:.1f} % of the group edited (mean cost {o.cost:.2f}), "
             f"{100 * o.randomised:.1f} % by a draw, {100 * o.unreachable:.1f} % unreachable",
             f"decisions turned positive for {100 * o.to_positive:.1f} %, "

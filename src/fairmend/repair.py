@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.audit import TOO_FEW
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import AuditData
 from fairmend.destinations import Donors
@@ -283,9 +282,7 @@ def over_decisions(task: RepairTask, turned: float, rows: IntArray) -> Over | No
         return None
     expected = task.outcome(pooled=False).of(task.table.take(rows))
     change = gap.weight[rows].sum(axis=1) * gap.over_slope(expected)
-    a_person = 0.0 if source.tally is None else float(source.tally.weight.sum()) / source.n
-    least = TOO_FEW * a_person or 1e-12
-    return Over(gap.over(source.decision), change if turned == 0 else -change, least)
+    return Over(gap.over(source.decision), change if turned == 0 else -change, task.fewest(gap))
 
 
 def needed(task: RepairTask) -> float:
@@ -321,7 +318,7 @@ def _reached(
     order = np.lexsort((-keys[:, 1], -keys[:, 0]))
     for start in range(0, len(order), _BATCH):
         at = order[start : start + _BATCH]
-        reached[at] = donors.nearest(rows.take(at)).reached
+        reached[at] = donors.reach(rows.take(at))
         following = order[start + _BATCH : start + _BATCH + 1]
         clear = len(following) == 0 or keys[following[0], 0] < keys[at[-1], 0] - SAME_KEY
         if clear and (gain * reached).sum() >= need:

@@ -20,7 +20,7 @@ from fairmend.data import AuditData, Population
 from fairmend.disparity import Disparity, RateGap, as_disparity
 from fairmend.plan import Plan, Route
 from fairmend.rows import differing, find_rows
-from fairmend.tables import UNKNOWN, TextTable, percent
+from fairmend.tables import UNKNOWN, TextTable, percent, points
 from fairmend.task import KnownOutcome
 
 __all__ = ["EditedFeature", "GroupOutcome", "Report", "make_report"]
@@ -140,9 +140,9 @@ class Report:
                     old.metric,
                     str(old.target),
                     str(old.baseline),
-                    _points(old.gap),
+                    points(old.gap),
                     _interval(old.low, old.high),
-                    _points(new.gap),
+                    points(new.gap),
                     _interval(new.low, new.high),
                 )
                 for old, new in zip(self.before.gaps, self.after.gaps, strict=True)
@@ -176,7 +176,7 @@ class Report:
             "The same if outcomes followed the edited inputs, M(Q)",
             ("<metric", "<group", "before", "after"),
             [
-                (metric, str(group.group), _points(before), _points(after))
+                (metric, str(group.group), points(before), points(after))
                 for group in self.groups
                 for metric, before, after in group.counterfactual
             ],
@@ -201,10 +201,6 @@ class Report:
 
     def _repr_html_(self) -> str:
         return "".join(table.html() for table in self._tables())
-
-
-def _points(value: float) -> str:
-    return UNKNOWN if np.isnan(value) else f"{100 * value:+.1f}"
 
 
 def _interval(low: float, high: float) -> str:

@@ -79,6 +79,17 @@ def percent(value: float, *, signed: bool = False) -> str:
     return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
 
 
+def points(value: float) -> str:
+    """A gap in signed percentage points; a dash for what is not known, and no minus before zero.
+
+    >>> points(0.1786), points(-0.00004), points(float("nan"))
+    ('+17.9', '+0.0', '–')
+    """
+    if value != value:  # noqa: PLR0124  nan
+        return UNKNOWN
+    return f"{round(100 * value, 1) + 0.0:+.1f}"
+
+
 def p_value(value: float) -> str:
     """A p-value as people print it.
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.audit import Gap, audit_data
+from fairmend.audit import TOO_FEW, Gap, audit_data
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import Cost, EditCost
 from fairmend.counterfactual import choose_groups, read_disparities
@@ -187,6 +187,13 @@ class RepairTask:
     def nothing_to_close(self) -> bool:
         """Whether the target group is no worse off than the baseline."""
         return len(self.gaps) == 1 and not self.gaps[0].gap(self.source.decision) > 0
+
+    def fewest(self, gap: RealisedGap) -> float:
+        """The weight of people a rate must be over to be one: few, or next to nothing if exact."""
+        tally = self.source.tally
+        if tally is None:
+            return 1e-3 * gap.over(self.source.decision)
+        return TOO_FEW * float(tally.weight.sum()) / self.source.n
 
     def refuse_alignment_of_inputs(self) -> None:
         """Turning decisions aligns decisions alone."""
