@@ -113,7 +113,7 @@ ULM = {"immutable": [], "one_way": {}, "max_edits": None, "kind": "l1", "forbidd
 @example(rules=ULM, wanted=0.0)
 @example(rules={**ULM, "immutable": ["member"], "max_edits": 1}, wanted=0.0)
 @given(rules=RULES, wanted=st.sampled_from([0.0, 1.0]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_destinations_are_verified_allowed_and_minimal(forest, rules, wanted):
     cost = Cost(**{**rules, "forbidden": leaves_ulm if rules["forbidden"] else None})
     donors, rows = donors_for(forest, cost, wanted), others(forest, wanted)
@@ -152,6 +152,21 @@ def test_without_rules_every_row_is_reached_by_few_edits(forest):
     assert differing(rows, found.table).sum(axis=1).mean() < 2.5  # 5 before giving back
     whole = donors.cost.matrix(rows, donors.table).min(axis=1)
     assert (found.cost <= whole + 1e-9).all(), "never dearer than the nearest donor"
+
+
+def test_a_forbidden_move_is_gone_round():
+    # either will do: to leave Ulm, which is near, or much debt, which is far
+    rows = pd.DataFrame({"town": ["Jena", "Ulm", "Jena"], "debt": [0.0, 9.0, 9.0], "x": [1, 2, 3]})
+    table = Frame.read(rows)
+    box = BlackBox(lambda X: (X["town"] == "Jena") | (X["debt"] > 5), output="label")
+    asked = Frame.read(pd.DataFrame({"town": ["Ulm"], "debt": [0.0], "x": [5]}))
+    for forbidden, expected in ((None, ["Jena", 0.0, 5]), (leaves_ulm, ["Ulm", 9.0, 5])):
+        cost = Cost(weights={"debt": 3.0}, forbidden=forbidden)
+        learnt = EditCost.learn(table, np.full(3, 1 / 3), cost)
+        donors = Donors.choose(
+            table, Answers(np.ones(3), None), np.zeros(3), learnt, box=box, labels=LABELS
+        )
+        assert donors.nearest(asked).table.native.iloc[0].tolist() == expected
 
 
 def test_max_edits_is_met_by_giving_back_not_by_luck(forest):

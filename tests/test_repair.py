@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from sklearn.linear_model import LogisticRegression
@@ -22,7 +22,7 @@ from fairmend import (
 )
 from fairmend.columns import Frame
 from fairmend.costs import Cost, EditCost
-from fairmend.disparity import FNR, FPR, SP, as_disparity
+from fairmend.disparity import FDR, FNR, FPR, SP, as_disparity
 from fairmend.errors import RepairRefused
 from fairmend.model import Answers, Labels
 from fairmend.plan import PlanStatus
@@ -69,9 +69,13 @@ def full_program(data, metrics, cost=None, level=1.0):
         by_row = source.mass * gap.slope(source.outcome)
         constraints.append(np.outer(by_row, source.decision).reshape(1, -1))
         sides.append([by_row @ source.decision - gap.excess(source.decision)])
+    # somebody must be left that fdr is over, or turning everybody away would close it
+    positive = np.outer(source.mass, source.decision).reshape(1, -1)
+    kept = 1e-3 * source.mass @ source.decision if FDR in metrics else 0.0
     answer = linprog(
         (source.mass[:, None] * np.where(allowed, price, 0.0)).ravel(),
         A_eq=np.concatenate(constraints), b_eq=np.concatenate(sides),
+        A_ub=-positive, b_ub=[-kept],
         bounds=[(0, None if free else 0) for free in allowed.ravel()], method="highs",
     )  # fmt: skip
     assert answer.status in (0, 2)
@@ -88,6 +92,7 @@ COSTS = st.sampled_from(
 )  # fmt: skip
 
 
+@example(seed=12326, metric="fdr", kind="binary", cost=None, level=1.0)
 @given(
     seed=st.integers(0, 10**6),
     metric=st.sampled_from(["sp", "fnr", "fpr", "fdr"]),
@@ -342,7 +347,7 @@ def test_small_samples_are_not_biased():
     box = BlackBox(lambda rows: rows[:, 0], threshold=1.0)
     others = np.array([[0.0], [2.0]])
     left = []
-    for _ in range(800):
+    for _ in range(500):
         refused = int(rng.integers(750, 850))
         X = np.concatenate([rng.random((10, 1)), np.repeat(others, [refused, 1000 - refused], 0)])
         y = rng.integers(0, 2, len(X))
@@ -351,8 +356,8 @@ def test_small_samples_are_not_biased():
                             box=box)  # fmt: skip
         # a uniform key is its own distribution function: below the cut people stay refused
         left.append(min(plan.cut.first, 1.0) - refused / 1000)
-    # the standard error of the mean is .11 / sqrt(800) = .004
-    assert abs(np.mean(left)) < 0.012
+    # the standard error of the mean is .11 / sqrt(500) = .005
+    assert abs(np.mean(left)) < 0.014
 
 
 @pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
