@@ -23,7 +23,14 @@ from fairmend.errors import DataError, FairmendWarning
 from fairmend.features import FeatureMap
 from fairmend.progress import progress
 
-__all__ = ["FittedProbability", "Logistic", "empirical", "fit_probability", "logistic_regression"]
+__all__ = [
+    "FittedProbability",
+    "Logistic",
+    "empirical",
+    "fit_probability",
+    "logistic_regression",
+    "one_thread",
+]
 
 CLIP = 1e-6
 """No probability is nearer to 0 or 1 than this."""
@@ -152,13 +159,13 @@ def fit_probability(
     matrix = features.apply(table)
     folds = _folds(tally, random_state)
     if isinstance(estimator, str):
-        penalty, cross_fitted = _tune(matrix, tally.weight, folds, what)
-        fitted = logistic_regression(penalty, matrix, tally.weight)
-        result = replace(
-            _described(what, "l2 logistic regression", cross_fitted, tally),
-            penalty=penalty,
-            standard_error=_logistic_error(fitted, matrix, tally, penalty),
-        )
+        with one_thread():
+            penalty, cross_fitted, fitted = _tune(matrix, tally.weight, folds, what)
+            result = replace(
+                _described(what, "l2 logistic regression", cross_fitted, tally),
+                penalty=penalty,
+                standard_error=_logistic_error(fitted, matrix, tally, penalty),
+            )
     else:
         fit = partial(_any, estimator)
         cross_fitted = _cross_fit(matrix, folds, what, fit)
@@ -286,13 +293,18 @@ def logistic_regression(
         return float(total @ np.logaddexp(0.0, linear) - events @ linear + ridge @ at**2 / 2)
 
     beta = np.zeros(design.shape[1]) if start is None else np.r_[start.intercept, start.slope]
+    last = 0.0
     for _ in range(_NEWTON_STEPS):
         p = expit(design @ beta)
         gradient = design.T @ (total * p - events) + ridge * beta
-        if np.abs(gradient).max() <= flat * total.sum():
+        size = float(np.abs(gradient).max())
+        if size <= flat * total.sum():
             break
-        hessian = (design * (total * p * (1 - p))[:, None]).T @ design + np.diag(ridge + 1e-10)
-        step, length = np.linalg.solve(hessian, gradient), 1.0
+        if size > 0.1 * last:  # near the minimum the last Hessian does as well as a new one
+            weighted = design * (total * p * (1 - p))[:, None]
+            inverse = np.linalg.inv(weighted.T @ design + np.diag(ridge + 1e-10))
+        last = size
+        step, length = inverse @ gradient, 1.0
         if gradient @ step > _NEAR * total.sum():
             now = loss(beta)
             while loss(beta - length * step) > now and length > 1e-10:
@@ -308,6 +320,13 @@ def _by_scikit_learn(penalty: float, matrix: FloatArray, weight: FloatArray) -> 
     model = LogisticRegression(C=penalty, solver="lbfgs", max_iter=1_000)
     fitted = model.fit(*_stacked(matrix, weight))
     return Logistic(float(fitted.intercept_[0]), np.asarray(fitted.coef_[0], np.float64))
+
+
+def one_thread() -> Any:
+    """The matrices are small: threads would spend more time waiting for each other than working."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
 
 
 def _any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
@@ -354,15 +373,17 @@ def _check_both_events(weight: FloatArray, what: str) -> None:
 
 def _tune(
     matrix: FloatArray, weight: FloatArray, folds: Sequence[_Fold], what: str
-) -> tuple[float, FloatArray]:
-    """The penalty with the least cross-validated log loss, and its cross-fitted probabilities."""
-    fitted, everybody = [], None
+) -> tuple[float, FloatArray, Logistic]:
+    """The penalty with the least cross-validated log loss, its cross-fit, and everybody's fit."""
+    fitted: list[FloatArray] = []
+    everybody: list[Logistic] = []
     for penalty in PENALTIES:
-        everybody = logistic_regression(penalty, matrix, weight, start=everybody)
-        fit = partial(logistic_regression, penalty, start=everybody, flat=1e-6)
+        start = everybody[-1] if everybody else None
+        everybody.append(logistic_regression(penalty, matrix, weight, start=start))
+        fit = partial(logistic_regression, penalty, start=everybody[-1], flat=1e-6)
         fitted.append(_cross_fit(matrix, folds, what, fit))
     best = int(np.argmin([_log_loss(probability, weight) for probability in fitted]))
-    return PENALTIES[best], fitted[best]
+    return PENALTIES[best], fitted[best], everybody[best]
 
 
 def _logistic_error(

@@ -20,7 +20,12 @@ from fairmend.disparity import SELECTION, SP, Alignment, Disparity, RateGap
 from fairmend.errors import DataError, FairmendWarning, RepairRefused
 from fairmend.features import FeatureMap
 from fairmend.model import Answers, BlackBox
-from fairmend.outcomes import FittedProbability, fit_probability, logistic_regression
+from fairmend.outcomes import (
+    FittedProbability,
+    fit_probability,
+    logistic_regression,
+    one_thread,
+)
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
 from fairmend.rows import find_rows
@@ -310,7 +315,8 @@ class RepairTask:
         table = self.data.table.take(every)
         features = FeatureMap.learn(table, np.ones(len(every)))
         weight = np.stack([1 - said.decision, said.decision], axis=1)
-        stand_in = logistic_regression(100.0, features.apply(table), weight)
+        with one_thread():
+            stand_in = logistic_regression(100.0, features.apply(table), weight, flat=1e-6)
         margin = stand_in.decision_function(features.apply(self.data.table.take(rows)))
         return np.abs(np.asarray(margin, np.float64))
 
