@@ -73,6 +73,16 @@ class Counterfactual:
     person_row: IntArray | None = None
     """For each audited person the row of ``mass`` they stand on; -1 outside the target group."""
 
+    @cached_property
+    def gaps_before(self) -> tuple[float, ...]:
+        """Each disparity as observed, outcomes as modelled."""
+        return tuple(d.value(self.source, self.baseline) for d in self.disparities)
+
+    @cached_property
+    def gaps_after(self) -> tuple[float, ...]:
+        """Each disparity under Q."""
+        return tuple(d.value(self.shifted, self.baseline) for d in self.disparities)
+
     @property
     def shifted(self) -> Population:
         """The target group under Q."""

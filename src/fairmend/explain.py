@@ -349,9 +349,9 @@ def _share_of_gap(found: Counterfactual, code: IntArray) -> float:
     before, after = np.bincount(code, p), np.bincount(code, found.mass)
     ratio = np.divide(after, before, out=np.zeros_like(after), where=before > 0)
     moved = found.source.reweighted(p * ratio[code])
-    changes = []
-    for d in found.disparities:
-        gaps = [d.value(p, found.baseline) for p in (found.source, moved, found.shifted)]
-        changes.append((gaps[0] - gaps[1], gaps[0] - gaps[2]))
+    changes = [
+        (old - d.value(moved, found.baseline), old - new)
+        for d, old, new in zip(found.disparities, found.gaps_before, found.gaps_after, strict=True)
+    ]
     partial, whole = max(changes, key=lambda pair: abs(pair[1]))
     return partial / whole if abs(whole) > 1e-15 else 0.0
