@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -945,4 +946,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # told to stop, it takes its processes along
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())
