@@ -1,0 +1,58 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairmend.errors import DataError
+from fairmend.files import writing
+
+
+def test_nothing_is_left_after_an_error(tmp_path):
+    def fail():
+        with writing(tmp_path / "out") as file:
+            file.write(b"half")
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_file_is_kept_unless_told(tmp_path):
+    place = tmp_path / "out"
+    place.write_bytes(b"old")
+    with pytest.raises(DataError, match="must not exist yet"), writing(place) as file:
+        file.write(b"new")
+    assert place.read_bytes() == b"old"
+    with writing(place, overwrite=True) as file:
+        file.write(b"new")
+    assert place.read_bytes() == b"new"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_file_made_in_the_meantime_is_kept(tmp_path):
+    place = tmp_path / "out"
+
+    def race():
+        with writing(place) as file:
+            file.write(b"ours")
+            place.write_bytes(b"theirs")
+
+    with pytest.raises(DataError, match="must not exist yet"):
+        race()
+    assert place.read_bytes() == b"theirs"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with (
+        pytest.raises(DataError, match="No such file or directory"),
+        writing(tmp_path / "no" / "out") as file,
+    ):
+        file.write(b"")
+
+
+def test_errors_of_the_caller_stay_its_own(tmp_path):
+    with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
+        open(tmp_path / "input that is not there")
