@@ -55,4 +55,4 @@ def test_a_missing_folder_is_named(tmp_path):
 
 def test_errors_of_the_caller_stay_its_own(tmp_path):
     with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
-        open(tmp_path / "input that is not there")
+        (tmp_path / "input that is not there").read_bytes()
