@@ -162,12 +162,13 @@ BAD = {
     "y one class": (
         lambda: audit(y=np.zeros(8)),
         DataError,
-        "y: must have two values; everybody has 0.0. Error rates need both outcomes in the data.",
+        "y: must have two values; got one class: everybody has 0.0. Error rates need both outcomes in the data.",
     ),
     "y three classes": (
         lambda: audit(y=np.arange(8) % 3),
         DataError,
-        "y: must have two values; got 3: 0, 1, 2. Make it binary first, e.g. y == 2.",
+        "y: must have two values; got 3: 0, 1, 2. Only binary classification is supported. "
+        "Make it binary first, e.g. y == 2.",
     ),
     "y text without pos_label": (
         lambda: audit(y=TEXT),
@@ -362,14 +363,14 @@ BAD = {
     "weights all zero": (
         lambda: audit(sample_weight=ONES * 0),
         DataError,
-        "sample_weight: must be positive for somebody in every group; all weights are 0. "
+        "sample_weight: must be positive for somebody in every group; all weights are zero. "
         "Give them weight, or leave the group out.",
     ),
     "weights zero for one group": (
         lambda: audit(sample_weight=(S == "a") * 1.0),
         DataError,
         "sample_weight: must be positive for somebody in every group; all weights of "
-        "group 'b' are 0. Give them weight, or leave the group out.",
+        "group 'b' are zero. Give them weight, or leave the group out.",
     ),
     "weights text": (
         lambda: audit(sample_weight=with_one(ONES, 1, "heavy")),
@@ -412,8 +413,8 @@ BAD = {
         lambda: audit(X=X[:, 0]),
         DataError,
         "X: must be a table: a 2-D array, or a pandas, Polars or PyArrow frame; got "
-        "ndarray of shape (8,). One column? Pass numpy.reshape(X, (-1, 1)). One row? Pass"
-        " [X].",
+        "ndarray of shape (8,). Reshape your data: numpy.reshape(X, (-1, 1)) for one column, "
+        "[X] for one row.",
     ),
     "X three-dimensional": (
         lambda: audit(X=np.zeros((8, 2, 2))),
@@ -493,7 +494,8 @@ BAD = {
     "X without columns": (
         lambda: audit(X=FRAME[[]]),
         DataError,
-        "X: must have at least one column; got none. Pass the model's inputs.",
+        "X: must have at least one column; got 0 feature(s) (shape=(8, 0)) while a minimum of 1 is "
+        "required. Pass the model's inputs.",
     ),
     "X with two columns of one name": (
         lambda: audit(X=FRAME.set_axis(["age", "age"], axis=1)),
@@ -698,8 +700,8 @@ BAD = {
     "model returns complex numbers": (
         lambda: audit(lambda rows: decide(rows) + 0.5j),
         ModelError,
-        "model (call): must answer with the labels of y, 0 and 1; got (1+0.5j), 0.5j. "
-        "Translate its answers into these, or give y and pos_label in its words.",
+        "model (call): must hold real numbers, text or dates; got complex128 numbers. "
+        "Complex data not supported: pass real and imaginary parts as two columns.",
     ),
     "model changes its answer": (
         lambda: audit(Fickle()),

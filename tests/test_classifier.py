@@ -636,25 +636,20 @@ def first_column_decides(X):
 
 
 def every_other(X):
-    return np.arange(X.shape[0] if hasattr(X, "shape") else len(X)) % 2
+    return np.arange(X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))) % 2
 
 
+_NEED_POS_LABEL = (
+    "check_estimators_dtypes", "check_sample_weights_pandas_series",
+    "check_sample_weights_not_an_array", "check_sample_weights_shape",
+    "check_sample_weights_not_overwritten", "check_classifier_data_not_an_array",
+)  # fmt: skip
 _TOLD = "which of two labels is positive must be told unless they are 0/1 or -1/1"
-_WORDS = "the border says this in its own words, tested in test_bad_inputs.py"
 EXPECTED_FAILED = {
-    **dict.fromkeys(
-        ["check_estimators_dtypes", "check_sample_weights_pandas_series",
-         "check_sample_weights_not_an_array", "check_sample_weights_shape",
-         "check_sample_weights_not_overwritten", "check_classifier_data_not_an_array",
-         "check_classifiers_classes", "check_transformer_data_not_an_array"], _TOLD),
-    **dict.fromkeys(
-        ["check_all_zero_sample_weights_error", "check_estimators_empty_data_messages",
-         "check_classifiers_one_label", "check_classifiers_one_label_sample_weights",
-         "check_classifiers_regression_target", "check_classifier_not_supporting_multiclass",
-         "check_fit2d_1sample", "check_fit2d_predict1d", "check_complex_data"], _WORDS),
+    **dict.fromkeys((*_NEED_POS_LABEL, "check_classifiers_classes"), _TOLD),
     "check_classifiers_train": "the model is frozen: it learns nothing from the check's data",
     "check_supervised_y_2d": "y of one column is read without a warning",
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -671,6 +666,16 @@ def test_scikit_learn_s_own_checks():
     assert by_status["failed"] == set()
     assert by_status["xfail"] == set(EXPECTED_FAILED), "what passes now is not to be excused"
     assert len(by_status["passed"]) > 40
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_s_checks_with_labels_1_and_2_pass_when_told_which_is_positive():
+    vendor = BlackBox(first_column_decides, output="probability")
+    told = RepairedClassifier(vendor, "sp", groups_from=every_other, pos_label=2, random_state=0)
+    ran = check_estimator(told, on_fail=None, on_skip=None)
+    passed = {check["check_name"] for check in ran if check["status"] == "passed"}
+    assert set(_NEED_POS_LABEL) <= passed
 
 
 # -------------------------------------------------------------------- mistakes

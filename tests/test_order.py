@@ -183,3 +183,26 @@ def test_the_better_off_group_is_left_alone(compas):
     data = tabulate(BlackBox(model), X, y, sensitive_features=s)
     plan = order_preserving(data, disparity="fnr", target="non-white", baseline="white")
     assert plan.status is PlanStatus.IDENTITY
+
+
+@pytest.mark.parametrize("group_is_an_input", [True, False])
+def test_rows_of_others_are_places_unless_they_hold_a_value_the_group_never_has(group_is_an_input):
+    rng, n = np.random.default_rng(0), 3_000
+    group, merit = rng.integers(0, 2, n), rng.normal(size=n).round(2)
+    told = group if group_is_an_input else np.zeros(n)
+    rows = np.stack([told, merit + 0.8 * group, rng.integers(0, 3, n)], axis=1)
+    rows = np.concatenate([rows, rows[group == 1] * [0, 1, 1]])  # the group knows these values
+    group = np.r_[group, np.zeros(len(rows) - n, int)]
+    keep = np.r_[np.ones(n, bool), rng.random(len(rows) - n) < 0.3]
+    rows, group = rows[keep], group[keep]
+    vendor = BlackBox(lambda x: x[:, 1] + 0.01 * x[:, 2], threshold=0.7)
+    y = rng.integers(0, 2, len(rows))
+    data = tabulate(vendor, rows, y, sensitive_features=group)
+    plan = order_preserving(data, disparity="sp", target=0)
+    table = data.table.take(np.asarray(data[0].rows))
+    route = plan.route(table, data[0].answers)
+    assert route.moving.sum() > 0
+    seen = {tuple(row) for row in table.native}
+    strangers = [row for row in route.table.native if tuple(row) not in seen]
+    assert (len(strangers) > 0) is not group_is_an_input
+    assert set(route.table.native[:, 0]) == {0}

@@ -220,6 +220,13 @@ def encode(column: Any, what: str = "a column") -> Encoded:
             return _encode_integers(array)
         case "f" | "U" | "S" | "M" | "m":
             return _encode_few(array) or _encode_sorted(array)
+        case "c":
+            raise DataError(
+                what,
+                "must hold real numbers, text or dates",
+                f"got {array.dtype} numbers",
+                "Complex data not supported: pass real and imaginary parts as two columns.",
+            )
         case _:
             return _encode_objects(array, what)
 
@@ -380,7 +387,10 @@ class Frame:
             table = cls(frame.to_native(), tuple(frame.columns))
         if not table.names:
             raise DataError(
-                what, "must have at least one column", "got none", "Pass the model's inputs."
+                what,
+                "must have at least one column",
+                f"got 0 feature(s) (shape=({len(table)}, 0)) while a minimum of 1 is required",
+                "Pass the model's inputs.",
             )
         if len(table) == 0:
             raise _no_rows(what)
@@ -477,7 +487,7 @@ def _as_matrix(X: Any, what: str) -> NDArray[Any]:
             got = f"{got} of shape {matrix.shape}" if matrix.ndim else got
             fix = "Pass one row a person, one column a feature."
             if matrix.ndim == 1:
-                fix = "One column? Pass numpy.reshape(X, (-1, 1)). One row? Pass [X]."
+                fix = "Reshape your data: numpy.reshape(X, (-1, 1)) for one column, [X] for one row."
     raise DataError(
         what, "must be a table: a 2-D array, or a pandas, Polars or PyArrow frame", got, fix
     )

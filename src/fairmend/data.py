@@ -425,7 +425,7 @@ def read(
     weight = None
     if sample_weight is not None:
         weight = _read_weight(_column(sample_weight, frame, "sample_weight"), n)
-        _check_every_group_weighs(weight, group, groups)
+        _check_weights(weight, outcome, group, groups)
     inputs = frame
     if frame is not None:
         named = [name for name in (y, sample_weight, apart) if isinstance(name, str)]
@@ -618,15 +618,22 @@ def _read_weight(column: Any, n: int) -> FloatArray:
     return weight
 
 
-def _check_every_group_weighs(
-    weight: FloatArray, group: IntArray, groups: tuple[Hashable, ...]
+def _check_weights(
+    weight: FloatArray, outcome: IntArray, group: IntArray, groups: tuple[Hashable, ...]
 ) -> None:
+    if weight.any() and not np.bincount(outcome, weight, 2).all():
+        raise DataError(
+            "sample_weight",
+            "must be positive for people of both outcomes",
+            "one class of y has zero weight",
+            "Error rates need both outcomes in the data.",
+        )
     totals = np.bincount(group, weight, len(groups))
     if not totals.all():
         whose = f" of group {groups[int(np.argmin(totals))]!r}" if totals.any() else ""
         raise DataError(
             "sample_weight",
             "must be positive for somebody in every group",
-            f"all weights{whose} are 0",
+            f"all weights{whose} are zero",
             "Give them weight, or leave the group out.",
         )

@@ -67,14 +67,15 @@ class Labels:
             raise DataError(
                 "y",
                 "must have two values",
-                f"got {len(values):,}: {listed(values)}",
+                f"got {len(values):,}{_continuous(values)}: {listed(values)}",
+                "Only binary classification is supported. "
                 f"Make it binary first, e.g. y == {values[-1]!r}.",
             )
         if len(values) < 2:
             raise DataError(
                 "y",
                 "must have two values",
-                f"everybody has {values[0]!r}",
+                f"got one class: everybody has {values[0]!r}",
                 "Error rates need both outcomes in the data.",
             )
         if pos_label is None:
@@ -118,6 +119,12 @@ class Labels:
                 if own.isdisjoint((low, high)):
                     return high
         return None
+
+
+def _continuous(values: Sequence[Hashable]) -> str:
+    """A word for values that are no labels at all."""
+    measured = any(isinstance(value, float) and not value.is_integer() for value in values)
+    return " continuous values" if measured else ""
 
 
 def _is_plain(labels: set[Hashable]) -> bool:

@@ -2,8 +2,9 @@
 
 The same people change sides as under least change ranked by score, but everybody on the new side
 is placed so that no two people swap ranks: a monotone map from the group's scores to scores on that
-side, the cheapest one, by dynamic programming over the rows in the order of their scores. With soft
-decisions scores are shifted by a constant on the logit scale instead.
+side, the cheapest one, by dynamic programming over the rows in the order of their scores. Rows of
+all groups are places to go to, because the fewer places, the more people come to share a rank. With
+soft decisions scores are shifted by a constant on the logit scale instead.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scipy.special import expit, logit
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
-from fairmend.data import AuditData
+from fairmend.data import AuditData, pooled
 from fairmend.destinations import Destinations
 from fairmend.errors import DataError
 from fairmend.model import Answers
@@ -74,16 +75,17 @@ def order_preserving(data: AuditData, **settings: Any) -> Plan:
         needed(task),
         over_decisions(task, turned, eligible),
     )
-    placed = (source.decision != turned) | (cut.chances(keys) > 0)
-    knots, place, support = _placed(task, keys[:, 0], turned, placed)
+    placed = np.flatnonzero((source.decision != turned) | (cut.chances(keys) > 0))
+    support, score = _places(task, ranking)
+    knots, place = _placed(task, placed, keys[placed, 0], support)
     plan = OrderPlan(
         **task.common(task.done, Outlook()),
         ranking=ranking,
         cut=cut,
         knots=knots,
         place=place,
-        support=task.table.take(support),
-        support_score=np.asarray(source.score)[support],
+        support=support,
+        support_score=score,
         cost=task.cost,
     )
     return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
@@ -109,20 +111,43 @@ def _check(task: RepairTask) -> None:
                         f"got {len(task.gaps)}", "Use method='least_change'.")  # fmt: skip
 
 
+def _places(task: RepairTask, ranking: Ranking) -> tuple[Frame, FloatArray]:
+    """Rows of anybody on the side of the wanted decision, from the lowest key up; their scores.
+
+    Of other groups' rows only those that a member of the target group could have, value by value:
+    nobody is edited into another group.
+    """
+    table = task.data.table
+    assert table is not None
+    everyone = pooled(task.data.populations)
+    rows, first = np.unique(np.asarray(everyone.rows), return_index=True)
+    own = np.asarray(task.source.rows)
+    fits = (everyone.decision[first] != ranking.turned) & _familiar(table, own)[rows]
+    answers, rows = everyone.answers.take(first[fits]), rows[fits]
+    key = ranking.keys(table.take(rows), answers)[:, 0]
+    at = spread_out(key, MOST_PLACES)
+    return table.take(rows[at]), np.asarray(answers.score)[at]
+
+
+def _familiar(table: Frame, rows: IntArray) -> NDArray[np.bool_]:
+    """Which rows of a table hold nothing but values that the given rows hold too."""
+    familiar = np.ones(len(table), bool)
+    for column in table.encoded:
+        familiar &= np.isin(column.codes, column.codes[rows])
+    return familiar
+
+
 def _placed(
-    task: RepairTask, key: FloatArray, turned: float, placed: NDArray[np.bool_]
-) -> tuple[FloatArray, IntArray, IntArray]:
-    """Keys to be placed, where each goes, and the rows they go to, both from the lowest key up."""
-    there = np.flatnonzero(task.source.decision != turned)
-    there = there[spread_out(key[there], MOST_PLACES)]
-    moved = np.flatnonzero(placed)
-    knots, knot = _knots(key[moved], MOST_PLACES)
-    cost = np.zeros((len(knots), len(there)))
-    for start in range(0, len(moved), MOST_PLACES):
+    task: RepairTask, rows: IntArray, key: FloatArray, support: Frame
+) -> tuple[FloatArray, IntArray]:
+    """Keys of rows to be placed, and where in the support each goes, both from the lowest up."""
+    knots, knot = _knots(key, MOST_PLACES)
+    cost = np.zeros((len(knots), len(support)))
+    for start in range(0, len(rows), MOST_PLACES):
         at = slice(start, start + MOST_PLACES)
-        price = task.cost.matrix(task.table.take(moved[at]), task.table.take(there))
-        np.add.at(cost, knot[at], price * task.source.mass[moved[at], None])
-    return knots, monotone_map(cost), there
+        price = task.cost.matrix(task.table.take(rows[at]), support)
+        np.add.at(cost, knot[at], price * task.source.mass[rows[at], None])
+    return knots, monotone_map(cost)
 
 
 def _knots(key: FloatArray, most: int) -> tuple[FloatArray, IntArray]:
