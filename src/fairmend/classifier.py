@@ -25,6 +25,7 @@ from fairmend.data import AuditData, read_membership, tabulate, with_predictions
 from fairmend.disparity import Disparity
 from fairmend.draw import Drawer, content_ids, random_key
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed, nearest
+from fairmend.findings import Explanation, FrontierPoint, Provenance
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.order import order_preserving
 from fairmend.plan import Plan, Route
@@ -33,11 +34,14 @@ from fairmend.report import Report, make_report
 from fairmend.rows import replaced
 from fairmend.task import KnownOutcome, RepairTask
 from fairmend.transport import paper, transport
+from fairmend.two_sided import meet
 
 __all__ = ["RepairedClassifier"]
 
 Method = Literal["least_change", "order", "transport", "paper"]
 UnknownGroup = Literal["error", "keep"]
+LEVELS = tuple(float(level) for level in np.linspace(0, 1, 11))
+"""Of the frontier: nothing of the gap closed, a tenth of it, ... all of it."""
 
 _METHODS: dict[str, Callable[..., Plan]] = {
     "least_change": least_change,
@@ -71,6 +75,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         everything else about costs, a `Cost`.
     level
         How much of the gap to close, from 0 to 1.
+    two_sided
+        Let the reference move as well: all groups come to the one rate that keeps most decisions
+        right. It takes from people whom the gap did not harm, so it is never the default.
     rank
         Who is edited first: by score, outcome or cost (see `least_change`).
     key
@@ -126,6 +133,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         one_way: Mapping[str, str] | None = None,
         cost: Cost | Callable[[Any, Any], Any] | str | None = None,
         level: float = 1.0,
+        two_sided: bool = False,
         rank: str | None = None,
         key: bytes | None = None,
         favorable_label: Hashable = None,
@@ -147,6 +155,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         self.one_way = one_way
         self.cost = cost
         self.level = level
+        self.two_sided = two_sided
         self.rank = rank
         self.key = key
         self.favorable_label = favorable_label
@@ -262,6 +271,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
     def _make_plans(self, data: AuditData, box: BlackBox, level: float) -> dict[Hashable, Plan]:
         """A plan for the named group, or for every group that is worse off."""
+        if self.two_sided:
+            return self._meet(data, box, level)
         disparities = read_disparities(self.disparity)
         gaps = audit_data(data, metrics=disparities[:1], reference=self.reference).gaps
         against = {gap.target: gap.baseline for gap in gaps}
@@ -273,6 +284,29 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             target: self._make_plan(data, box, target, against.get(target), level)
             for target in targets
         }
+
+    def _meet(self, data: AuditData, box: BlackBox, level: float) -> dict[Hashable, Plan]:
+        """A plan for every group, the reference included."""
+        for what, said, usual in (
+            ("method", self.method, "least_change"),
+            ("target", self.target, None),
+            ("method_options", dict(self.method_options or {}), {}),
+        ):
+            if said != usual:
+                raise DataError(what, f"must be {usual!r} for two_sided", f"got {said!r}",
+                                "Leave it out, or leave two_sided out.")  # fmt: skip
+        return meet(
+            data,
+            disparity=self.disparity,
+            reference=self.reference,
+            level=level,
+            box=box if box.can_be_asked else None,
+            cost=self._cost(),
+            rank=self.rank,
+            outcome_model=self.outcome_model,
+            random_state=int(self.random_state or 0),
+            require_significant=self.require_significant,
+        )
 
     def _make_plan(
         self, data: AuditData, box: BlackBox, target: Hashable, baseline: Hashable, level: float
@@ -449,11 +483,36 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         return float(accuracy_score(y, said, sample_weight=sample_weight))
 
     def report(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        frontier: bool = False,
+        levels: Sequence[float] = LEVELS,
+        command: str | None = None,
     ) -> Report:
-        """What the repair does on data it was not fitted on, before and after."""
+        """What the repair does on data it was not fitted on, before and after.
+
+        ``frontier`` adds what closing less of the gap would do, at each of ``levels``. ``command``
+        is what to write into the report as its maker; by default the calls that made it.
+        """
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
-        return self._report(data, self.plans_)
+        settings = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in ("model", "key")
+            and value != signature(type(self)).parameters[name].default
+        }
+        return replace(
+            self._report(data, self.plans_),
+            explanation=Explanation.of(self.counterfactual_) if self.plans_ else None,
+            frontier=tuple(self._frontier(data, levels)) if frontier else (),
+            provenance=Provenance.of(
+                self.data_, data, model=self.box_.model, settings=settings, command=command
+            ),
+        )
 
     def frontier(
         self,
@@ -462,17 +521,22 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         *,
         sensitive_features: Any = None,
         sample_weight: Any = None,
-        levels: Sequence[float] = tuple(np.linspace(0, 1, 11)),
+        levels: Sequence[float] = LEVELS,
     ) -> list[dict[str, Any]]:
         """Gap, accuracy, AUC, people edited and cost on new data as ``level`` grows."""
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
-        points = []
+        names = ("level", "group", "gap", "accuracy", "auc", "edited", "gained", "lost", "cost")
+        return [
+            {name: getattr(point, name) for name in names} for point in self._frontier(data, levels)
+        ]
+
+    def _frontier(self, data: AuditData, levels: Sequence[float]) -> list[FrontierPoint]:
+        points: list[FrontierPoint] = []
         for level in levels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FairmendWarning)  # said once, in fit
                 plans = self._make_plans(self.data_, self.box_, float(level))
-            report = self._report(data, plans)
-            points += [{"level": float(level), **point} for point in report.points()]
+            points += self._report(data, plans).at_level(float(level))
         return points
 
     def _report(self, data: AuditData, plans: Mapping[Hashable, Plan]) -> Report:

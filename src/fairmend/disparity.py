@@ -63,6 +63,21 @@ def _parts(disparity: Disparity) -> tuple[tuple[float, Disparity], ...]:
     return disparity.parts if isinstance(disparity, Combination) else ((1.0, disparity),)
 
 
+_MIRRORED = "1-"
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """Those the rate is over that it does not count."""
+
+    rate: Term
+    given: Term
+
+    def __call__(self, h: FloatArray, y: FloatArray) -> FloatArray:
+        rest: FloatArray = self.given(h, y) - self.rate(h, y)
+        return rest
+
+
 @dataclass(frozen=True)
 class RateGap(Disparity):
     """A difference of rates, E[event] / E[condition], between target and baseline.
@@ -136,6 +151,22 @@ class RateGap(Disparity):
     def terms(self, population: Population) -> tuple[FloatArray, FloatArray]:
         """The event r and the condition t at each row."""
         return self._at(population.decision, population.outcome)
+
+    @property
+    def mirror(self) -> RateGap:
+        """The complement 1 - R, for those whose rate is to rise.
+
+        >>> SP.mirror.name, SP.mirror.mirror is not SP and SP.mirror.mirror == SP
+        ('1-sp', True)
+        """
+        if isinstance(self.rate, _Rest):
+            return RateGap(self.name.removeprefix(_MIRRORED), self.rate.rate, self.given)
+        return RateGap(
+            _MIRRORED + self.name,
+            _Rest(self.rate, self.given),
+            self.given,
+            f"complement of {self.title or self.name}",
+        )
 
     def _at(self, h: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         ones = np.ones_like(h)  # a constant condition may be written as a plain 1
@@ -328,13 +359,17 @@ _BY_NAME: dict[str, Disparity] = {
 
 
 def as_disparity(given: str | Disparity) -> Disparity:
-    """A disparity from its short name, or itself.
+    """A disparity from its short name, or itself; ``"1-"`` before the name of a rate mirrors it.
 
-    >>> as_disparity("fnr") is FNR
-    True
+    >>> as_disparity("fnr") is FNR, as_disparity("1-fnr") == FNR.mirror
+    (True, True)
     """
     if isinstance(given, Disparity):
         return given
+    if isinstance(given, str) and given.startswith(_MIRRORED):
+        mirrored = as_disparity(given.removeprefix(_MIRRORED))
+        if isinstance(mirrored, RateGap):
+            return mirrored.mirror
     if not isinstance(given, str) or given.lower() not in _BY_NAME:
         raise DataError(
             "metric",

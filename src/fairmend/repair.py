@@ -24,7 +24,7 @@ from fairmend.realised import RealisedGap
 from fairmend.soft import move_softly
 from fairmend.task import KnownOutcome, Rank, RepairTask
 
-__all__ = ["Cut", "FlipPlan", "Ranking", "calibrate", "least_change"]
+__all__ = ["Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "least_change"]
 
 SAME_KEY = 1e-11
 """Keys this close are one: a model's answer may differ in its last bits from batch to batch."""
@@ -75,7 +75,7 @@ def least_change(data: AuditData, **settings: Any) -> Plan:
     cheapest_both_ways = task.rank == "cost" and task.gaps[0].over_decisions
     if len(task.gaps) > 1 or cheapest_both_ways:
         return close_jointly(task)
-    return _turn_decisions(task)
+    return Turning.read(task).plan(task)
 
 
 # -------------------------------------------------------------------- who goes first
@@ -232,27 +232,54 @@ class FlipPlan(Plan):
         return Route.flips(len(rows), eligible[moving], chance[moving], found)
 
 
-def _turn_decisions(task: RepairTask) -> Plan:
-    source, turned = task.source, turned_decision(task)
-    donors = task.donors(1.0 - turned)
-    ranking = Ranking(
-        task.rank, turned, task.gaps[0], None if task.rank == "score" else task.outcome()
-    )
-    eligible = np.flatnonzero(source.decision == turned)
-    rows, answers = task.table.take(eligible), source.answers.take(eligible)
-    gain, need = gains(task, turned)[eligible], needed(task)
-    if task.rank == "cost":
-        cost = donors.nearest(rows).cost
-        keys, reached = ranking.keys(rows, answers, cost), np.isfinite(cost)
-    else:
-        keys = ranking.keys(rows, answers)
-        reached = _reached(task, donors, rows, keys=keys, gain=gain, need=need)
-    over = over_decisions(task, turned, eligible)
-    cut = calibrate(keys, np.where(reached, gain, 0.0), need, over)
-    if not cut.enough and over is None:  # everybody is wanted, of new people too
-        cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
-    plan = FlipPlan(**task.common(task.done, Outlook()), ranking=ranking, cut=cut, donors=donors)
-    return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
+@dataclass(frozen=True, eq=False)
+class Turning:
+    """People of a group whose decisions can be turned, in the order of the ranking."""
+
+    ranking: Ranking
+    donors: Donors
+    eligible: IntArray
+    """Rows of the group with the decision to be turned."""
+    keys: FloatArray
+    reached: NDArray[np.bool_] | None
+    """Which of them have an allowed edit; None where that is found out as far as needed."""
+
+    @classmethod
+    def read(cls, task: RepairTask) -> Turning:
+        source, turned = task.source, turned_decision(task)
+        donors = task.donors(1.0 - turned)
+        ranking = Ranking(
+            task.rank, turned, task.gaps[0], None if task.rank == "score" else task.outcome()
+        )
+        eligible = np.flatnonzero(source.decision == turned)
+        rows, answers = task.table.take(eligible), source.answers.take(eligible)
+        if task.rank == "cost":
+            cost = donors.nearest(rows).cost
+            return cls(
+                ranking, donors, eligible, ranking.keys(rows, answers, cost), np.isfinite(cost)
+            )
+        return cls(ranking, donors, eligible, ranking.keys(rows, answers), None)
+
+    def chances(self, task: RepairTask) -> tuple[Cut, FloatArray]:
+        """Where the task's gap is closed, and each eligible row's chance of being turned."""
+        turned, need = self.ranking.turned, needed(task)
+        gain, reached = gains(task, turned)[self.eligible], self.reached
+        if reached is None:
+            rows = task.table.take(self.eligible)
+            reached = _reached(task, self.donors, rows, keys=self.keys, gain=gain, need=need)
+        over = over_decisions(task, turned, self.eligible)
+        cut = calibrate(self.keys, np.where(reached, gain, 0.0), need, over)
+        if not cut.enough and over is None:  # everybody is wanted, of new people too
+            cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
+        return cut, cut.chances(self.keys) * reached
+
+    def plan(self, task: RepairTask) -> Plan:
+        """The plan that closes the task's gap."""
+        cut, _ = self.chances(task)
+        plan = FlipPlan(
+            **task.common(task.done, Outlook()), ranking=self.ranking, cut=cut, donors=self.donors
+        )
+        return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
 
 
 def turned_decision(task: RepairTask) -> float:

@@ -1,0 +1,157 @@
+"""Least change from both sides: all groups move to one rate, the one that costs least accuracy.
+
+One-sided repair leaves the reference alone and brings everybody else to its rate. Where people of
+the reference may lose as well, any rate c between the lowest and the highest can be the common one:
+groups above it turn decisions until R = c, groups below it until the mirrored rate 1 - R is 1 - c.
+Accuracy is a sum over groups, so c is found by trying a fine grid. It is what peers do by setting
+a threshold per group; here it is an option, because it takes from people whom the gap did not harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fairmend.audit import audit_data
+from fairmend.counterfactual import read_disparities
+from fairmend.data import AuditData, Population
+from fairmend.disparity import RateGap
+from fairmend.errors import DataError
+from fairmend.plan import Plan, PlanStatus
+from fairmend.repair import Turning
+from fairmend.task import RepairTask
+
+__all__ = ["meet"]
+
+_STEPS = 200
+
+
+def meet(
+    data: AuditData, *, disparity: Any, reference: Hashable, level: float = 1.0, **settings: Any
+) -> dict[Hashable, Plan]:
+    """A plan for every group, so that all have one rate; settings as in `least_change`.
+
+    >>> from fairmend.datasets import load_compas
+    >>> from fairmend import BlackBox, tabulate
+    >>> compas = load_compas(backend="numpy")
+    >>> vendor = BlackBox(lambda rows: rows @ np.linspace(0.01, 0.05, 17), threshold=0.2)
+    >>> data = tabulate(vendor, compas.X, compas.y, sensitive_features=compas.sensitive_features)
+    >>> plans = meet(data, disparity="fpr", reference="best")
+    >>> [abs(round(plan.outlook.gap_after, 3)) for plan in plans.values()]
+    [0.0, 0.0]
+    """
+    metric = _read_metric(disparity)
+    if reference == "rest":
+        raise DataError(
+            "reference", "must be a group, or 'best', for two_sided", "got 'rest'",
+            "All groups come to one rate: name the one to compare with.",
+        )  # fmt: skip
+    gaps = audit_data(data, metrics=[metric], reference=reference).gaps
+    gaps = tuple(gap for gap in gaps if gap.judged)
+    if not gaps:
+        return {}
+    worst = max(gaps, key=lambda gap: gap.gap)
+    against = {gap.target: gap.baseline for gap in gaps} | {worst.baseline: worst.target}
+    sides = [
+        _Side(data, group, against[group], metric, settings)
+        for group in data.groups
+        if group in against
+    ]
+    rates = [side.rate for side in sides]
+    grid = np.linspace(min(rates), max(rates), _STEPS + 1)
+    accuracy = np.sum([[side.correct(c) for c in grid] for side in sides], axis=0)
+    common = float(grid[int(np.argmax(accuracy))])
+    plans = {side.group: side.plan(side.rate + level * (common - side.rate)) for side in sides}
+    done = PlanStatus.CLOSED if level == 1 else PlanStatus.PARTLY
+    after = {side.group: side.repaired(plans[side.group]) for side in sides}
+    return {
+        side.group: side.told(plans[side.group], after[against[side.group]], done) for side in sides
+    }
+
+
+def _read_metric(disparity: Any) -> RateGap:
+    disparities = read_disparities(disparity)
+    metric = disparities[0]
+    if len(disparities) > 1 or not isinstance(metric, RateGap):
+        raise DataError(
+            "two_sided",
+            "must be False unless one gap of rates is to be closed",
+            f"got {', '.join(one.name for one in disparities)}",
+            "Name one of sp, fnr, fpr.",
+        )
+    return metric
+
+
+class _Side:
+    """One group on its way to a common rate, from whichever side it is on."""
+
+    def __init__(
+        self, data: AuditData, group: Hashable, other: Hashable, metric: RateGap, settings: Any
+    ) -> None:
+        self.group = group
+        self._metric = metric
+        self._tasks = {
+            rises: RepairTask.read(
+                data, method="least_change", disparity=metric.mirror if rises else metric,
+                target=group, baseline=other, **settings,
+            )
+            for rises in (False, True)
+        }  # fmt: skip
+        task = self._tasks[False]
+        if task.is_soft or task.gaps[0].over_decisions:
+            raise DataError(
+                "two_sided",
+                "must be False for soft decisions and for rates over decisions",
+                f"got {metric.name!r} {'with soft decisions' if task.is_soft else ''}".rstrip(),
+                "Set a threshold, or choose sp, fnr or fpr.",
+            )
+        self.rate = metric.of(task.source)
+        self._turnings: dict[bool, Turning] = {}
+
+    def _to(self, common: float) -> tuple[RepairTask, Turning]:
+        """The task of going there, and the people in the order they are turned."""
+        rises = common > self.rate
+        task = self._tasks[rises]
+        if rises not in self._turnings:
+            self._turnings[rises] = Turning.read(task)
+        gap = replace(task.gaps[0], rate=1 - common if rises else common, aim=0.0)
+        return replace(task, gaps=(gap,)), self._turnings[rises]
+
+    def correct(self, common: float) -> float:
+        """How much weight of right decisions going there adds."""
+        task, turning = self._to(common)
+        wrong, right = task.gaps[0].weight[turning.eligible].T
+        sign = 1.0 if turning.ranking.turned == 0 else -1.0
+        return float(sign * (turning.chances(task)[1] @ (right - wrong)))
+
+    def plan(self, common: float) -> Plan:
+        task, turning = self._to(common)
+        return turning.plan(task)
+
+    def repaired(self, plan: Plan) -> Population:
+        task = self._tasks[False]
+        route = plan.route(task.table, task.source.answers)
+        return replace(task.source, decision=route.expected_decision(task.source.answers))
+
+    def told(self, plan: Plan, other: Population, done: PlanStatus) -> Plan:
+        """The plan with an outlook that compares with the other group as it will be."""
+        task = self._tasks[False]
+        before = task.gaps[0].gap(task.source.decision)
+        task = replace(
+            task,
+            other=other,
+            gaps=(replace(task.gaps[0], rate=self._metric.of(other)),),
+        )
+        outlook = task.outlook(plan.route(task.table, task.source.answers))
+        name = self._metric.name
+        return replace(
+            plan,
+            metric=name,
+            status=done if plan.status.closed else plan.status,
+            outlook=replace(
+                outlook, gap_before=before, by_metric=((name, before, outlook.gap_after),)
+            ),
+        )

@@ -1,0 +1,103 @@
+"""All groups meet at one rate, the one that keeps most decisions right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairmend import BlackBox, DataError, FairmendWarning, RepairedClassifier, tabulate
+from fairmend.two_sided import meet
+
+N = 4_000
+
+
+def people(seed=0, groups=("a", "b")):
+    """Everybody has a score of their own that is P(Y=1); groups differ in how high it is."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(groups, N)
+    lift = np.array([0.15 * groups.index(g) for g in group])
+    score = np.clip(rng.beta(2, 3, N) + lift, 0.01, 0.99)
+    return score[:, None], (rng.random(N) < score).astype(int), group
+
+
+def vendor():
+    return BlackBox(lambda rows: rows[:, 0], output="probability")
+
+
+@pytest.mark.parametrize("metric", ["sp", "fnr", "fpr"])
+def test_the_rates_meet_where_thresholds_per_group_are_most_accurate(metric):
+    """Truth: every pair of thresholds that equalises the rates, tried one by one."""
+    X, y, s = people()
+    data = tabulate(vendor(), X, y, sensitive_features=s)
+    plans = meet(data, disparity=metric, reference="best", box=vendor())
+    assert {plan.status.name for plan in plans.values()} == {"CLOSED"}
+    mended = {"sp": np.ones(N, bool), "fnr": y == 1, "fpr": y == 0}[metric]
+    right = 0.0
+    for group, plan in plans.items():
+        own = data[group]
+        h = plan.route(data.table.take(own.rows), own.answers).expected_decision(own.answers)
+        right += (own.tally.weight * np.stack([1 - h, h], axis=1)).sum()
+        assert abs(plan.outlook.gap_after) < 0.002  # small-sample correction: one person in 2,000
+
+    def at(group, share):
+        """The most who are right when so many of those the rate is over are accepted."""
+        score = X[s == group, 0]
+        over = np.sort(score[mended[s == group]])[::-1]
+        cut = over[min(int(share * len(over)), len(over) - 1)]
+        return ((score > cut) == y[s == group]).sum()
+
+    best = max(at("a", share) + at("b", share) for share in np.linspace(0, 1, 401))
+    # a grid of 200 rates against one of 400: neighbours differ by a few people of 4,000
+    assert right >= best - 8
+
+
+def test_three_groups_come_to_one_rate():
+    X, y, s = people(1, ("a", "b", "c"))
+    mended = RepairedClassifier(vendor(), "sp", two_sided=True, random_state=0)
+    with pytest.warns(FairmendWarning, match="taking the favourable decision"):
+        mended.fit(X, y, sensitive_features=s)
+    accepted = mended.positive_chance(X, sensitive_features=s)
+    rates = [accepted[s == group].mean() for group in "abc"]
+    assert max(rates) - min(rates) < 0.003
+    assert set(mended.plans_) == {"a", "b", "c"}
+    assert all(plan.metric == "sp" for plan in mended.plans_.values())
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+def test_it_is_at_least_as_accurate_as_one_side_alone():
+    X, y, s = people(2)
+    right = {}
+    for two_sided in (False, True):
+        mended = RepairedClassifier(vendor(), "sp", two_sided=two_sided, random_state=0)
+        mended.fit(X, y, sensitive_features=s)
+        chance = mended.positive_chance(X, sensitive_features=s)
+        right[two_sided] = np.where(y == 1, chance, 1 - chance).mean()
+    assert right[True] >= right[False]
+
+
+def test_half_the_level_leaves_half_the_gap():
+    X, y, s = people(3)
+    data = tabulate(vendor(), X, y, sensitive_features=s)
+    plans = meet(data, disparity="sp", reference="best", level=0.5, box=vendor())
+    for plan in plans.values():
+        assert plan.status.name == "PARTLY"
+        assert plan.outlook.gap_after == pytest.approx(plan.outlook.gap_before / 2, abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"disparity": ["fnr", "fpr"]}, "one gap of rates is to be closed; got fnr, fpr"),
+        ({"disparity": "da"}, "one gap of rates is to be closed; got da"),
+        ({"disparity": "fdr"}, "rates over decisions; got 'fdr'"),
+        ({"method": "order"}, "method: must be 'least_change' for two_sided; got 'order'"),
+        ({"target": "a"}, "target: must be None for two_sided; got 'a'"),
+        ({"reference": "rest"}, "reference: must be a group, or 'best', for two_sided"),
+    ],
+)
+def test_what_it_cannot_do_is_said(settings, message):
+    X, y, s = people()
+    with pytest.raises(DataError, match=message):
+        RepairedClassifier(vendor(), **{"two_sided": True, **settings}).fit(
+            X, y, sensitive_features=s
+        )
