@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import contest
@@ -16,16 +15,15 @@ def repaired(of: str, **settings: Any) -> contest.Learner:
     """One variant: over the model's labels or its probabilities."""
 
     def learn(task: contest.Task) -> Decide:
-        known = inspect.signature(RepairedClassifier).parameters
-        missing = [name for name in settings if name not in known]
-        if missing:
-            raise contest.NotOffered(f"RepairedClassifier has no {', '.join(missing)} yet")
         box = (
             BlackBox(task.model.probability, output="probability", threshold=0.5)
             if of == "scores"
             else BlackBox(task.model.labels, output="label")
         )
-        mended = RepairedClassifier(box, task.aim, target=1, random_state=task.seed, **settings)
+        target = None if "two_sided" in settings else 1
+        mended = RepairedClassifier(
+            box, task.aim, target=target, random_state=task.seed, **settings
+        )
         return Decide(mended.fit(task.people.X, task.y, sensitive_features=task.people.s))
 
     return learn
@@ -65,7 +63,6 @@ if __name__ == "__main__":
             "labels": repaired("labels"),
             "scores": repaired("scores"),
             "order": repaired("scores", method="order"),
-            # both groups may move; runs as soon as the repair takes this setting
             "two_sided": repaired("scores", two_sided=True),
         },
         audit,
