@@ -18,8 +18,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logit, ndtr, ndtri
 
+from fairmend import special
 from fairmend.columns import FloatArray
 from fairmend.data import AuditData, Population, Tally, pooled, tabulate
 from fairmend.disparity import (
@@ -550,14 +550,14 @@ def _agresti_caffo(
     """The gap of two sums of rates, which cannot leave [-bound, bound]."""
     centre = target.steadied - baseline.steadied
     error = float(np.sqrt(target.variance + baseline.variance))
-    reach = float(ndtri(0.5 + confidence / 2)) * error
+    reach = float(special.ndtri(0.5 + confidence / 2)) * error
     return {
         "target_rate": target.rate,
         "baseline_rate": baseline.rate,
         "gap": target.rate - baseline.rate,
         "low": max(-bound, centre - reach),
         "high": min(bound, centre + reach),
-        "p_value": float(2 * ndtr(-abs(centre) / error)) if error > 0 else float("nan"),
+        "p_value": float(2 * special.ndtr(-abs(centre) / error)) if error > 0 else float("nan"),
         "note": "" if error > 0 else "exact",
     }
 
@@ -582,12 +582,12 @@ def _signed_root(value: float, target: _Side, baseline: _Side, confidence: float
             by_target = 1 / np.sqrt(b * (1 - b))
             by_baseline = -by_target
         else:
-            by_target = (logit(a) - logit(b)) / root
+            by_target = (special.logit(a) - special.logit(b)) / root
             by_baseline = -(a - b) / (b * (1 - b)) / root
         error = np.hypot(
             by_target * np.sqrt(target.variance), by_baseline * np.sqrt(baseline.variance)
         )
-        reach = float(ndtri(0.5 + confidence / 2) * error)
+        reach = float(special.ndtri(0.5 + confidence / 2) * error)
         low = max(0.0, abs(root) - reach) ** 2 / 2
         high = (abs(root) + reach) ** 2 / 2
     return {**test, "target_rate": np.nan, "baseline_rate": np.nan, "gap": value,
@@ -612,7 +612,7 @@ def _delta_method(
         if people.tally is not None:
             squared, weight = people.tally.squared.sum(axis=1), people.tally.weight.sum()
             variance += float(squared @ psi**2) / float(weight) ** 2
-    reach = float(ndtri(0.5 + confidence / 2) * np.sqrt(variance))
+    reach = float(special.ndtri(0.5 + confidence / 2) * np.sqrt(variance))
     least = 0.0 if isinstance(disparity, Alignment) else -np.inf
     return {
         "target_rate": float("nan"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc, ndtri, xlogy
 
+from fairmend import special
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import Population
 from fairmend.disparity import SP, Alignment, Disparity, RateGap
@@ -98,8 +98,8 @@ def certify(
     rate, rate_error = disparity.of(baseline), _rate_error(disparity, baseline)
     uncertain = int((error > 0).sum())
     risk = (1 - confidence) / max(1, (uncertain > 0) + (rate_error > 0))
-    margin = float(ndtri(1 - risk / (2 * max(1, uncertain)))) * error
-    rate_margin = float(ndtri(1 - risk / 2)) * rate_error
+    margin = float(special.ndtri(1 - risk / (2 * max(1, uncertain)))) * error
+    rate_margin = float(special.ndtri(1 - risk / 2)) * rate_error
     extreme = np.min if downwards else np.max
     best, low, high = (
         float(extreme(ratio + sign * margin)) - rate + sign * rate_margin for sign in (0, -1, 1)
@@ -218,7 +218,7 @@ def outcome_difference(
 
 def _tested(statistic: float, degrees_of_freedom: int, compared: str) -> OutcomeDifference:
     statistic = max(0.0, statistic)  # below 0 is rounding
-    p_value = float(chdtrc(degrees_of_freedom, statistic))
+    p_value = float(special.chdtrc(degrees_of_freedom, statistic))
     return OutcomeDifference(statistic, degrees_of_freedom, p_value, compared)
 
 
@@ -238,7 +238,9 @@ def _likelihood(counts: FloatArray) -> float:
     """Log likelihood of outcomes at each row's own share."""
     total = counts.sum(axis=1, keepdims=True)
     return float(
-        xlogy(counts, np.divide(counts, total, out=np.ones_like(counts), where=total > 0)).sum()
+        special.xlogy(
+            counts, np.divide(counts, total, out=np.ones_like(counts), where=total > 0)
+        ).sum()
     )
 
 
@@ -248,4 +250,4 @@ def _fitted_likelihood(matrix: FloatArray, counts: FloatArray) -> float:
         return 0.0  # everybody had the same outcome: it is certain
     p = logistic_regression(1e6, matrix, counts).predict_proba(matrix)[:, 1]
     p = np.clip(p, 1e-12, 1 - 1e-12)
-    return float((xlogy(counts[:, 1], p) + xlogy(counts[:, 0], 1 - p)).sum())
+    return float((special.xlogy(counts[:, 1], p) + special.xlogy(counts[:, 0], 1 - p)).sum())

@@ -14,9 +14,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.special import rel_entr
 
-from fairmend import explain
+from fairmend import explain, special
 from fairmend.certificate import (
     Certificate,
     OutcomeDifference,
@@ -131,7 +130,7 @@ class Counterfactual:
     @property
     def kl(self) -> float:
         """KL(Q || P0): how far the counterfactual is from what is observed, in nats."""
-        return float(rel_entr(self.mass, self.source.mass).sum())
+        return float(special.rel_entr(self.mass, self.source.mass).sum())
 
     @property
     def chi_square(self) -> float:

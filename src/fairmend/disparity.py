@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import logit, rel_entr
 
+from fairmend import special
 from fairmend.columns import FloatArray
 from fairmend.data import Population
 from fairmend.errors import DataError, nearest
@@ -275,7 +275,7 @@ class Alignment(Disparity):
 
     def value(self, target: Population, baseline: Population) -> float:
         mu0, mu1 = _positive_share(target), _positive_share(baseline)
-        decisions = float(rel_entr(mu0, mu1) + rel_entr(1 - mu0, 1 - mu1))
+        decisions = float(special.rel_entr(mu0, mu1) + special.rel_entr(1 - mu0, 1 - mu1))
         if self.weight == 0:
             return decisions
         return decisions + self.weight * float(target.mass @ self._log_ratio(target))
@@ -283,7 +283,7 @@ class Alignment(Disparity):
     def influence(self, target: Population, baseline: Population) -> FloatArray:
         mu0, mu1 = _positive_share(target), _positive_share(baseline)
         with np.errstate(invalid="ignore"):  # both groups always get the same decision
-            psi = _times(logit(mu0) - logit(mu1), target.decision - mu0)
+            psi = _times(special.logit(mu0) - special.logit(mu1), target.decision - mu0)
         if self.weight > 0:
             log_ratio = self._log_ratio(target)
             psi = psi + self.weight * (log_ratio - target.mass @ log_ratio)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
+from fairmend import special
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
 from fairmend.data import AuditData, pooled
@@ -278,7 +278,7 @@ class ShiftPlan(Plan):
 
 def shifted(decision: FloatArray, support: FloatArray, by: float) -> IntArray:
     """The place of the supported score nearest to expit(logit(h) + by); ``support`` is sorted."""
-    wanted = expit(logit(np.clip(decision, 1e-12, 1 - 1e-12)) + by)
+    wanted = special.expit(special.logit(np.clip(decision, 1e-12, 1 - 1e-12)) + by)
     right = np.clip(np.searchsorted(support, wanted), 1, len(support) - 1)
     return np.where(wanted - support[right - 1] <= support[right] - wanted, right - 1, right)
 

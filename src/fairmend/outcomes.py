@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, xlogy
 
+from fairmend import special
 from fairmend.audit import auc
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import Population, Tally
@@ -259,7 +259,7 @@ class Logistic:
         return np.asarray(self.intercept + matrix @ self.slope, np.float64)
 
     def predict_proba(self, matrix: FloatArray) -> FloatArray:
-        positive = expit(self.decision_function(matrix))
+        positive = special.expit(self.decision_function(matrix))
         return np.stack([1 - positive, positive], axis=1)
 
 
@@ -295,7 +295,7 @@ def logistic_regression(
     beta = np.zeros(design.shape[1]) if start is None else np.r_[start.intercept, start.slope]
     last = 0.0
     for _ in range(_NEWTON_STEPS):
-        p = expit(design @ beta)
+        p = special.expit(design @ beta)
         gradient = design.T @ (total * p - events) + ridge * beta
         size = float(np.abs(gradient).max())
         if size <= flat * total.sum():
@@ -395,7 +395,7 @@ def _logistic_error(
     who weigh double make four times the noise.
     """
     design = np.column_stack([np.ones(len(matrix)), matrix])
-    p = expit(model.decision_function(matrix))
+    p = special.expit(model.decision_function(matrix))
     ridge = np.r_[0.0, np.full(matrix.shape[1], 1 / penalty)]
     slope = p * (1 - p)
 
@@ -413,7 +413,9 @@ def _logistic_error(
 
 
 def _log_loss(probability: FloatArray, weight: FloatArray) -> float:
-    loss = -(xlogy(weight[:, 1], probability) + xlogy(weight[:, 0], 1 - probability))
+    loss = -(
+        special.xlogy(weight[:, 1], probability) + special.xlogy(weight[:, 0], 1 - probability)
+    )
     return float(loss.sum() / weight.sum())
 
 

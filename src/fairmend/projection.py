@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit, logsumexp, rel_entr
 
+from fairmend import special
 from fairmend.columns import FloatArray
 from fairmend.data import Population
 from fairmend.disparity import SP, Alignment, Combination, Disparity, RateGap
@@ -165,7 +165,7 @@ def tilt(mass: FloatArray, constraints: FloatArray) -> FloatArray | None:
 
     def tilted(theta: FloatArray) -> tuple[float, FloatArray]:
         exponent = log_p - g @ theta
-        total = float(logsumexp(exponent))
+        total = float(special.logsumexp(exponent))
         return total, np.exp(exponent - total)
 
     theta, longest = np.zeros(g.shape[1]), _LONGEST_STEP
@@ -227,7 +227,7 @@ def _aligned_share(mu1: float, divergence: float, end: float) -> float:
     from scipy.optimize import brentq
 
     def excess(mu: float) -> float:
-        return float(rel_entr(mu, mu1) + rel_entr(1 - mu, 1 - mu1)) - divergence
+        return float(special.rel_entr(mu, mu1) + special.rel_entr(1 - mu, 1 - mu1)) - divergence
 
     if divergence <= 0 or mu1 in (0.0, 1.0):
         return mu1
@@ -322,8 +322,10 @@ def _align(
         path = a * log_p + (1 - a) * log_p1
 
         def excess(k: float) -> float:
-            odds = float(logsumexp(path - k * h, b=h) - logsumexp(path - k * h, b=1 - h))
-            return k - (1 - a) / disparity.weight * (odds - float(logit(mu1)))
+            odds = float(
+                special.logsumexp(path - k * h, b=h) - special.logsumexp(path - k * h, b=1 - h)
+            )
+            return k - (1 - a) / disparity.weight * (odds - float(special.logit(mu1)))
 
         k = 0.0
         if h.min() < h.max():
@@ -332,7 +334,7 @@ def _align(
                 reach *= 2
             k = float(brentq(excess, -reach, reach, xtol=1e-14))
         mass = np.zeros(len(target))
-        mass[kept] = np.exp(path - k * h - logsumexp(path - k * h))
+        mass[kept] = np.exp(path - k * h - special.logsumexp(path - k * h))
         return mass
 
     def remaining(a: float) -> float:
