@@ -2,11 +2,13 @@
 #
 #   PYTHON=python3.12   the Python that .venv is made with; naming another one makes .venv anew
 #   VENV=DIR            another place for it
-#   WORKERS=8           how many processes run the tests
+#   WORKERS=8           how many processes run the tests and the experiments
+#   SPLITS=100          how many random splits the experiments average over
 
 PYTHON  ?= python3
 VENV    ?= .venv
 WORKERS ?= 2
+SPLITS  ?= 20
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
@@ -59,8 +61,10 @@ test: lint types            ## everything that must hold before a change lands
 theory: setup               ## the promises of the mathematics, with all their repetitions (minutes)
 	FAIRMEND_REPETITIONS=full $(PYTEST) tests/theory
 
-docs: setup                 ## run the examples in the Markdown files and follow their links
+docs: setup                 ## run the examples in the pages, and build them into a site in site/
 	$(BIN)/python -m pytest -q tests/test_docs.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo 'open site/index.html'
 
 # Runs every script of a folder, says which failed, and fails if one did; _names are no scripts.
 define run_scripts
@@ -74,7 +78,7 @@ bench: setup                ## side by side with the peers, one run a subject
 	$(call run_scripts,benchmarks)
 
 reproduce: setup            ## the paper's tables and figures, its numbers beside ours
-	$(call run_scripts,experiments)
+	$(BIN)/python experiments --splits $(SPLITS) --jobs $(WORKERS)
 
 clean:                      ## remove .venv, caches and results
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis results

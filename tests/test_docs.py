@@ -11,6 +11,8 @@ import doctest
 import io
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
@@ -157,6 +159,21 @@ def test_the_checks_notice_what_is_wrong(tmp_path):
     [(example, printed)] = run(page, tmp_path)
     assert (example.output.text, printed) == ("41\n", "42\n")
     assert os.getcwd() != str(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-d", str(tmp_path)],
+        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    pages = {page.stem for page in tmp_path.glob("*.html")}
+    assert {"index", "start", "reference", "repair"} <= pages
+    fetched = re.findall(r'(?:src|href)="(https?://[^"]+)"[^>]*(?:rel="stylesheet"|></script>)',
+                         (tmp_path / "index.html").read_text(encoding="utf-8"))  # fmt: skip
+    assert fetched == []
 
 
 def rewrite(page):

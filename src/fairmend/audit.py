@@ -149,6 +149,12 @@ class Audit:
             "verdict": self.verdict(),
         }
 
+    def to_html(self) -> str:
+        """The audit as one page that needs no network."""
+        from fairmend.page import audit_page
+
+        return audit_page(self)
+
     @property
     def exact(self) -> bool:
         """Whether the distribution itself was audited instead of a sample from it."""
@@ -314,6 +320,8 @@ def audit(
     Audit
         Print it, or see ``to_frame()`` and ``to_dict()``.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> sex = np.repeat(["Female", "Male"], 100)
     >>> offered = np.r_[np.repeat([1, 0], [20, 80]), np.repeat([1, 0], [45, 55])]

@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b
 from inspect import signature
 from numbers import Integral
+from os import PathLike
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,13 +19,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from fairmend.audit import audit_data
+from fairmend.audit import Audit, audit_data
 from fairmend.columns import FloatArray, Frame, IntArray, as_column
 from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
 from fairmend.data import AuditData, read_membership, tabulate, with_predictions
 from fairmend.disparity import Disparity
 from fairmend.draw import Drawer, content_ids, random_key
+from fairmend.engines.source import is_elsewhere
+from fairmend.engines.verbs import predict_elsewhere, transform_elsewhere
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed, nearest
 from fairmend.findings import Explanation, FrontierPoint, Provenance
 from fairmend.model import Answers, BlackBox, Labels
@@ -104,6 +108,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     random_state
         Seeds folds and, without ``key``, the draws.
 
+    Examples
+    --------
     >>> from fairmend import datasets
     >>> X, y, s = datasets.toy_descent().sample(4_000, random_state=0)
     >>> vendor = datasets.toy_descent().decision
@@ -200,7 +206,15 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         for plan in plans.values():
             self._judge(plan, data.labels)
         # nothing is kept of a repair that was refused
-        self.key_ = self._make_key()
+        self.key_: bytes | None = self._make_key()
+        self._keep(box, data, audited, plans)
+        return self
+
+    def _keep(
+        self, box: BlackBox, data: AuditData, audited: Audit, plans: dict[Hashable, Plan]
+    ) -> None:
+        """What was learnt, or has been loaded."""
+        assert data.table is not None
         self.box_, self.data_, self.audit_, self.plans_ = box, data, audited, plans
         self.classes_ = np.array([data.labels.negative, data.labels.positive])
         self.n_features_in_ = len(data.table.names)
@@ -208,8 +222,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if not data.table.is_array:
             self.feature_names_in_ = np.array(data.table.names, object)
         self.__dict__.pop("counterfactual_", None)
-        self._outcomes: dict[Hashable, KnownOutcome] = {}
-        return self
+        self._outcomes: dict[Hashable, KnownOutcome | None] = {}
 
     def fit_transform(
         self,
@@ -422,7 +435,13 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         ``ids`` are the operator's own identifiers of people. Without them a draw is tied to the
         row's content: equal rows then share one draw. Where decisions are soft, the decision too is
         drawn, by another number of the same person.
+
+        X may be elsewhere (see `fairmend.engines`), with groups and ids given as names of columns:
+        for files and DuckDB the decisions come in the order of the rows, for lazy, Dask and Spark
+        frames as a column ``decision`` of the same kind of frame.
         """
+        if is_elsewhere(X):
+            return predict_elsewhere(self, X, sensitive_features, ids)
         people = self._read(X, sensitive_features)
         decision = people.drawn(people.answers.decision, _decisions, self._draw(people, ids))
         open_ = np.flatnonzero((decision > 0) & (decision < 1))
@@ -447,8 +466,22 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         people = self._read(X, sensitive_features)
         return people.expected(people.answers.decision, _decisions)
 
+    def edit_chance(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Each person's chance of being edited by `transform`."""
+        people = self._read(X, sensitive_features)
+        chance = np.zeros(len(people.row))
+        for one in people.routes:
+            chance[one.members] = one.route.moving[one.place]
+        return chance
+
     def transform(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> Any:
-        """X with the inputs edited, in the container it came in; what the model should be fed."""
+        """X with the inputs edited, in the container it came in; what the model should be fed.
+
+        Of files and DuckDB the edited inputs come as in fit; lazy, Dask and Spark frames keep
+        their other columns.
+        """
+        if is_elsewhere(X):
+            return transform_elsewhere(self, X, sensitive_features, ids)
         people = self._read(X, sensitive_features)
         uniform = self._draw(people, ids)
         edited = people.inputs
@@ -539,6 +572,22 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             points += self._report(data, plans).at_level(float(level))
         return points
 
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        created: datetime | str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write the fitted repair as one file, which `fairmend.load` reads beside the model.
+
+        Neither the model nor the secret for draws is inside: keep ``key_`` apart. The same fit
+        gives the same bytes, so the time is the caller's: ``created``, or none.
+        """
+        from fairmend.artifact import save
+
+        save(self, path, created=created, overwrite=overwrite)
+
     def _report(self, data: AuditData, plans: Mapping[Hashable, Plan]) -> Report:
         return make_report(
             data,
@@ -571,6 +620,16 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ) -> AuditData:
         """New people over the model's inputs; columns that fit did not know are left out."""
         check_is_fitted(self, "plans_")
+        if is_elsewhere(X):
+            return tabulate(
+                self.box_,
+                X,
+                y,
+                sensitive_features=self._groups(X, sensitive_features),
+                sample_weight=sample_weight,
+                pos_label=self.data_.labels.positive,
+                known=self.data_.table,
+            )
         frame = Frame.read(X)
         inputs = self._inputs(frame)
         if self.box_.column is not None:
@@ -679,6 +738,13 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 )
         uniform = np.zeros(n)
         if len(who) > 0:
+            if self.key_ is None:
+                raise DataError(
+                    "key",
+                    "must be given to draw for people whose edit is left to chance",
+                    "this repair was loaded without it",
+                    "Say fairmend.load(path, model, key=...), with the key_ of the saved one.",
+                )
             drawer = Drawer(self.key_, what_for)
             if ids is None:
                 used, place = np.unique(people.row[who], return_inverse=True)

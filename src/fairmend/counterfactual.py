@@ -294,6 +294,8 @@ def counterfactual(
     **descent
         The settings of `descend`.
 
+    Examples
+    --------
     >>> from fairmend import datasets
     >>> X, y, s = datasets.example_one().sample(20_000, random_state=0)
     >>> model = datasets.example_one().decision

@@ -1,8 +1,8 @@
 """The black box: the only place that calls it, and the only place that reads its answers.
 
 A model is anything with ``predict_proba``, ``decision_function`` or ``predict``, a plain callable,
-the name of a column of recorded predictions, or the predictions themselves. It is never cloned,
-never refitted, and asked once per distinct row.
+an address it is served at, the name of a column of recorded predictions, or the predictions
+themselves. It is never cloned, never refitted, and asked once per distinct row.
 """
 
 from __future__ import annotations
@@ -152,8 +152,9 @@ class BlackBox:
     ----------
     model
         An object with ``predict_proba``, ``decision_function`` or ``predict`` (looked for in this
-        order; only ``predict`` for ``output="label"``), a callable taking rows, the name of a
-        column of X with recorded predictions, or an array of recorded predictions.
+        order; only ``predict`` for ``output="label"``), a callable taking rows, the address of a
+        served model (see `RemoteModel`), the name of a column of X with recorded predictions, or an
+        array of recorded predictions.
     output
         How to read the answers: ``"label"`` (the two values of y, or 0/1, where 1 is positive),
         ``"probability"`` of the positive label, or any real ``"score"`` that speaks for it.
@@ -172,9 +173,13 @@ class BlackBox:
     batch_size
         Rows per call.
 
+    Notes
+    -----
     Where the model has ``classes_``, its two columns of probabilities and the sign of its
     ``decision_function`` are read by them, so that they speak for the positive label of y.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> box = BlackBox(lambda rows: rows[:, 0] * 100, threshold=50)
     >>> box.ask(Frame.read(np.array([[0.2], [0.9]])), Labels(0, 1)).decision.tolist()
@@ -220,6 +225,10 @@ class BlackBox:
                 "got a BlackBox in a BlackBox",
                 "Wrap the model once.",
             )
+        if isinstance(model, str) and model.startswith(("http://", "https://")):
+            from fairmend.remote import RemoteModel
+
+            model = RemoteModel(model)
         self.model = model
         self.threshold = threshold
         self.soft = soft
@@ -343,6 +352,8 @@ class BlackBox:
         assert self._call is not None
         try:
             raw = self._call(rows.native)
+        except ModelError:  # a model behind an address says itself what is wrong
+            raise
         except Exception as error:
             self._fail(
                 f"must answer {len(rows):,} rows given as {type(rows.native).__name__}",
