@@ -14,7 +14,7 @@ STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
 PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
 
-.PHONY: help setup demo check lint types test theory docs bench reproduce clean again
+.PHONY: help setup demo check lint types test theory docs bench reproduce release-check clean again
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
@@ -79,6 +79,9 @@ bench: setup                ## side by side with the peers, one run a subject
 
 reproduce: setup            ## the paper's tables and figures, its numbers beside ours
 	$(BIN)/python experiments --splits $(SPLITS) --jobs $(WORKERS)
+
+release-check: setup        ## what must hold before strangers install a release (minutes)
+	$(BIN)/python scripts/release_check.py
 
 clean:                      ## remove .venv, caches and results
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis results

@@ -1,0 +1,99 @@
+"""The tables of docs/peers.md, made from the figures that benchmarks/peers.py wrote.
+
+    python scripts/peers_page.py --from results/peers.json   # keep its figures, and make the tables
+    python scripts/peers_page.py                             # make them from what is kept
+
+What is kept is docs/peers.json: means over the splits, verdicts and versions, no single record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fairmend.files import writing
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "docs" / "peers.json"
+PAGE = ROOT / "docs" / "peers.md"
+START, END = "<!-- made by scripts/peers_page.py -->", "<!-- end of what is made -->"
+DIGITS = 4
+
+
+def benchmark() -> ModuleType:
+    """The benchmark, whose tables these are."""
+    spec = importlib.util.spec_from_file_location("peers", ROOT / "benchmarks" / "peers.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["peers"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def kept_of(found: dict[str, Any]) -> dict[str, Any]:
+    """The means, the verdicts and the packages' own versions."""
+    return {
+        "splits": found["splits"],
+        "slow_splits": found["slow_splits"],
+        "versions": [pins[0] for pins in found["pins"].values() if pins],
+        "bars": found["bars"],
+        "summary": [
+            {
+                name: round(value, DIGITS) if isinstance(value, float) else value
+                for name, value in row.items()
+            }
+            for row in found["summary"]
+        ],
+    }
+
+
+def made(kept: dict[str, Any]) -> str:
+    """The part of the page that holds figures."""
+    peers = benchmark()
+    told = peers.tables({**kept, "cost": [], "did_not_run": {}})
+    versions = ", ".join(pin.replace("==", " ") for pin in kept["versions"])
+    return "\n".join(
+        [
+            START,
+            "",
+            f"Means over {kept['splits']} splits, {kept['slow_splits']} for the slowest package.",
+            f"{versions}.",
+            "",
+            *(peers.markdown(table).replace("## ", "### ", 1).rstrip() + "\n" for table in told),
+            END,
+        ]
+    )
+
+
+def page_with(part: str, page: str) -> str:
+    """The page with that part in its place."""
+    before, _, rest = page.partition(START)
+    _, _, after = rest.partition(END)
+    return before + part + after
+
+
+def main() -> None:
+    """Keep figures if told to, and make the tables anew."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--from", dest="found", type=Path, help="results/peers.json of a run")
+    found = parser.parse_args().found
+    if found is not None:
+        kept = kept_of(json.loads(found.read_text(encoding="utf-8")))
+        _write(KEPT, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    _write(PAGE, page_with(made(kept), PAGE.read_text(encoding="utf-8")))
+
+
+def _write(path: Path, text: str) -> None:
+    with writing(path, overwrite=True) as file:
+        file.write(text.encode())
+
+
+if __name__ == "__main__":
+    main()
