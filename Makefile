@@ -84,5 +84,5 @@ release-check: setup        ## what must hold before strangers install a release
 	$(BIN)/python scripts/release_check.py
 
 clean:                      ## remove .venv, caches and results
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis results
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache results site dist fairmend-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ import sys
 
 class Absent:
     def find_spec(self, name, *_):
-        if name.split(".")[0] in {"altair", "ortools", "ot", "polars"}:
+        if name.split(".")[0] in {"altair", "jinja2", "ortools", "ot", "polars"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
@@ -37,8 +37,13 @@ def run(*arguments, folder):
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    done = run("-m", "fairmend.demo", folder=tmp_path_factory.mktemp("elsewhere"))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+@pytest.fixture(scope="module")
+def printed(folder):
+    done = run("-m", "fairmend.demo", folder=folder)
     assert done.stderr == ""
     return done.stdout
 
@@ -70,7 +75,18 @@ def test_it_fits_the_terminal(printed):
     assert [line for line in printed.splitlines() if len(line) > WIDTH] == []
 
 
+def test_the_page_is_written_and_named(printed, folder):
+    assert printed.rstrip().endswith("fairmend-demo.html")
+    page = (folder / "fairmend-demo.html").read_text(encoding="utf-8")
+    assert "Fairness report: false negative rate by Sex" in page
+    assert "python -m fairmend.demo" in page
+    assert [path.name for path in folder.iterdir()] == ["fairmend-demo.html"]
+
+
 def test_it_says_the_same_every_time_and_needs_only_pandas(printed, tmp_path):
-    again = run("-c", WITHOUT_OPTIONAL_PACKAGES, folder=tmp_path)
-    assert again.stdout == printed
+    again = run("-c", WITHOUT_OPTIONAL_PACKAGES, folder=tmp_path).stdout
+    end = printed.index("All of it as one page")
+    assert again[:end] == printed[:end]
+    assert again[end:].startswith("No page was written.")
+    assert "pip install 'fairmend[report]'" in " ".join(again[end:].split())
     assert list(tmp_path.iterdir()) == []

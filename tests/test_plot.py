@@ -138,18 +138,17 @@ def test_html_carries_everything_it_needs(descended, tmp_path):
     assert not re.search(r"<script[^>]+src=", html)  # nothing is fetched when it is opened
 
 
-def test_a_failure_leaves_what_was_there(descended, tmp_path, monkeypatch):
+def test_a_failure_leaves_what_was_there(tmp_path):
     path = tmp_path / "a.svg"
     path.write_text("the old one")
 
-    def half(self, content):
-        with self.open("wb") as stream:
-            stream.write(content[:10])
-        raise OSError("full")
+    class Broken:
+        def save(self, stream, **_):
+            stream.write("<svg")
+            raise OSError("full")
 
-    monkeypatch.setattr(plot.Path, "write_bytes", half)
     with pytest.raises(OSError, match="full"):
-        plot.save(plot.trace(descended), path)
+        plot.save(Broken(), path)
     assert path.read_text() == "the old one"
     assert [p.name for p in tmp_path.iterdir()] == ["a.svg"]
 

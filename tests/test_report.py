@@ -209,7 +209,7 @@ def test_a_metric_of_one_s_own_is_reported_too(holdout):
     report = fitted(omission, target="a").report(X, y, sensitive_features=s)
     assert report.metric == "for"
     assert not np.isnan(report.after["for", "a"].gap)
-    assert report.points()[0]["gap"] == report.after["for", "a"].gap
+    assert report.at_level(1.0)[0].gap == report.after["for", "a"].gap
 
 
 def test_alignment_is_reported_as_such(holdout):
@@ -231,6 +231,43 @@ def test_the_frontier_is_data(kept, holdout):
     last = kept.report(X, y, sensitive_features=s)
     assert points[-1]["gap"] == pytest.approx(last.after["fnr", "b"].gap, abs=1e-12)
     assert points[-1]["accuracy"] == pytest.approx(last.accuracy_after, abs=1e-12)
+
+
+def test_a_report_holds_its_frontier(kept, holdout):
+    X, y, s = holdout
+    report = kept.report(X, y, sensitive_features=s, frontier=True, levels=[0.0, 1.0])
+    apart = kept.frontier(X, y, sensitive_features=s, levels=[0.0, 1.0])
+    for point, line in zip(report.frontier, apart, strict=True):
+        assert {name: getattr(point, name) for name in line} == line
+    none, all_ = report.frontier
+    before = report.before["fnr", "b"]
+    # the correction for small samples may edit half a person where nothing is to be closed
+    half = 0.5 / before.given_target
+    assert none.gap == pytest.approx(before.gap, abs=half)
+    assert (all_.gap, all_.high) == (report.after["fnr", "b"].gap, report.after["fnr", "b"].high)
+    ratios = {group.group: group.impact_ratio for group in report.after.groups}
+    assert all_.impact_ratio == ratios["b"]
+    assert none.edited < half < all_.edited
+
+
+def test_filed_tables_count_the_repaired_people(kept, holdout, report):
+    X, _, s = holdout
+    law = kept.positive_chance(X, sensitive_features=s)
+    filed = report.to_dict()["filing"]["local_law_144"]["after"]
+    assert [table["kind"] for table in filed] == ["selection", "scoring"]
+    rates = {line["category"]: line["rate"] for line in filed[0]["lines"]}
+    assert rates == pytest.approx({g: law[s == g].mean() for g in "ab"}, abs=1e-12)
+
+
+def test_every_edit_of_a_feature_is_named(report):
+    for feature in report.groups[1].features:
+        first = feature.edits[0]
+        assert feature.commonest == f"{first.old} -> {first.new}"
+        assert (
+            sum(edit.share_of_edited for edit in feature.edits) <= feature.share_of_edited + 1e-12
+        )
+        shares = [edit.share_of_edited for edit in feature.edits]
+        assert shares == sorted(shares, reverse=True)
 
 
 def test_it_reads_as_json_text_and_html(report):

@@ -441,7 +441,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         frames as a column ``decision`` of the same kind of frame.
         """
         if is_elsewhere(X):
-            return predict_elsewhere(self, X, sensitive_features, ids)
+            said: NDArray[Any] = predict_elsewhere(self, X, sensitive_features, ids)
+            return said
         people = self._read(X, sensitive_features)
         decision = people.drawn(people.answers.decision, _decisions, self._draw(people, ids))
         open_ = np.flatnonzero((decision > 0) & (decision < 1))
@@ -465,14 +466,6 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """The exact law of `predict`: each person's chance of a positive decision."""
         people = self._read(X, sensitive_features)
         return people.expected(people.answers.decision, _decisions)
-
-    def edit_chance(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Each person's chance of being edited by `transform`."""
-        people = self._read(X, sensitive_features)
-        chance = np.zeros(len(people.row))
-        for one in people.routes:
-            chance[one.members] = one.route.moving[one.place]
-        return chance
 
     def transform(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> Any:
         """X with the inputs edited, in the container it came in; what the model should be fed.

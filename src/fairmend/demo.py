@@ -1,6 +1,7 @@
 """A walk through fairmend on real data: ``python -m fairmend.demo``, or ``make demo``.
 
-Needs pandas beside the package itself, no network, and a few seconds.
+Needs pandas beside the package itself, no network, and a few seconds. Where the extra ``report`` is
+installed it also writes the report as a page, into the folder it is run in.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from fairmend import explain
 from fairmend.audit import Audit, audit
 from fairmend.counterfactual import Counterfactual, counterfactual
 from fairmend.datasets import load_adult
+from fairmend.errors import MissingExtra
+from fairmend.report import Report
 from fairmend.tables import TextTable, percent
 
 __all__ = ["main"]
@@ -24,6 +27,8 @@ WIDTH = 100
 """Columns of the terminal the text is laid out for."""
 TRAINED, AUDITED = 0.3, 0.5
 """Shares of the people the vendor trains on, and of those we audit on; the rest is kept apart."""
+PAGE = "fairmend-demo.html"
+COMMAND = "python -m fairmend.demo"
 MOST_SHOWN = 5
 """Lines of a table of features."""
 
@@ -74,7 +79,10 @@ def main() -> None:
     _title("4  The repair: edit as little as possible, of as few as possible")
     mended = _repair(model, audited)
     _title("5  The proof: people neither the model nor the repair has seen")
-    _show_holdout(mended, kept_apart)
+    report = _show_holdout(mended, kept_apart)
+
+    _title("6  The page: for those who decide, audit or object")
+    _save(report)
 
 
 def _split(people: People) -> tuple[People, People, People]:
@@ -132,8 +140,10 @@ def _repair(model: Any, people: People) -> Any:
     return mended
 
 
-def _show_holdout(mended: Any, people: People) -> None:
-    report = mended.report(people.X, people.y, sensitive_features=people.sex)
+def _show_holdout(mended: Any, people: People) -> Report:
+    report: Report = mended.report(
+        people.X, people.y, sensitive_features=people.sex, frontier=True, command=COMMAND
+    )
     _say(f"The last {len(people):,} people, before and after:")
     print(report, end="\n\n")
     before, after = report.before["fnr", "Female"], report.after["fnr", "Female"]
@@ -142,6 +152,16 @@ def _show_holdout(mended: Any, people: People) -> None:
         f"and now misses {percent(after.target_rate)}; of such men {percent(after.baseline_rate)}, "
         "as before."
     )
+    return report
+
+
+def _save(report: Report) -> None:
+    try:
+        path = report.save_html(PAGE, overwrite=True)
+    except MissingExtra as error:
+        _say(f"No page was written. {error}")
+        return
+    _say(f"All of it as one page, with a slider over how much of the gap to close: {path}")
 
 
 # -------------------------------------------------------------------- the explanation

@@ -1,4 +1,4 @@
-"""Charts of a counterfactual. They draw what it holds and compute nothing.
+"""Charts of a counterfactual, or of its explanation. They draw what it holds, computing nothing.
 
 Altair is imported where used; pictures are made by vl-convert, without a browser or a network.
 Colours are Okabe and Ito's, which people with any kind of colour vision can tell apart.
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairmend import explain
 from fairmend.errors import DataError, require
+from fairmend.files import writing
+from fairmend.findings import Explanation
 from fairmend.status import Status
 from fairmend.tables import percent
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     import altair as alt
 
     from fairmend.counterfactual import Counterfactual
+
+    Explained = Counterfactual | Explanation
 
 __all__ = ["feature_scores", "marginals", "save", "trace"]
 
@@ -79,13 +83,13 @@ def trace(found: Counterfactual) -> alt.LayerChart:
     )
 
 
-def marginals(found: Counterfactual) -> alt.LayerChart:
+def marginals(found: Explained) -> alt.LayerChart:
     """Each feature's share of people: observed, counterfactual, and the baseline's as a tick.
 
     Means and quantiles of numbers are no shares and are left to `Counterfactual.marginals`.
     """
     alt = _altair("plot.marginals()")
-    lines = explain.marginals(found)
+    lines = found.marginals if isinstance(found, Explanation) else explain.marginals(found)
     shares = [line for line in lines if line.is_share]
     if not shares:
         raise DataError(
@@ -137,17 +141,19 @@ def marginals(found: Counterfactual) -> alt.LayerChart:
     return _titled(
         (moved + marks).properties(width=WIDTH, height=ROW_HEIGHT * len(shown)),
         f"Inputs of {found.target_name} under which the {_names(found)} gap would be "
-        f"{'closed' if found.status is Status.CLOSED else 'narrower'}",
+        f"{'closed' if _closed(found) else 'narrower'}",
         found,
         *_left_out("values", len(shown), len(shares)),
         *(["means and quantiles of numbers are not drawn"] if len(shares) < len(lines) else []),
     )
 
 
-def feature_scores(found: Counterfactual) -> alt.LayerChart:
+def feature_scores(found: Explained) -> alt.LayerChart:
     """How much of the change each feature alone brings about, as bars; influence as ticks."""
     alt = _altair("plot.feature_scores()")
-    scores = explain.feature_scores(found)
+    scores = (
+        found.feature_scores if isinstance(found, Explanation) else explain.feature_scores(found)
+    )
     shown = scores[:MOST_BARS]
     order = [score.feature for score in shown]
     what = ("change in the gap if only this feature moves", "influence it explains alone")
@@ -200,13 +206,8 @@ def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> Path:
             chart.save(text, format="svg")
         case _:
             chart.save(text, format="html", inline=True)
-    content = picture.getvalue() or text.getvalue().encode()
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with writing(path, overwrite=True) as file:
+        file.write(picture.getvalue() or text.getvalue().encode())
     return path
 
 
@@ -214,7 +215,7 @@ def _altair(why: str) -> Any:
     return require("altair", extra="plot", why=why)
 
 
-def _titled(chart: Any, title: str, found: Counterfactual, *notes: str) -> alt.LayerChart:
+def _titled(chart: Any, title: str, found: Explained, *notes: str) -> alt.LayerChart:
     """The chart under its title, the gap before and after, and what it leaves out."""
     # rounding may leave -1e-17 of a gap, which would read "-0.0 %"
     before, after = (
@@ -239,8 +240,17 @@ def _titled(chart: Any, title: str, found: Counterfactual, *notes: str) -> alt.L
     return drawn
 
 
-def _names(found: Counterfactual) -> str:
-    return " and ".join(disparity.name.upper() for disparity in found.disparities)
+def _names(found: Explained) -> str:
+    names = (
+        found.names
+        if isinstance(found, Explanation)
+        else [disparity.name for disparity in found.disparities]
+    )
+    return " and ".join(name.upper() for name in names)
+
+
+def _closed(found: Explained) -> bool:
+    return found.closed if isinstance(found, Explanation) else found.status is Status.CLOSED
 
 
 def _label(line: explain.Marginal) -> str:

@@ -8,32 +8,59 @@ through the target group's P(Y=1 | x). They agree for sp; people experience the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fairmend.audit import METRICS, Audit, auc, audit_data
+from fairmend.audit import METRICS, Audit, Gap, auc, audit_data
 from fairmend.columns import FloatArray, Frame, scalar
 from fairmend.data import AuditData, Population
 from fairmend.disparity import Disparity, RateGap, as_disparity
+from fairmend.files import refuse_existing, writing
+from fairmend.filing import (
+    PeopleCell,
+    cells_of_data,
+    filed_tables,
+    group_metrics,
+    impact_tables,
+)
+from fairmend.findings import Explanation, FrontierPoint, PlanSummary, Provenance
 from fairmend.plan import Plan, Route
 from fairmend.rows import differing, find_rows
 from fairmend.tables import UNKNOWN, TextTable, percent, points
 from fairmend.task import KnownOutcome
 
-__all__ = ["EditedFeature", "GroupOutcome", "Report", "make_report"]
+__all__ = ["Edit", "EditedFeature", "GroupOutcome", "Report", "make_report"]
+
+NAN = float("nan")
+MOST_EDITS = 5
+"""Edits of a feature that are named, those that most people get."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One value turned into another."""
+
+    old: str
+    new: str
+    share_of_edited: float
 
 
 @dataclass(frozen=True)
 class EditedFeature:
-    """How often one feature of a group's people is edited, and the commonest edit."""
+    """How often one feature of a group's people is edited, and its commonest edits."""
 
     feature: str
     share_of_edited: float
     commonest: str
     """From what to what, e.g. ``0 -> 1``."""
+    edits: tuple[Edit, ...] = ()
+    """The commonest few, with their shares of the edited people."""
 
 
 @dataclass(frozen=True)
@@ -82,54 +109,111 @@ class Report:
     metric: str
     accuracy_before: float
     accuracy_after: float
+    favourable: str = ""
+    """The decision people want, as it is called in the data."""
+    favours_positive: bool = True
+    cells_before: tuple[PeopleCell, ...] = ()
+    """People by label and decision, for the tables to file; empty where nobody is counted."""
+    cells_after: tuple[PeopleCell, ...] = ()
+    plans: tuple[PlanSummary, ...] = ()
+    explanation: Explanation | None = None
+    frontier: tuple[FrontierPoint, ...] = ()
+    provenance: Provenance | None = None
 
-    def points(self) -> list[dict[str, Any]]:
-        """One line per repaired group, for the frontier."""
-        lines = []
+    def verdict(self) -> tuple[tuple[str, str], ...]:
+        """The report in a few questions, each with its answer."""
+        from fairmend.verdict import verdict
+
+        return verdict(self)
+
+    @property
+    def on_its_own_data(self) -> bool:
+        """Whether it is about the very people the repair was fitted on."""
+        made = self.provenance
+        return made is not None and made.audit_data == made.report_data
+
+    def at_level(self, level: float) -> tuple[FrontierPoint, ...]:
+        """What the repair does as points of a frontier, one per repaired group."""
+        found = []
+        ratios = {group.group: group.impact_ratio for group in self.after.groups}
         for group in self.groups:
             if group.repaired:
-                gap = self._gap(self.after, group.group)
-                lines.append(
-                    {
-                        "group": group.group,
-                        "gap": gap,
-                        "accuracy": self.accuracy_after,
-                        "auc": group.auc_after,
-                        "edited": group.edited,
-                        "gained": group.gained,
-                        "lost": group.lost,
-                        "cost": group.cost,
-                    }
+                gap = self.gap(self.after, group.group)
+                low, high = (gap.low, gap.high) if gap is not None else (NAN, NAN)
+                found.append(
+                    FrontierPoint(
+                        level=level,
+                        group=group.group,
+                        gap=NAN if gap is None else gap.gap,
+                        low=low,
+                        high=high,
+                        impact_ratio=ratios[group.group],
+                        accuracy=self.accuracy_after,
+                        auc=group.auc_after,
+                        edited=group.edited,
+                        gained=group.gained,
+                        lost=group.lost,
+                        randomised=group.randomised,
+                        cost=group.cost,
+                    )
                 )
-        return lines
+        return tuple(found)
 
-    def _gap(self, audit: Audit, group: Hashable) -> float:
+    def gap(self, audit: Audit, group: Hashable) -> Gap | None:
+        """The gap that is repaired, of one group; None where it was not compared."""
         for gap in audit.gaps:
             if gap.metric == self.metric and gap.target == group:
-                return gap.gap
-        return float("nan")
+                return gap
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON."""
-
-        def plain(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {key: plain(entry) for key, entry in value.items()}
-            if isinstance(value, list | tuple):
-                return [plain(entry) for entry in value]
-            if isinstance(value, float) and np.isnan(value):
-                return None
-            return value
-
+        attribute = self.before.attribute
+        sides = {"before": self.cells_before, "after": self.cells_after}
         return {
             "schema": "fairmend.report/1",
             "metric": self.metric,
+            "favourable": self.favourable,
+            "favours_positive": self.favours_positive,
+            "verdict": [{"question": q, "answer": a} for q, a in self.verdict()],
             "accuracy_before": self.accuracy_before,
             "accuracy_after": self.accuracy_after,
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
-            "groups": plain([asdict(group) for group in self.groups]),
+            "groups": _plain([asdict(group) for group in self.groups]),
+            "plans": _plain([asdict(plan) for plan in self.plans]),
+            "explanation": None if self.explanation is None else _plain(asdict(self.explanation)),
+            "frontier": _plain([asdict(point) for point in self.frontier]),
+            "filing": {
+                "impact": {
+                    side: _plain([asdict(table) for table in impact_tables(attribute, cells)])
+                    for side, cells in sides.items()
+                },
+                "local_law_144": {
+                    side: _plain([asdict(table) for table in filed_tables(attribute, cells)])
+                    for side, cells in sides.items()
+                },
+                "metrics": {
+                    side: _plain([asdict(line) for line in group_metrics(audit)])
+                    for side, audit in (("before", self.before), ("after", self.after))
+                },
+            },
+            "provenance": None if self.provenance is None else _plain(asdict(self.provenance)),
         }
+
+    def to_html(self) -> str:
+        """The whole report as one page that needs no network; write it with `save_html`."""
+        from fairmend.page import report_page
+
+        return report_page(self)
+
+    def save_html(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the page, whole or not at all."""
+        refuse_existing(Path(path), overwrite=overwrite)
+        page = self.to_html().encode()
+        with writing(path, overwrite=overwrite) as file:
+            file.write(page)
+        return Path(path)
 
     def _tables(self) -> list[TextTable]:
         gaps = TextTable(
@@ -200,7 +284,22 @@ class Report:
         )
 
     def _repr_html_(self) -> str:
-        return "".join(table.html() for table in self._tables())
+        said = "".join(
+            f"<p><strong>{escape(question)}</strong> {escape(answer)}</p>"
+            for question, answer in self.verdict()
+        )
+        return said + "".join(table.html() for table in self._tables())
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON knows them: what is not known is None, labels of other kinds are text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float):
+        return float(value) if np.isfinite(value) else None
+    return value if isinstance(value, str | int | None) else str(value)
 
 
 def _interval(low: float, high: float) -> str:
@@ -269,6 +368,11 @@ def make_report(
         metric=disparities[0].name,
         accuracy_before=_overall(data),
         accuracy_after=_overall(after),
+        favours_positive=favours_positive,
+        favourable=str(data.labels.positive if favours_positive else data.labels.negative),
+        cells_before=cells_of_data(data),
+        cells_after=cells_of_data(after),
+        plans=tuple(PlanSummary.of(plan) for group, plan in plans.items() if group in routes),
     )
 
 
@@ -379,24 +483,31 @@ def _edited_features(
     changed = differing(here, there)
     total = float(weight.sum())
     shares = weight @ changed / total
-    lines = [
-        EditedFeature(
-            str(name), float(shares[j]), _commonest(here, there, j, weight * changed[:, j])
-        )
-        for j, name in enumerate(rows.names)
-        if shares[j] > 0
-    ]
+    lines = []
+    for j, name in enumerate(rows.names):
+        if shares[j] > 0:
+            edits = _commonest(here, there, j, weight * changed[:, j] / total)
+            commonest = f"{edits[0].old} -> {edits[0].new}"
+            lines.append(EditedFeature(str(name), float(shares[j]), commonest, edits))
     lines.sort(key=lambda line: -line.share_of_edited)
     return lines, float(weight @ changed.sum(axis=1)) / total
 
 
-def _commonest(rows: Frame, there: Frame, j: int, weight: FloatArray) -> str:
-    """The edit of one feature that most people get."""
+def _commonest(rows: Frame, there: Frame, j: int, weight: FloatArray) -> tuple[Edit, ...]:
+    """The edits of one feature that most people get, most first."""
     here, to = rows.encoded[j], there.encoded[j]
     code = here.codes.astype(np.int64) * len(to.values) + to.codes
-    top = int(np.argmax(np.bincount(code, weight)))
-    before, after = divmod(top, len(to.values))
-    return f"{_short(here.values[before])} -> {_short(to.values[after])}"
+    pairs, place = np.unique(code, return_inverse=True)
+    share = np.bincount(place, weight)
+    top = [i for i in np.argsort(-share, kind="stable")[:MOST_EDITS] if share[i] > 0]
+    return tuple(
+        Edit(
+            _short(here.values[pairs[i] // len(to.values)]),
+            _short(to.values[pairs[i] % len(to.values)]),
+            float(share[i]),
+        )
+        for i in top
+    )
 
 
 def _short(value: Any) -> str:

@@ -1,0 +1,392 @@
+"""The sections about the explanation, the repair, the frontier, and where it all comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fairmend.findings import Explanation, FrontierPoint
+from fairmend.page import charts
+from fairmend.page.blocks import (
+    Block,
+    Chart,
+    Facts,
+    Figures,
+    Heading,
+    Section,
+    Slider,
+    TableBlock,
+    Text,
+)
+from fairmend.page.svg import drawn
+from fairmend.page.table import Column, Kind, Table
+from fairmend.report import GroupOutcome, Report
+from fairmend.tables import percent, points
+
+__all__ = ["explanation", "frontier", "origin", "repair"]
+
+# -------------------------------------------------------------------- the counterfactual
+
+
+def explanation(found: Explanation) -> Section:
+    """On which inputs the gap rests."""
+    target, baseline = str(found.target_name), str(found.baseline_name)
+    blocks: list[Block] = [
+        Text(
+            f"Among all distributions of the inputs of {target} under which the gap would be "
+            "closed, this is the one closest to what is observed "
+            f"(KL {found.kl:.4f}). It is a finding, not a repair: it shows on which inputs the gap "
+            f"rests. Outcomes are modelled here, so that they follow the inputs: "
+            f"{points(found.before)} points observed, {points(found.after)} under the "
+            "counterfactual."
+        ),
+    ]
+    if not found.closed:
+        blocks.append(Text(found.status))
+    blocks += [*_marginals(found, target, baseline), _scores(found, target)]
+    if found.joint_proxies:
+        blocks.append(_proxies(found))
+    if found.prototypes:
+        blocks.append(_prototypes(found))
+    return Section("counterfactual", "The counterfactual distribution", tuple(blocks))
+
+
+def _marginals(found: Explanation, target: str, baseline: str) -> list[Block]:
+    """Shares of people as a chart with its table; means and quantiles of numbers as a table."""
+    columns = (f"{baseline}, observed", f"{target}, observed", f"{target}, counterfactual", "shift")
+    caption = f"Inputs of {target}: observed and counterfactual, beside {baseline}"
+    lines = sorted(found.marginals, key=lambda line: -abs(line.shift))
+
+    def table(key: str, caption: str, kind: Kind, *, shares: bool) -> Table:
+        return Table(
+            key,
+            caption,
+            (
+                Column("feature"),
+                Column("value" if shares else "statistic"),
+                *(Column(name, kind) for name in columns),
+            ),
+            tuple(
+                (line.feature, line.statistic, line.baseline, line.observed, line.counterfactual,
+                 line.shift)
+                for line in lines
+                if line.is_share == shares
+            ),
+        )  # fmt: skip
+
+    blocks: list[Block] = []
+    chart = charts.marginals(found)
+    if chart is not None:
+        most = next(line for line in lines if line.is_share)
+        told = f"The share that moves most is {most.feature}, by {points(most.shift)} points."
+        picture = drawn(chart, "marginals", caption, told)
+        shares = table("marginals-table", caption, "rate", shares=True)
+        blocks.append(Chart("marginals", caption, picture, shares))
+    numbers = table("numbers", f"Numbers of {target}", "decimal", shares=False)
+    return [*blocks, TableBlock(numbers)] if numbers.rows else blocks
+
+
+def _scores(found: Explanation, target: str) -> Chart:
+    caption = f"How much of the gap of {target} each input carries"
+    table = Table(
+        "scores-table",
+        caption,
+        (
+            Column("feature"),
+            Column("of the gap", "rate"),
+            Column("of the influence", "rate"),
+            Column("shift", "rate"),
+        ),
+        tuple(
+            (score.feature, score.share_of_gap, score.influence_share, score.shift)
+            for score in found.feature_scores
+        ),
+        (
+            "Of the gap: what closes if this feature's distribution alone moves to the "
+            "counterfactual's.",
+            "Of the influence: how much of each row's part in the gap the feature explains alone.",
+            "Shift: the share of people whose value would have to differ.",
+        ),
+    )
+    first = found.feature_scores[0]
+    told = f"{first.feature} explains most alone, {percent(first.influence_share)}."
+    picture = drawn(charts.feature_scores(found), "scores", caption, told)
+    return Chart("scores", caption, picture, table)
+
+
+def _proxies(found: Explanation) -> TableBlock:
+    return TableBlock(
+        Table(
+            "proxies",
+            "Joint proxies: pairs that carry more together than the better of them alone",
+            (
+                Column("first"),
+                Column("second"),
+                Column("of the gap", "rate"),
+                Column("of the influence", "rate"),
+                Column("more than alone", "rate"),
+            ),
+            tuple(
+                (pair.first, pair.second, pair.share_of_gap, pair.influence_share, pair.excess)
+                for pair in found.joint_proxies
+            ),
+        )
+    )
+
+
+def _prototypes(found: Explanation) -> TableBlock:
+    """The rows in a line each: yes-or-no features where they are 1, of others their value."""
+    own = ("role", "observed", "counterfactual", "change")
+    features = [name for name in found.prototypes[0] if name not in own]
+    plain = {name for name in features if all(row[name] in (0, 1) for row in found.prototypes)}
+
+    def inputs(row: dict[str, Any]) -> str:
+        said = [
+            name if name in plain else f"{name} = {_text(row[name])}"
+            for name in features
+            if name not in plain or row[name] == 1
+        ]
+        return ", ".join(said) or "all features 0"
+
+    return TableBlock(
+        Table(
+            "prototypes",
+            "Prototypes: rows that gain and lose most, and rows that represent what gains",
+            (
+                Column("role"),
+                Column("observed", "rate"),
+                Column("counterfactual", "rate"),
+                Column("inputs"),
+            ),
+            tuple(
+                (row["role"], row["observed"], row["counterfactual"], inputs(row))
+                for row in found.prototypes
+            ),
+            ("Yes-or-no features are named where they are 1.",) if plain else (),
+        )
+    )
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# -------------------------------------------------------------------- the repair
+
+
+def repair(report: Report) -> Section:
+    """What is edited, and what happens to whom."""
+    blocks: list[Block] = [
+        Text(
+            f"{plan.message} The {plan.metric} gap of {plan.target} against {plan.baseline}, by "
+            f"{plan.method}: {points(plan.outlook.gap_before)} points before and "
+            f"{points(plan.outlook.gap_after)} after on the people it was fitted on; expected "
+            f"among new people {points(plan.outlook.expected_low)} to "
+            f"{points(plan.outlook.expected_high)}."
+        )
+        for plan in report.plans
+    ]
+    mended = [group for group in report.groups if group.repaired]
+    for place, group in enumerate(mended):
+        if len(mended) > 1:
+            blocks.append(Heading(str(group.group)))
+        blocks += _of_group(report, group, place)
+    if not blocks:
+        blocks = [Text("No group fared worse than the reference: nobody is edited.")]
+    return Section("repair", "The repair", tuple(blocks))
+
+
+def _of_group(report: Report, group: GroupOutcome, place: int) -> list[Block]:
+    said = report.favourable
+    caption = f"Decisions about {group.group} before (left) and after (right)"
+    flow = charts.flow(group, favours_positive=report.favours_positive)
+    told = (
+        f"{percent(group.gained)} gain the favourable decision and {percent(group.lost)} lose it."
+    )
+    blocks: list[Block] = [
+        _who(group),
+        Chart(
+            f"flow-{place}",
+            f"{caption}; favourable is {said}",
+            drawn(flow, f"flow-{place}", caption, told),
+            _flow_table(report, group, f"flow-{place}-table", caption),
+        ),
+    ]
+    if group.features:
+        caption = f"Features edited, as a share of the edited people of {group.group}"
+        key = f"edits-{place}"
+        first = group.features[0]
+        told = f"{first.feature} is edited most, for {percent(first.share_of_edited)} of them."
+        picture = drawn(charts.edits(group.features), key, caption, told)
+        blocks.append(Chart(key, caption, picture, _edit_table(group, f"{key}-table", caption)))
+    return blocks
+
+
+def _who(group: GroupOutcome) -> Figures:
+    def item(label: str, share: float, meaning: str) -> tuple[str, str, str]:
+        return label, percent(share), f"{round(share * group.n):,} people: {meaning}"
+
+    return Figures(
+        (
+            item("edited", group.edited, f"{group.edits_per_person:.1f} features each"),
+            item("gain", group.gained, "decision turns favourable"),
+            item("lose", group.lost, "decision turns unfavourable"),
+            item("randomised", group.randomised, "a draw keyed on the person decides"),
+            item("unreachable", group.unreachable, "no allowed edit helps"),
+            item("unseen", group.unseen, "inputs the audit did not have; the rule applies"),
+        )
+    )
+
+
+def _flow_table(report: Report, group: GroupOutcome, key: str, caption: str) -> Table:
+    start = group.selected_before if report.favours_positive else 1 - group.selected_before
+    rows = (
+        ("favourable", "favourable", start - group.lost),
+        ("unfavourable", "favourable", group.gained),
+        ("favourable", "unfavourable", group.lost),
+        ("unfavourable", "unfavourable", 1 - start - group.gained),
+    )
+    return Table(
+        key,
+        caption,
+        (
+            Column("before"),
+            Column("after"),
+            Column("share of the group", "rate"),
+            Column("people, expected", "count"),
+        ),
+        tuple((before, after, share, round(share * group.n)) for before, after, share in rows),
+    )
+
+
+def _edit_table(group: GroupOutcome, key: str, caption: str) -> Table:
+    return Table(
+        key,
+        caption,
+        (
+            Column("feature"),
+            Column("edited", "rate"),
+            Column("from"),
+            Column("to"),
+            Column("this edit", "rate"),
+        ),
+        tuple(
+            (one.feature, one.share_of_edited, edit.old, edit.new, edit.share_of_edited)
+            for one in group.features
+            for edit in one.edits
+        ),
+        ("Shares of the edited people; of a feature with many edits the commonest are listed.",),
+    )
+
+
+# -------------------------------------------------------------------- the frontier
+
+_FIGURES = (
+    Column("gap, points", "points"),
+    Column("interval", "spans"),
+    Column("impact ratio", "ratio"),
+    Column("accuracy of everybody", "rate"),
+    Column("AUC in the group", "decimal"),
+    Column("edited", "rate"),
+    Column("gain", "rate"),
+    Column("lose", "rate"),
+    Column("randomised", "rate"),
+)
+
+
+def frontier(report: Report) -> Section:
+    """How much of the gap to close: a choice, with what each costs."""
+    metric, found = report.metric, sorted(report.frontier, key=lambda point: point.level)
+    levels = sorted({point.level for point in found})
+    in_force = 1.0 if report.provenance is None else report.provenance.level
+    start = min(range(len(levels)), key=lambda place: abs(levels[place] - in_force))
+    names = list(dict.fromkeys(str(point.group) for point in found))
+    by_group = {name: [p for p in found if str(p.group) == name] for name in names}
+    pictures, groups = [], []
+    for place, (name, its) in enumerate(by_group.items()):
+        key, caption = f"frontier-{place}", f"{name}: what closing more of the {metric} gap does"
+        first, last = its[0], its[-1]
+        told = (
+            f"From level {first.level:g} to {last.level:g} the gap goes from {points(first.gap)} "
+            f"to {points(last.gap)} points, the edited from {percent(first.edited)} to "
+            f"{percent(last.edited)} and accuracy from {percent(first.accuracy)} to "
+            f"{percent(last.accuracy)}."
+        )
+        picture = drawn(charts.frontier(its, metric, levels[start]), key, caption, told)
+        table = _frontier_table(its, f"{key}-table", f"{name}: figures at each level")
+        pictures.append(Chart(key, caption, picture, table))
+        groups.append((name, tuple(tuple(cell.text for cell in row[1:]) for row in table.cells())))
+    texts = tuple(f"{level:g}" for level in levels)
+    labels = tuple(column.header for column in _FIGURES)
+    slider = Slider(
+        "level",
+        texts,
+        start,
+        labels,
+        tuple(groups),
+        tuple(pictures),
+        {"levels": texts, "labels": labels, "groups": groups},
+    )
+    intro = Text(
+        "The level is how much of the gap the repair closes, from 0 (nothing) to 1 (all of it). "
+        "What to choose is a decision of the people responsible; these are its consequences on the "
+        "holdout. The shaded band is the interval of the gap."
+    )
+    return Section("frontier", "The frontier", (intro, slider))
+
+
+def _frontier_table(found: Sequence[FrontierPoint], key: str, caption: str) -> Table:
+    return Table(
+        key,
+        caption,
+        (Column("level", "ratio"), *_FIGURES),
+        tuple(
+            (
+                point.level, point.gap, (point.low, point.high), point.impact_ratio, point.accuracy,
+                point.auc, point.edited, point.gained, point.lost, point.randomised,
+            )
+            for point in found
+        ),
+    )  # fmt: skip
+
+
+# -------------------------------------------------------------------- limits and origin
+
+LIMITS = (
+    "Figures describe the people in the data. Of others they tell as much as those resemble them.",
+    "Intervals are for one comparison settled beforehand; Holm's correction covers all of them.",
+    "Outcomes are taken as recorded. If the record itself treats groups differently, so do they.",
+    "Some gaps exclude each other: closing one may widen another. The tables show all of them.",
+    "The repair uses each person's group on purpose. Whether that is lawful depends on place and "
+    "use, and is for lawyers to say.",
+    "An edit is of the model's inputs only. It advises nobody to change anything about themselves.",
+)
+
+
+def origin(report: Report | None) -> Section:
+    """What the figures cannot tell, and what it takes to make them again."""
+    repaired = report is not None and report.plans
+    limits = LIMITS if repaired else LIMITS[:4]
+    blocks: list[Block] = [Text(text, aside=True) for text in limits]
+    if report is not None and report.explanation is not None and not report.explanation.certain:
+        blocks.append(
+            Text(
+                "Whether the gap can be closed is itself not certain: see the verdict.", aside=True
+            )
+        )
+    made = None if report is None else report.provenance
+    if made is not None:
+        facts = [
+            ("made", made.made_at),
+            ("by", made.command),
+            ("model", made.model),
+            ("seed", "none" if made.seed is None else str(made.seed)),
+            ("people fitted on", f"{made.audited:,}"),
+            ("SHA-256 of their tabulated data", made.audit_data),
+            ("people reported on", f"{made.reported:,}"),
+            ("SHA-256 of their tabulated data", made.report_data),
+            *((f"setting {name}", value) for name, value in made.settings.items()),
+            *((f"version of {name}", value) for name, value in made.versions.items()),
+        ]
+        blocks += [Heading("Provenance"), Facts(tuple(facts))]
+    return Section("origin", "Limits and provenance", tuple(blocks))

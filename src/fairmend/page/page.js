@@ -1,0 +1,73 @@
+"use strict";
+// Two conveniences: tables sort by a click on their head, and the slider shows another level.
+// Without this script the page shows the same figures, all levels in a table.
+
+function sortable(table) {
+  const body = table.tBodies[0];
+  const heads = Array.from(table.tHead.rows[0].cells);
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    head.setAttribute("aria-sort", "none");
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      heads.forEach((other) => other.setAttribute("aria-sort", "none"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const rows = Array.from(body.rows).map((row) => ({ row, key: keyOf(row.cells[column]) }));
+      rows.sort((a, b) => compare(a.key, b.key, down ? -1 : 1));
+      body.append(...rows.map((one) => one.row));
+    });
+  });
+}
+
+function keyOf(cell) {
+  if (cell.dataset.order === undefined) return cell.textContent;
+  return cell.dataset.order === "" ? null : Number(cell.dataset.order);
+}
+
+// What is not known comes last, whichever way.
+function compare(a, b, sign) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  const order = typeof a === "number" ? a - b : a.localeCompare(b, undefined, { numeric: true });
+  return sign * order;
+}
+
+function connect(key, data) {
+  const input = document.getElementById(key);
+  const section = input.closest("section");
+  const now = document.getElementById(key + "-now");
+  const drawings = Array.from(section.querySelectorAll("svg.drawing"));
+  const cursors = drawings.flatMap((drawing) =>
+    Array.from(drawing.querySelectorAll('g[class*="cursor"]'), (group) =>
+      Array.from(group.querySelectorAll("line"))));
+  cursors.forEach((lines) => lines.forEach((line, i) => line.setAttribute("data-level", i)));
+  const tables = Array.from(section.querySelectorAll("tbody"), (body) => Array.from(body.rows));
+
+  function show() {
+    const level = Number(input.value);
+    now.textContent = data.levels[level];
+    section.querySelectorAll(".level-now").forEach((place) => {
+      place.textContent = data.levels[level];
+    });
+    section.querySelectorAll("[data-figure]").forEach((place) => {
+      const [, levels] = data.groups[Number(place.dataset.group)];
+      place.textContent = levels[level][Number(place.dataset.figure)];
+    });
+    cursors.forEach((lines) => lines.forEach((line, i) => {
+      line.setAttribute("opacity", i === level ? "1" : "0");
+    }));
+    tables.forEach((rows) => rows.forEach((row, i) => row.classList.toggle("chosen", i === level)));
+    const said = data.groups.map(([name, levels]) =>
+      name + ": " + data.labels[0] + " " + levels[level][0]).join("; ");
+    input.setAttribute("aria-valuetext", data.levels[level] + ". " + said);
+  }
+  input.addEventListener("input", show);
+  document.getElementById(key + "-control").hidden = false;
+  show();
+}
+
+const all = JSON.parse(document.getElementById("data").textContent);
+for (const [key, data] of Object.entries(all)) connect(key, data);
+document.querySelectorAll("main table").forEach(sortable);

@@ -1,0 +1,96 @@
+"""A real browser for pages: offline, watched, and found or installed where that can be done."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def find_browser():
+    """The path of a browser; where there is none, the system's packages are tried once."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return found
+    folder = Path(tempfile.gettempdir())
+    with (folder / "fairmend-browser.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test processes wait for the first
+        tried = folder / "fairmend-browser.tried"
+        if not tried.exists():
+            tried.touch()
+            packages = ["chromium", "fonts-liberation"]
+            if not _apt("install", "-y", "--no-install-recommends", *packages):
+                _apt("update")
+                _apt("install", "-y", "--no-install-recommends", *packages)
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def _apt(*what):
+    done = subprocess.run(["apt-get", *what], check=False, capture_output=True, timeout=300)
+    return done.returncode == 0
+
+
+@dataclass
+class Opened:
+    """A page, and everything it complained about or asked for."""
+
+    page: object
+    errors: list = field(default_factory=list)
+    requests: list = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Of a module, because its event loop must be gone before other modules want one."""
+    path = find_browser()
+    if path is None:
+        pytest.skip("there is no Chromium or Chrome, and it cannot be installed here")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open a file without a network, and watch what the page does."""
+    contexts = []
+
+    def opened(path, *, width=1180, script=True):
+        context = browser.new_context(
+            offline=True,
+            viewport={"width": width, "height": 900},
+            java_script_enabled=script,
+            accept_downloads=True,
+        )
+        contexts.append(context)
+        seen = Opened(context.new_page())
+        said = ("error", "warning")
+        seen.page.on("console", lambda m: m.type in said and seen.errors.append(m.text))
+        seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        seen.page.on("dialog", lambda dialog: seen.errors.append(dialog.message))
+        seen.page.on("request", lambda request: seen.requests.append(request.url))
+        seen.page.goto(Path(path).as_uri())
+        return seen
+
+    yield opened
+    for context in contexts:
+        context.close()

@@ -1,0 +1,273 @@
+"""The page in a real browser without a network: quiet, usable, printable, and safe."""
+
+import csv
+import io
+import json
+import re
+import unicodedata
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from pypdf import PdfReader
+
+from fairmend import RepairedClassifier, audit
+from fairmend.page.build import _inert
+
+EVIL = "<script>alert(1)</script>"
+WIDEST_FILE = 1_500_000
+LEVELS = [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+def people(n, seed):
+    """Groups, columns and values whose names would like to be more than names."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["Female", EVIL], n)
+    race = rng.choice(["A", "B", "unknown"], n, p=[0.6, 0.35, 0.05])
+    income = np.round(rng.normal(3.0 - 0.8 * (sex == "Female"), 1.0, n), 1)
+    X = pd.DataFrame(
+        {
+            "income": income,
+            '"><img src=x onerror=alert(1)>': rng.choice(["</script>", "=1+1", "-2"], n),
+            "member & <b>": rng.integers(0, 2, n),
+        }
+    )
+    y = (rng.random(n) < 1 / (1 + np.exp(-(income - 2.5)))).astype(int)
+    return X, y, pd.DataFrame({"sex": sex, "race": race})
+
+
+def vendor(rows):
+    return 1 / (1 + np.exp(-(rows["income"] + 0.7 * rows["member & <b>"] - 3.0))).to_numpy()
+
+
+@pytest.fixture(scope="module")
+def report():
+    X, y, s = people(1_500, 0)
+    kept = RepairedClassifier(vendor, "fnr", random_state=0).fit(
+        X, y, sensitive_features=s["sex"].to_numpy()
+    )
+    new_X, new_y, new_s = people(1_200, 1)
+    return kept.report(
+        new_X, new_y, sensitive_features=new_s["sex"].to_numpy(), frontier=True, levels=LEVELS
+    )
+
+
+@pytest.fixture(scope="module")
+def both():
+    """An audit of an intersection with people whose race is not known."""
+    X, y, s = people(3_000, 2)
+    return audit(vendor, X, y, sensitive_features=s)
+
+
+@pytest.fixture(scope="module")
+def pages(report, both, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "audit.html").write_text(both.to_html(), encoding="utf-8")
+    return {
+        "report": report.save_html(folder / "report.html"),
+        "audit": folder / "audit.html",
+    }
+
+
+# -------------------------------------------------------------------- the file
+
+
+@pytest.mark.parametrize("name", ["report", "audit"])
+def test_one_small_file_that_never_gives_absolution(pages, name):
+    html = pages[name].read_text(encoding="utf-8")
+    assert len(html.encode()) < WIDEST_FILE
+    assert "complian" not in html.lower()
+    assert EVIL not in html
+    assert "<img" not in html
+    assert not re.search(r"""\s(style|on\w+|src)\s*=\s*["']""", html), "only hashes are allowed"
+    links = set(re.findall(r'href="([^"]*)"', html))
+    assert {link.split(":")[0] for link in links if not link.startswith("#")} <= {"data"}
+    ids = re.findall(r'\sid="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1]
+    assert policy.startswith("default-src &#39;none&#39;")
+    assert "unsafe" not in policy
+
+
+def test_a_file_is_not_overwritten_unasked(report, pages):
+    from fairmend import DataError
+
+    with pytest.raises(DataError, match="must not exist yet"):
+        report.save_html(pages["report"])
+
+
+def test_data_cannot_end_its_element():
+    text = _inert({"a": "</script><!-- & \u2028"})
+    assert not set("<>&") & set(text)
+    assert json.loads(text) == {"a": "</script><!-- & \u2028"}
+
+
+def test_the_pip_line_where_jinja_is_missing(report, monkeypatch):
+    import importlib
+
+    from fairmend import MissingExtra
+
+    real = importlib.import_module
+
+    def absent(name, *rest):
+        if name == "jinja2":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(MissingExtra, match=r"pip install 'fairmend\[report\]'"):
+        report.to_html()
+
+
+# -------------------------------------------------------------------- in the browser
+
+
+@pytest.mark.parametrize("width", [1180, 360])
+@pytest.mark.parametrize("name", ["report", "audit"])
+def test_it_is_quiet_and_accessible(open_page, pages, name, width):
+    seen = open_page(pages[name], width=width)
+    found = Axe().run(seen.page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
+    assert seen.errors == []
+    assert seen.requests == [pages[name].as_uri()]
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_slider_moves_figures_drawings_and_rows_together(open_page, pages, report):
+    page = open_page(pages["report"]).page
+    slider = page.get_by_role("slider")
+    slider.focus()
+    gap = page.locator("[data-figure='0']")
+    cursor = "g[class*=cursor0] line[opacity='1']"
+
+    def place():
+        return page.locator(cursor).evaluate_all("lines => lines.map(l => +l.dataset.level)")
+
+    for key, level in (("ArrowLeft", 3), ("ArrowLeft", 2), ("ArrowRight", 3), ("Home", 0)):
+        page.keyboard.press(key)
+        point = report.frontier[level]
+        shown = f"{round(100 * point.gap, 1) + 0.0:+.1f}"
+        assert gap.text_content() == shown
+        assert page.locator("#level-now").text_content() == f"{LEVELS[level]:g}"
+        assert slider.get_attribute("aria-valuetext").startswith(f"{LEVELS[level]:g}. Female")
+        assert place() == [level]
+        chosen = page.locator("#frontier-0-table tr.chosen")
+        assert chosen.count() == 1
+        assert chosen.locator("th").text_content() == f"{LEVELS[level]:.2f}"
+
+
+def test_tables_sort_by_mouse_and_keyboard(open_page, pages, report):
+    page = open_page(pages["report"]).page
+    head = page.locator("#edits-0-table thead th").nth(4)
+    assert head.get_attribute("aria-sort") == "none"
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+
+    def column():
+        return [
+            float(text)
+            for text in page.locator("#edits-0-table tbody tr td:nth-child(5)").evaluate_all(
+                "cells => cells.map(cell => cell.dataset.order)"
+            )
+        ]
+
+    mended = next(group for group in report.groups if group.repaired)
+    shares = [edit.share_of_edited for one in mended.features for edit in one.edits]
+    assert len(set(shares)) > 1
+    assert column() == pytest.approx(sorted(shares), abs=1e-12)
+    head.get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert column() == pytest.approx(sorted(shares, reverse=True), abs=1e-12)
+
+
+def test_without_javascript_everything_can_be_read(open_page, pages):
+    seen = open_page(pages["report"], script=False)
+    assert seen.page.locator("#level-control").is_hidden()
+    assert seen.page.locator("#frontier-0-table tbody tr").count() == len(LEVELS)
+    assert seen.page.locator("section").count() == 8
+    for table in seen.page.locator("table").all():
+        assert table.locator("caption").count() == 1
+        assert table.is_visible()
+    for drawing in seen.page.locator("svg").all():
+        assert drawing.locator("title").text_content()
+        assert drawing.locator("desc").text_content()
+        assert drawing.locator("xpath=ancestor::figure").locator("table").count() == 1
+    # one line of the frontier's cursor can be seen, at the level that is in force
+    assert seen.page.locator("g[class*=cursor0] line[opacity='1']").count() == 1
+
+
+def test_the_skip_link_and_headings_lead_through(open_page, pages):
+    page = open_page(pages["report"]).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    ranks = page.locator("h1, h2, h3").evaluate_all("all => all.map(h => +h.tagName[1])")
+    assert ranks[0] == 1
+    assert ranks.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(ranks))
+
+
+@pytest.mark.parametrize("name", ["report", "audit"])
+def test_print_shows_everything(open_page, pages, name):
+    page = open_page(pages[name]).page
+    titles = page.locator("h2").all_text_contents()
+    captions = page.locator("figcaption").all_text_contents()
+    rows = page.locator("table tbody tr").evaluate_all(
+        "all => all.map(row => row.cells[row.cells.length - 1].textContent)"
+    )
+    printed = PdfReader(io.BytesIO(page.pdf(format="A4")))
+    text = _words(" ".join(sheet.extract_text() for sheet in printed.pages))
+    for wanted in [*titles, *captions, *rows]:
+        assert _words(wanted) in text, wanted
+    assert _words(EVIL) in text, "names are shown as they are"
+    assert _words("Level: how much of the gap to close") not in text
+
+
+def _words(text):
+    """Printing breaks lines where it likes, and joins letters."""
+    return re.sub(r"\s+", "", unicodedata.normalize("NFKC", text))
+
+
+def test_csv_files_come_out_of_the_page(open_page, pages, both):
+    seen = open_page(pages["audit"])
+    links = seen.page.locator("a[download]")
+    with seen.page.expect_download() as download:
+        links.nth(1).click()
+    assert download.value.suggested_filename == "fairmend-ll144-selection-1-table.csv"
+    with open(download.value.path(), encoding="utf-8-sig", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["race"] for line in lines] == ["A", "B", "not known"]
+    n = sum(g.n for g in both.groups if str(g.group).endswith("& unknown"))
+    assert int(lines[-1]["people"]) == n > 0
+    assert lines[-1]["impact ratio"] == ""
+    assert seen.errors == []
+
+
+# -------------------------------------------------------------------- real people
+
+
+@pytest.mark.slow
+def test_the_page_of_real_people(tmp_path, open_page):
+    from sklearn.linear_model import LogisticRegression
+
+    from fairmend.datasets import load_adult
+
+    adult = load_adult()
+    model = LogisticRegression(C=100, max_iter=1_000).fit(adult.X[::3], adult.y[::3])
+    kept = RepairedClassifier(model, "sp", random_state=0).fit(
+        adult.X[1::3], adult.y[1::3], sensitive_features=adult.sensitive_features[1::3]
+    )
+    report = kept.report(
+        adult.X[2::3], adult.y[2::3], sensitive_features=adult.sensitive_features[2::3],
+        frontier=True,
+    )  # fmt: skip
+    path = report.save_html(tmp_path / "adult.html")
+    assert path.stat().st_size < WIDEST_FILE
+    seen = open_page(path, width=360)
+    assert seen.errors == []
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
