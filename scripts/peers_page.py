@@ -3,7 +3,8 @@
     python scripts/peers_page.py --from results/peers.json   # keep its figures, and make the tables
     python scripts/peers_page.py                             # make them from what is kept
 
-What is kept is docs/peers.json: means over the splits, verdicts and versions, no single record.
+What is kept is docs/peers.json: means over the splits, verdicts and versions, no single record. A
+``note`` in the figures, on how they came about where that was not one run, is shown above them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "docs" / "peers.json"
 PAGE = ROOT / "docs" / "peers.md"
 START, END = "<!-- made by scripts/peers_page.py -->", "<!-- end of what is made -->"
-DIGITS = 4
+DIGITS = 6
+"""More than any table shows, so that nothing is rounded twice."""
 
 
 def benchmark() -> ModuleType:
@@ -41,6 +43,7 @@ def kept_of(found: dict[str, Any]) -> dict[str, Any]:
     return {
         "splits": found["splits"],
         "slow_splits": found["slow_splits"],
+        "note": found.get("note", ""),
         "versions": [pins[0] for pins in found["pins"].values() if pins],
         "bars": found["bars"],
         "summary": [
@@ -65,6 +68,7 @@ def made(kept: dict[str, Any]) -> str:
             f"Means over {kept['splits']} splits, {kept['slow_splits']} for the slowest package.",
             f"{versions}.",
             "",
+            *([kept["note"], ""] if kept["note"] else []),
             *(peers.markdown(table).replace("## ", "### ", 1).rstrip() + "\n" for table in told),
             END,
         ]
