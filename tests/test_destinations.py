@@ -263,7 +263,7 @@ def test_own_immutables_and_a_donor_s_rest_by_brute_force(seed):
     )
     rows = table.take(np.flatnonzero(answers.decision == 0))
     found = donors.nearest(rows)
-    assert len(donors) <= NEAREST, "all are tried, so nothing can be missed"
+    assert len(donors.varied) <= NEAREST, "all are tried, so nothing can be missed"
     for i, row in enumerate(rows.native):
         mixtures = table.native[at].copy()
         mixtures[:, fixed] = row[fixed]
@@ -282,7 +282,7 @@ def test_donors_alike_but_for_immutables_are_tried_once():
     donors = Donors.choose(
         table, Answers(np.ones(31), None), np.arange(31.0), cost, box=box, labels=LABELS
     )
-    assert len(donors) == 2
+    assert len(donors.varied) == 2
     found = donors.nearest(Frame.read(np.array([[70.0, 0.0, 2.0]])))
     assert found.reached.all()
     assert found.table.native[0, :2].tolist() == [70.0, 1.0]
@@ -312,3 +312,33 @@ def combinations_of_ones(d, k):
         row = np.zeros(d, int)
         row[list(places)] = 1
         yield row
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_whoever_can_become_a_donor_altogether_is_reached(seed):
+    """The nearest donors owe their decision to what must stay; others, far away, do not."""
+    rng = np.random.default_rng(seed)
+    n = 400
+    fixed, free = rng.integers(0, 2, n), rng.integers(0, 100, n)
+    X = np.stack([fixed, free, rng.integers(0, 2, n)], axis=1)
+    wanted = rng.integers(80, 97)
+
+    def decide(rows):
+        return ((rows[:, 0] == 1) | (rows[:, 1] > wanted)).astype(int)
+
+    box = BlackBox(decide, output="label")
+    table = Frame.read(X)
+    said = decide(X)
+    cost = EditCost.learn(table, np.ones(n), Cost(immutable=("x0",)))
+    at = np.flatnonzero(said == 1)
+    donors = Donors.choose(
+        table.take(at), Answers(said[at].astype(float), None), np.zeros(len(at)), cost,
+        box=box, labels=Labels(0, 1),
+    )  # fmt: skip
+    rows = np.flatnonzero(said == 0)
+    possible = ((fixed == 0) & (free > wanted)).any()
+    found = donors.nearest(table.take(rows))
+    assert (found.reached == possible).all()
+    assert (decide(found.table.native[found.reached]) == 1).all()
+    assert (found.table.native[:, 0] == X[rows, 0]).all()

@@ -10,6 +10,7 @@ from fairmend.data import AuditData, Population, tabulate
 from fairmend.descent import descend
 from fairmend.disparity import FDR, FNR, FPR, SP, Alignment, Combination, Disparity, RateGap
 from fairmend.errors import (
+    ArtifactError,
     DataError,
     FairmendError,
     FairmendWarning,
@@ -21,6 +22,7 @@ from fairmend.model import BlackBox
 from fairmend.projection import project
 
 if TYPE_CHECKING:
+    from fairmend.artifact import load
     from fairmend.classifier import RepairedClassifier
 
 __version__ = "0.1.0"
@@ -31,6 +33,7 @@ __all__ = [
     "FPR",
     "SP",
     "Alignment",
+    "ArtifactError",
     "Audit",
     "AuditData",
     "BlackBox",
@@ -54,6 +57,7 @@ __all__ = [
     "counterfactual_data",
     "datasets",
     "descend",
+    "load",
     "project",
     "tabulate",
 ]
@@ -65,4 +69,8 @@ def __getattr__(name: str) -> Any:
         from fairmend.classifier import RepairedClassifier
 
         return RepairedClassifier
+    if name == "load":
+        from fairmend.artifact import load
+
+        return load
     raise AttributeError(f"module 'fairmend' has no attribute {name!r}")

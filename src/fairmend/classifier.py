@@ -731,14 +731,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 )
         uniform = np.zeros(n)
         if len(who) > 0:
-            if self.key_ is None:
-                raise DataError(
-                    "key",
-                    "must be given to draw for people whose edit is left to chance",
-                    "this repair was loaded without it",
-                    "Say fairmend.load(path, model, key=...), with the key_ of the saved one.",
-                )
-            drawer = Drawer(self.key_, what_for)
+            drawer = self.drawer(what_for)
             if ids is None:
                 used, place = np.unique(people.row[who], return_inverse=True)
                 uniform[who] = drawer.uniform(content_ids(people.rows.take(used)))[place]
@@ -746,6 +739,17 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 entries = [ids[i] for i in who] if isinstance(ids, list | tuple) else ids[who]
                 uniform[who] = drawer.uniform(entries)
         return uniform
+
+    def drawer(self, what_for: str) -> Drawer:
+        """Who draws for people: for ``"repair"`` or ``"decision"``; needs the key of the repair."""
+        if self.key_ is None:
+            raise DataError(
+                "key",
+                "must be given to draw for people whose edit is left to chance",
+                "this repair was loaded without it",
+                "Say fairmend.load(path, model, key=...), with the key_ of the saved one.",
+            )
+        return Drawer(self.key_, what_for)
 
     def __sklearn_clone__(self) -> RepairedClassifier:
         """An unfitted copy of the same settings; the model is the vendor's, and stays itself."""

@@ -24,7 +24,11 @@ from fairmend.rows import differing, find_rows, mixed, stacked
 __all__ = ["Destinations", "Donors", "join"]
 
 NEAREST = 20
-"""How many of the nearest donors are tried before a row counts as unreachable."""
+"""How many of the nearest donors are tried one after the other."""
+_GROWTH = 1.25
+"""Beyond them donors are tried at ranks that grow so fast."""
+_SUREST = 8
+"""Donors furthest from the model's cut, tried before a row counts as unreachable."""
 MOST_DONORS = 4_000
 """Of more donors than this, those nearest the model's cut are kept."""
 _CHUNK = 2_000
@@ -61,6 +65,8 @@ class Donors:
     box: BlackBox | None
     """None where edits lead to whole donors: the model cannot be asked, or need not be."""
     labels: Labels
+    varied: IntArray
+    """Donors that differ in what can be taken from them: of those that do not, one will do."""
 
     @classmethod
     def choose(
@@ -75,12 +81,13 @@ class Donors:
     ) -> Donors:
         """Keep donors in the order of their closeness to the model's cut, closest first."""
         asked = None if cost.compares_whole_rows else box
-        order = np.argsort(closeness, kind="stable")
-        if asked is not None and cost.cost.immutable:  # equal but for what stays: one will do
+        kept = np.argsort(closeness, kind="stable")[:MOST_DONORS]
+        table, answers = table.take(kept), answers.take(kept)
+        varied = np.arange(len(kept))
+        if asked is not None and cost.cost.immutable:
             editable = [name for name, free in zip(table.names, cost.editable, strict=True) if free]
-            order = order[np.sort(table.take(order).select(editable).distinct().first)]
-        kept = order[:MOST_DONORS]
-        return cls(table.take(kept), answers.take(kept), cost, asked, labels)
+            varied = np.sort(table.select(editable).distinct().first)
+        return cls(table, answers, cost, asked, labels, varied)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -133,32 +140,69 @@ class Donors:
         return edits
 
     def _nearest_mixture(self, rows: Frame) -> _Edits:
-        """What may be taken of a donor, the rest one's own: the first that the model confirms."""
+        """What may be taken of a donor, the rest one's own: the first that the model confirms.
+
+        The nearest donors may all owe their decision to what cannot be taken from them, so those
+        who find nothing near look further and further away.
+        """
         here, there = self.cost.place(rows), self.cost.place(self.table)
-        price = self.cost.mixture(here, there)
-        near = _smallest(price, min(NEAREST, len(self)))
+        search = _Search(rows, here, there, self.cost.mixture(here, there), _Edits.none(rows))
+        near = self.varied[_smallest(search.price[:, self.varied], min(NEAREST, len(self.varied)))]
+        limited = self.cost.cost.max_edits is not None
+        for first, last in [(k, k + 1) for k in range(NEAREST)] if limited else _IN_TURN:
+            waiting = search.waiting
+            self._try(search, waiting, near[waiting, first:last])
+        self._look_further(search, width=1 if limited else _SUREST)
+        return search.edits
+
+    def _look_further(self, search: _Search, width: int) -> None:
+        """For those who found nothing near: donors one can become altogether, then all the rest.
+
+        A donor who differs in nothing that must stay needs no luck. Whether somebody nearer does
+        as well is tried at growing ranks, with the surest donors, and between the ranks tried.
+        """
+        rows = search.waiting
+        if len(rows) == 0:
+            return
+        whole = self.cost.matrix(search.rows.take(rows), self.table)
+        self._try(search, rows, np.argmin(whole, axis=1)[:, None])
+        order = self.varied[np.argsort(search.price[np.ix_(rows, self.varied)], kind="stable")]
+        ranks = _growing(NEAREST, len(self.varied))
+        surest = self.varied[::-1][:_SUREST]
+        surest = np.broadcast_to(surest, (len(rows), len(surest)))
+        tries = np.concatenate([order[:, ranks], surest], axis=1)
+        for start in range(0, tries.shape[1], width):
+            self._try(search, rows, tries[:, start : start + width])
+        found = np.flatnonzero(np.isfinite(search.edits.cost[rows]))
+        if width == 1 or len(found) == 0 or len(ranks) == 0:
+            return
+        dearer = search.price[rows[found, None], order[found][:, ranks]]
+        rank = (dearer < search.edits.cost[rows[found], None]).sum(axis=1)  # tried and failed
+        low, high = np.r_[NEAREST, ranks][rank], np.r_[ranks, len(self.varied) - 1][rank]
+        between = np.linspace(low, high, _SUREST).T.round().astype(np.int64)
+        self._try(search, rows[found], np.take_along_axis(order[found], between, axis=1))
+
+    def _try(self, search: _Search, rows: IntArray, donors: IntArray) -> None:
+        """Give each row the first of its donors that the model confirms and that is cheaper."""
+        edits = search.edits
+        at, donor = np.repeat(rows, donors.shape[1]), donors.ravel()
+        possible = np.flatnonzero(search.price[at, donor] < edits.cost[at])
+        at, donor = at[possible], donor[possible]
+        if len(at) == 0:
+            return
+        taken = self.cost.may_take(search.here[at], search.there[donor])
+        good, said = self._confirmed(search.rows.take(at), donor, taken)
+        good = good[np.unique(at[good], return_index=True)[1]]  # each row's first
+        at, donor = at[good], donor[good]
+        edits.donor[at], edits.taken[at] = donor, taken[good]
+        edits.cost[at] = search.price[at, donor]
+        if said.score is not None:
+            edits.score[at] = said.score[good]
         limit = self.cost.cost.max_edits
-        edits = _Edits.none(rows)
-        for first, last in _IN_TURN if limit is None else [(k, k + 1) for k in range(NEAREST)]:
-            waiting = np.flatnonzero(~np.isfinite(edits.cost))
-            tried = near[waiting, first:last]
-            at, donor = np.repeat(waiting, tried.shape[1]), tried.ravel()
-            possible = np.flatnonzero(np.isfinite(price[at, donor]))
-            at, donor = at[possible], donor[possible]
-            if len(at) == 0:
-                break  # those that are left have no dearer donor either
-            taken = self.cost.may_take(here[at], there[donor])
-            good, said = self._confirmed(rows.take(at), donor, taken)
-            good = good[np.unique(at[good], return_index=True)[1]]  # each row's first
-            at, donor = at[good], donor[good]
-            edits.donor[at], edits.taken[at], edits.cost[at] = donor, taken[good], price[at, donor]
-            if said.score is not None:
-                edits.score[at] = said.score[good]
-            if limit is not None and len(at) > 0:
-                self._give_back(rows, edits, at)
-                many = at[edits.taken[at].sum(axis=1) > limit]
-                edits.taken[many], edits.cost[many] = False, np.inf
-        return edits
+        if limit is not None and len(at) > 0:
+            self._give_back(search.rows, edits, at)
+            many = at[edits.taken[at].sum(axis=1) > limit]
+            edits.taken[many], edits.cost[many] = False, np.inf
 
     def _confirmed(
         self, rows: Frame, donor: IntArray, taken: NDArray[np.bool_]
@@ -233,6 +277,21 @@ class _Edits:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Rows that look for a donor, and what each donor would cost them."""
+
+    rows: Frame
+    here: FloatArray
+    there: FloatArray
+    price: FloatArray
+    edits: _Edits
+
+    @property
+    def waiting(self) -> IntArray:
+        return np.flatnonzero(~np.isfinite(self.edits.cost))
+
+
 def join(parts: Sequence[Destinations]) -> Destinations:
     """Destinations of several tables, one below the other."""
     if len(parts) == 1:
@@ -255,3 +314,14 @@ def _smallest(cost: FloatArray, k: int) -> IntArray:
     near = np.argpartition(cost, k - 1, axis=1)[:, :k]
     rank = np.argsort(np.take_along_axis(cost, near, axis=1), axis=1, kind="stable")
     return np.take_along_axis(near, rank, axis=1)
+
+
+def _growing(first: int, last: int) -> IntArray:
+    """Ranks from one to below another, each a quarter larger than the one before.
+
+    >>> _growing(20, 50).tolist()
+    [20, 25, 31, 39, 48]
+    """
+    steps = int(np.log(last / first) / np.log(_GROWTH)) + 2
+    ranks = np.unique(np.floor(first * _GROWTH ** np.arange(steps)).astype(np.int64))
+    return ranks[ranks < last]

@@ -3,6 +3,7 @@
     FairmendError
     ├── DataError      (also a ValueError)    the data or an argument is not what it must be
     ├── ModelError     (also a RuntimeError)  the black box failed, or its answers make no sense
+    ├── ArtifactError  (also a ValueError)    a stored repair is damaged, or cannot be stored
     ├── RepairRefused  (also a RuntimeError)  the repair would do what it was told not to do
     └── MissingExtra   (also an ImportError)  an optional package is not installed
 
@@ -18,6 +19,7 @@ from collections.abc import Iterable
 from types import ModuleType
 
 __all__ = [
+    "ArtifactError",
     "DataError",
     "FairmendError",
     "FairmendWarning",
@@ -56,12 +58,20 @@ class RepairRefused(FairmendError, RuntimeError):
     """The repair would harm people, or mend what may be chance, and was told to refuse that."""
 
 
+class ArtifactError(FairmendError, ValueError):
+    """A stored repair is damaged, made by others or for others, or a repair cannot be stored."""
+
+
 class MissingExtra(FairmendError, ImportError):
     """An optional package is needed and not installed."""
 
 
 class FairmendWarning(UserWarning):
     """Something is right but easily misread; the message says what to look at."""
+
+
+DAMAGED = "It is damaged, or was made by something else: get it again from its maker."
+"""What to do about an artifact that fairmend would not have written."""
 
 
 def require(module: str, *, extra: str, why: str) -> ModuleType:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fairmend.columns import Encoded, Frame, IntArray, distinct_rows, is_missing, scalar
 
-__all__ = ["differing", "find_rows", "mixed", "replaced", "stacked"]
+__all__ = ["codes_among", "differing", "find_rows", "mixed", "replaced", "stacked"]
 
 
 def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
@@ -109,7 +109,7 @@ def stacked(parts: list[Frame]) -> Frame:
 def differing(a: Frame, b: Frame) -> NDArray[np.bool_]:
     """Where two tables of the same rows and features differ, shape (rows, features)."""
     columns = zip(a.encoded, b.encoded, strict=True)
-    return np.stack([here.codes != _codes(here, there) for here, there in columns], axis=1)
+    return np.stack([here.codes != codes_among(here, there) for here, there in columns], axis=1)
 
 
 def find_rows(table: Frame, rows: Frame) -> IntArray:
@@ -122,7 +122,7 @@ def find_rows(table: Frame, rows: Frame) -> IntArray:
     columns = []
     strange = np.zeros(len(rows), bool)
     for here, there in zip(table.encoded, rows.encoded, strict=True):
-        codes = _codes(here, there)
+        codes = codes_among(here, there)
         strange |= codes < 0
         columns.append(Encoded(np.concatenate([here.codes, np.maximum(codes, 0)]), here.values))
     alike = distinct_rows(columns)
@@ -131,7 +131,7 @@ def find_rows(table: Frame, rows: Frame) -> IntArray:
     return np.where(strange, -1, place[alike.inverse[len(table) :]])
 
 
-def _codes(here: Encoded, there: Encoded) -> IntArray:
+def codes_among(here: Encoded, there: Encoded) -> IntArray:
     """The codes of one column in those of another; -1 for values that the other lacks."""
     known, asked = here.values, there.values
     numbers = known.dtype.kind in "biuf" and asked.dtype.kind in "biuf"

@@ -1,0 +1,6 @@
+"""A fitted repair as one file: JSON and Parquet in a zip, nothing that is ever executed."""
+
+from fairmend.artifact.manifest import Manifest, inspect
+from fairmend.artifact.store import load, save
+
+__all__ = ["Manifest", "inspect", "load", "save"]

@@ -1,0 +1,602 @@
+"""Values as JSON and tables, and back: a list of classes by name, nothing found by import.
+
+Plain values are themselves; anything else is an object whose ``$`` says what it is. A class comes
+back only if it is on the list, with just its fields, each of the type its annotation says, and in
+shapes that fit together.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from fairmend.artifact.frames import (
+    StoredColumn,
+    StoredFrame,
+    StoredValues,
+    Tables,
+    load_frame,
+    store_frame,
+)
+from fairmend.artifact.parquet import arrow, checked_table, write_table
+from fairmend.audit import Audit, Gap, GroupSummary
+from fairmend.columns import Frame, scalar
+from fairmend.costs import Cost, Direction, EditCost, _Axis
+from fairmend.data import AuditData, Population, Tally
+from fairmend.destinations import Donors
+from fairmend.disparity import (
+    FDR,
+    FNR,
+    FPR,
+    SELECTION,
+    SP,
+    Alignment,
+    Combination,
+    Disparity,
+    RateGap,
+)
+from fairmend.errors import DAMAGED, ArtifactError
+from fairmend.features import Feature, FeatureMap
+from fairmend.joint import JointPlan
+from fairmend.model import Answers, BlackBox, Labels
+from fairmend.order import OrderPlan, ShiftPlan
+from fairmend.outcomes import FittedProbability, Logistic
+from fairmend.plan import Outlook, PlanStatus
+from fairmend.realised import RealisedGap
+from fairmend.repair import Cut, FlipPlan, Ranking
+from fairmend.soft import SoftPlan
+from fairmend.task import IdentityPlan, KnownOutcome
+from fairmend.transport import CouplingPlan
+
+__all__ = ["Decoder", "Encoder", "NotStored", "parse", "storable", "write"]
+
+MOST_JSON = 8 << 20
+MOST_VALUES = 400_000
+"""Of one JSON member: parsing more could take more memory than is worth the risk."""
+_MANY = 256
+"""A tuple of more texts than this becomes a table."""
+
+
+class NotStored:
+    """Stands for code of the caller's that a repair needs no more once it is fitted."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, not stored>"
+
+    def __call__(self, *_: Any) -> NoReturn:
+        raise ArtifactError(
+            self.__name__,
+            "must be given again for this",
+            "it is code of yours, which an artifact does not hold",
+            "Set it with set_params(outcome_model=...), or in method_options.",
+        )
+
+    @property
+    def predict_proba(self) -> NoReturn:
+        """A model of outcomes is asked for this; the answer says what to do."""
+        self()
+
+
+_CLASSES: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        Alignment, Answers, Audit, AuditData, Combination, Cost, CouplingPlan, Cut, Donors,
+        EditCost, Feature, FeatureMap, FittedProbability, FlipPlan, Gap, GroupSummary,
+        IdentityPlan, JointPlan, KnownOutcome, Labels, Logistic, OrderPlan, Outlook, Population,
+        Ranking, RealisedGap, ShiftPlan, SoftPlan, StoredColumn, StoredFrame, StoredValues,
+        Tally, _Axis,
+    )
+}  # fmt: skip
+_PLAIN_RATES = (SP, FNR, FPR, FDR, SELECTION)
+_RATES = {gap.name: gap for gap in (*_PLAIN_RATES, *(gap.mirror for gap in _PLAIN_RATES))}
+_DTYPES = ("float64", "int64", "bool")
+
+
+def storable(cls: type) -> type:
+    """Put a class of the artifact's own on the list."""
+    _CLASSES[cls.__name__] = cls
+    return cls
+
+
+# -------------------------------------------------------------------- JSON, strictly
+
+
+def write(value: Any) -> bytes:
+    """JSON of one spelling: the same values give the same bytes."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), indent=None).encode("ascii")
+    if len(text) > MOST_JSON or _values(text) > MOST_VALUES:
+        raise ArtifactError(
+            "the repair",
+            f"must have fewer than {MOST_VALUES:,} values outside its tables",
+            f"got about {_values(text):,}",
+            "Bin columns of very many distinct dates or categories.",
+        )
+    return text
+
+
+def parse(what: str, content: bytes) -> Any:
+    """JSON without repeated keys, NaN or more values and nesting than we write."""
+
+    def refuse(got: str) -> NoReturn:
+        raise ArtifactError(what, "must be plain JSON", got, DAMAGED)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            refuse("a key is there twice")
+        return found
+
+    def constant(name: str) -> NoReturn:
+        refuse(f"it holds {name}")
+
+    if len(content) > MOST_JSON or _values(content) > MOST_VALUES:
+        refuse(f"it holds {len(content):,} bytes and about {_values(content):,} values")
+    try:
+        return json.loads(content.decode("ascii"), object_pairs_hook=once, parse_constant=constant)
+    except RecursionError:
+        refuse("it is nested too deeply")
+    except ArtifactError:
+        raise
+    except ValueError as error:
+        refuse(f"it is not: {str(error)[:100]}")
+
+
+def _values(text: bytes) -> int:
+    return sum(map(text.count, (b",", b"[", b"{")))
+
+
+# -------------------------------------------------------------------- to JSON
+
+
+class Encoder:
+    """Collects the tables that values need."""
+
+    def __init__(self) -> None:
+        self.members: list[bytes] = []
+        self._places: dict[bytes, int] = {}
+        self._frames: list[tuple[Frame, StoredFrame]] = []
+        self._types: list[dict[str, Any]] = []
+
+    def encode(self, given: Any, where: str) -> Any:
+        """A value as JSON; ``where`` names it to the user, should it be impossible."""
+        value: Any = scalar(given)
+        if value is None or isinstance(value, bool | str) or type(value) in (int, float):
+            finite = not isinstance(value, float) or np.isfinite(value)
+            return value if finite else {"$": "float", "is": str(value)}
+        plain = _spelt(value)
+        if plain is not None:
+            return plain
+        if isinstance(value, tuple | list):
+            if len(value) > _MANY and all(isinstance(one, str) for one in value):
+                table = self._put({"values": arrow().array(value, "string")})
+                kind = type(value).__name__
+                return {"$": "texts", "of": kind, "table": table, "rows": len(value)}
+            return {
+                "$": "tuple" if isinstance(value, tuple) else "list",
+                "of": [self.encode(one, where) for one in value],
+            }
+        if isinstance(value, Mapping):
+            within = f"{where}[{{!r}}]" if where else "{}"
+            pairs = [(self.encode(k, where), self.encode(v, within.format(k)))
+                     for k, v in value.items()]  # fmt: skip
+            return {"$": "dict", "of": pairs}
+        if isinstance(value, PlanStatus):
+            return {"$": "PlanStatus", "is": value.name}
+        if isinstance(value, BlackBox):
+            return {"$": "box"}
+        if isinstance(value, NotStored):
+            return {"$": "not stored", "is": value.__name__}
+        if isinstance(value, RateGap) and _RATES.get(value.name) == value:
+            return {"$": "rate", "is": value.name}
+        if isinstance(value, np.ndarray) and value.dtype.name in _DTYPES:
+            return self._array(value)
+        if isinstance(value, Frame):
+            return {"$": "frame", "of": self.encode(self._frame(value), where)}
+        if type(value) is _CLASSES.get(type(value).__name__):
+            cls: Any = type(value)
+            named = [field.name for field in fields(cls) if field.init]
+            return {"$": cls.__name__} | {
+                name: self.encode(getattr(value, name), f"{where}.{name}") for name in named
+            }
+        raise _not_storable(where, value)
+
+    def _array(self, array: Any) -> dict[str, Any]:
+        flat = arrow().array(array.ravel())
+        return {
+            "$": "array",
+            "dtype": array.dtype.name,
+            "shape": list(array.shape),
+            "table": self._put({"values": flat}),
+        }
+
+    def _frame(self, frame: Frame) -> StoredFrame:
+        for known, stored in self._frames:
+            if known is frame:
+                return stored
+        stored = store_frame(frame, Tables(self._put, self._get, _spell, _read))
+        self._frames.append((frame, stored))
+        return stored
+
+    def _put(self, columns: dict[str, Any]) -> int:
+        """The place of a table; one that is there already is not stored twice."""
+        content = write_table(columns)
+        if content not in self._places:
+            self._places[content] = len(self.members)
+            self.members.append(content)
+        return self._places[content]
+
+    def _get(self, place: int, types_: dict[str, Any], rows: int) -> Any:
+        return checked_table("a table", self.members[place], types_, rows)
+
+
+def _spelt(value: Any) -> dict[str, Any] | None:
+    """A scalar that JSON does not know; None for what is none."""
+    kind = type(value)
+    if kind in (date, datetime, time):
+        return {"$": kind.__name__, "is": value.isoformat()}
+    if kind is timedelta:
+        return {"$": "timedelta", "is": [value.days, value.seconds, value.microseconds]}
+    if kind is Decimal:
+        return {"$": "Decimal", "is": str(value)}
+    if kind is bytes:
+        return {"$": "bytes", "is": value.hex()}
+    if kind.__name__ in ("NAType", "NaTType"):
+        return {"$": "missing", "is": kind.__name__}
+    return None
+
+
+def _spell(value: Any) -> str:
+    """An entry of a column of objects, as text."""
+    if isinstance(value, np.generic):
+        raise ArtifactError("an entry", "must be a plain Python value", f"got {value!r}",
+                            "Give the column a NumPy type.")  # fmt: skip
+    return write(Encoder().encode(value, "an entry")).decode("ascii")
+
+
+def _read(text: str) -> Any:
+    found = Decoder(lambda _: b"").decode(parse("an entry", text.encode("ascii")))
+    if isinstance(found, list | tuple | dict):
+        raise ArtifactError("an entry", "must be a single value", "got several", DAMAGED)
+    return found
+
+
+def _not_storable(where: str, value: Any) -> ArtifactError:
+    first = where.replace("[", ".").split(".", maxsplit=1)[0]
+    fixes = {
+        "cost": "Use 'l1', 'l2' or 'squared_l2' with weights, immutable, one_way and max_edits.",
+        "disparity": "Use sp, fnr, fpr, fdr or da, or sums of them.",
+        "groups_from": "Name the column of X that holds the groups.",
+        "outcome_model": "Use 'logistic' or 'empirical'.",
+    }
+    got = f"got {value!r:.80}"
+    if isinstance(value, Disparity):
+        got = f"got {value.name!r}, a metric of your own"
+    elif callable(value):
+        got = f"got the function {getattr(value, '__name__', value)!r:.80}"
+    return ArtifactError(
+        where,
+        "must be data to be stored: an artifact holds no code",
+        got,
+        fixes.get(first, "Give it as numbers or text."),
+    )
+
+
+# -------------------------------------------------------------------- from JSON
+
+
+class Decoder:
+    """Makes values of JSON again; tables are asked for by their place, and read once."""
+
+    def __init__(self, member: Callable[[int], bytes], model: BlackBox | None = None) -> None:
+        self.used: set[int] = set()
+        self._member, self._model = member, model
+        self.frames: dict[str, Frame] = {}
+        self.made: list[Any] = []
+        """Every object of a class, for those who must see that they agree."""
+
+    def decode(self, value: Any) -> Any:
+        """A value of JSON; ArtifactError for anything that we would not have written."""
+        if value is None or isinstance(value, bool | str | int | float):
+            return value
+        if not isinstance(value, dict) or not isinstance(value.get("$"), str):
+            raise _odd("a value that says not what it is")
+        tag, rest = value["$"], {key: one for key, one in value.items() if key != "$"}
+        if tag in _CLASSES:
+            return self._object(_CLASSES[tag], rest)
+        if tag not in _TAGS or sorted(rest) != sorted(_TAGS[tag]):
+            raise _odd(f"{tag!r:.60}")
+        try:
+            if tag in _SCALARS:
+                return self._scalar(tag, rest["is"])
+            return getattr(self, f"_{tag}")(**rest)
+        except (TypeError, ValueError, KeyError, OverflowError, InvalidOperation) as error:
+            if isinstance(error, ArtifactError):
+                raise
+            raise _odd(f"{tag!r} of {rest!r:.60}") from None
+
+    # ---------------------------------------------------------------- one method per tag
+
+    def _scalar(self, tag: str, text: Any) -> Any:
+        if tag == "timedelta":
+            return timedelta(*map(_signed, _listed(text)))
+        return _SCALARS[tag](_text(text))
+
+    def _box(self) -> BlackBox:
+        if self._model is None:
+            raise _odd("a model")
+        return self._model
+
+    def _tuple(self, of: Any) -> tuple[Any, ...]:
+        return tuple(map(self.decode, _listed(of)))
+
+    def _list(self, of: Any) -> list[Any]:
+        return list(map(self.decode, _listed(of)))
+
+    def _dict(self, of: Any) -> dict[Any, Any]:
+        pairs = [(self.decode(key), self.decode(one)) for key, one in _listed(of)]
+        if len(dict(pairs)) < len(pairs):
+            raise _odd("a key that is there twice")
+        return dict(pairs)
+
+    def _texts(self, of: str, table: int, rows: int) -> Any:
+        column = self.table(table, {"values": arrow().string()}, rows).column("values")
+        return {"tuple": tuple, "list": list}[of](column.to_pylist())
+
+    def _array(self, dtype: str, shape: Any, table: int) -> Any:
+        sizes = [_whole(size) for size in _listed(shape)]
+        if dtype not in _DTYPES or not 1 <= len(sizes) <= 2:
+            raise _odd(f"an array of {dtype!r}")
+        kind = {"float64": arrow().float64(), "int64": arrow().int64(), "bool": arrow().bool_()}
+        rows = sizes[0] * (sizes[1] if len(sizes) == 2 else 1)
+        column = self.table(table, {"values": kind[dtype]}, rows).column("values")
+        array = column.to_numpy().reshape(sizes)
+        array.setflags(write=False)
+        return array
+
+    def _frame(self, of: Any) -> Frame:
+        key = json.dumps(of, sort_keys=True)
+        if key not in self.frames:
+            stored = self.decode(of)
+            if not isinstance(stored, StoredFrame):
+                raise _odd("a table")
+            self._check_stored(stored)
+            try:
+                self.frames[key] = load_frame(
+                    stored, Tables(lambda _: 0, self.table, _spell, _read)
+                )
+            except ArtifactError:
+                raise
+            except Exception:  # whatever a container says to columns it would not have made
+                raise _odd(f"a {stored.kind} table with columns of other types") from None
+        return self.frames[key]
+
+    def _check_stored(self, stored: StoredFrame) -> None:
+        if not len(stored.names) == len(stored.columns) > 0 or stored.rows < 0:
+            raise _odd("a table without columns")
+        if not all(type(name) in (str, int) for name in stored.names):
+            raise _odd("a table whose columns have no names")
+        if len(set(stored.names)) < len(stored.names):
+            raise _odd("a table that names a column twice")
+
+    def table(self, place: int, types_: dict[str, Any], rows: int) -> Any:
+        """A member as an Arrow table."""
+        self.used.add(_whole(place))
+        what = f"artifact member {place}"
+        return checked_table(what, self._member(place), types_, _whole(rows))
+
+    def _object(self, cls: type, rest: dict[str, Any]) -> Any:
+        named = [field.name for field in fields(cls) if field.init]
+        if sorted(rest) != sorted(named):
+            raise _odd(f"{cls.__name__} with other fields")
+        found = {name: self.decode(rest[name]) for name in named}
+        hints = _hints(cls)
+        for name, value in found.items():
+            if not fits(value, hints[name]):
+                raise _odd(f"{cls.__name__}.{name} of type {type(value).__name__}")
+        made = cls(**found)
+        if cls in _SHAPES and not _SHAPES[cls](made):
+            raise _odd(f"{cls.__name__} whose parts do not fit together")
+        self.made.append(made)
+        return made
+
+
+def _missing(name: str) -> Any:
+    import pandas as pd
+
+    return {"NAType": pd.NA, "NaTType": pd.NaT}[name]
+
+
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "Decimal": Decimal,
+    "PlanStatus": PlanStatus.__getitem__,
+    "bytes": bytes.fromhex,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "float": {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.__getitem__,
+    "missing": _missing,
+    "not stored": NotStored,
+    "rate": _RATES.__getitem__,
+    "time": time.fromisoformat,
+    "timedelta": str,  # three numbers, see `Decoder._scalar`
+}
+_TAGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_SCALARS, ("is",)),
+    **dict.fromkeys(("tuple", "list", "dict", "frame"), ("of",)),
+    "texts": ("of", "table", "rows"),
+    "array": ("dtype", "shape", "table"),
+    "box": (),
+}
+
+
+def _odd(got: str) -> ArtifactError:
+    return ArtifactError("artifact", "must hold only what fairmend writes", f"got {got}", DAMAGED)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _odd(f"{value!r:.60} for text")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 40:
+        raise _odd(f"{value!r:.60} for a number of rows")
+    return value
+
+
+def _signed(value: Any) -> int:
+    if type(value) is not int:
+        raise _odd(f"{value!r:.60} for a whole number")
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _odd(f"{value!r:.60} for a list")
+    return value
+
+
+# -------------------------------------------------------------------- annotations and shapes
+
+
+# Columns of a pandas frame may be named by numbers, whatever the annotations say.
+_Name = str | int
+_BY_NUMBER: dict[type, dict[str, Any]] = {
+    Cost: {
+        "immutable": Sequence[_Name],
+        "one_way": Mapping[_Name, Direction],
+        "weights": Mapping[_Name, float],
+    },
+    _Axis: {"name": _Name},
+}
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls) | _BY_NUMBER.get(cls, {})
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type an annotation says.
+
+    >>> fits((1.0, 2.0), tuple[float, ...]), fits(None, str | None), fits("up", Literal["down"])
+    (True, True, False)
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if hint is Hashable:
+        return isinstance(value, Hashable)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, one) for one in inner)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if inner[1:] == (...,):
+            return all(fits(one, inner[0]) for one in value)
+        return len(value) == len(inner) and all(map(fits, value, inner))
+    if origin in (dict, Mapping):
+        pairs = value.items() if isinstance(value, dict) else None
+        return pairs is not None and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in pairs)
+    if origin is Sequence:
+        return isinstance(value, tuple | list) and all(fits(one, inner[0]) for one in value)
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray) and issubclass(value.dtype.type, get_args(inner[1])[0])
+    if hint is float:
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    if hint is int:
+        return type(value) is int
+    return isinstance(hint, type) and isinstance(value, hint)
+
+
+def _alike(*parts: Any) -> bool:
+    """Whether those that are there have one length."""
+    return len({len(part) for part in parts if part is not None}) <= 1
+
+
+def _inside(place: Any, size: int) -> bool:
+    """Whether all places are those of rows."""
+    return place.ndim == 1 and (len(place) == 0 or (place.min() >= 0 and place.max() < size))
+
+
+def _flat(*arrays: Any) -> bool:
+    return all(array is None or array.ndim == 1 for array in arrays)
+
+
+def _population(one: Population) -> bool:
+    flat = (one.mass, one.decision, one.outcome, one.score, one.rows, one.baseline_mass)
+    return _flat(*flat) and _alike(*flat, None if one.tally is None else one.tally.people)
+
+
+def _audit_data(one: AuditData) -> bool:
+    return (
+        one.table is not None
+        and len(one.groups) == len(one.populations) > 0
+        and all(p.rows is not None and p.tally is not None for p in one.populations)
+        and all(_inside(p.rows, len(one.table)) for p in one.populations)
+        and one.person_row is None
+        and one.person_group is None
+    )
+
+
+def _probability(one: FittedProbability) -> bool:
+    if one.features is None or one.estimator is None:
+        return one.features is one.estimator is None
+    features = one.features.features
+    width = sum(len(each.values) or 1 + each.may_be_missing for each in features)
+    return isinstance(one.estimator, Logistic) and len(one.estimator.slope) == width
+
+
+def _coupling(one: CouplingPlan) -> bool:
+    n, entries = len(one.table), (one.place, one.probability, one.price)
+    return (
+        _flat(*entries, one.start, one.decision, one.score)
+        and _alike(*entries)
+        and _alike(one.table, one.decision, one.score)
+        and len(one.start) == n + 1
+        and one.start[0] == 0
+        and one.start[-1] == len(one.place)
+        and bool((np.diff(one.start) >= 0).all())
+        and _inside(one.place, n)
+    )
+
+
+_SHAPES: dict[type, Callable[[Any], bool]] = {
+    Answers: lambda one: _flat(one.decision, one.score) and _alike(one.decision, one.score),
+    AuditData: _audit_data,
+    CouplingPlan: _coupling,
+    Donors: lambda one: len(one) > 0 and _alike(one.table, one.answers.decision)
+    and len(one.cost.axes) == len(one.table.names),
+    FittedProbability: _probability,
+    JointPlan: lambda one: _flat(one.prices, one.chance) and _alike(one.seen, one.chance)
+    and _alike(one.gaps, one.prices),
+    KnownOutcome: lambda one: _flat(one.probability) and _alike(one.table, one.probability),
+    Logistic: lambda one: _flat(one.slope),
+    OrderPlan: lambda one: _flat(one.knots, one.place, one.support_score)
+    and _alike(one.knots, one.place) and _alike(one.support, one.support_score)
+    and len(one.knots) > 0 and _inside(one.place, len(one.support)),
+    Population: _population,
+    RealisedGap: lambda one: one.weight.ndim == 2 and one.weight.shape[1] == 2,
+    ShiftPlan: lambda one: _flat(one.support_score) and _alike(one.support, one.support_score)
+    and len(one.support) > 0,
+    SoftPlan: lambda one: _flat(one.support_decision)
+    and _alike(one.support, one.support_decision),
+    Tally: lambda one: all(part.ndim == 2 and part.shape[1] == 2
+                           for part in (one.people, one.weight, one.squared))
+    and _alike(one.people, one.weight, one.squared),
+}  # fmt: skip
+
+assert all(is_dataclass(cls) for cls in _CLASSES.values())

@@ -1,0 +1,265 @@
+"""What an artifact says about itself, readable without loading it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Any
+
+from fairmend.artifact.codec import Decoder, Encoder, fits, parse, storable, write
+from fairmend.artifact.container import MANIFEST, Container, opened
+from fairmend.plan import Outlook, PlanStatus
+from fairmend.tables import TextTable, percent, points
+
+__all__ = ["FORMAT", "Manifest", "inspect", "read_manifest", "write_manifest"]
+
+FORMAT = 1
+"""Raised when an older fairmend could no longer read what is written."""
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@storable
+@dataclass(frozen=True)
+class Member:
+    """One file inside."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@storable
+@dataclass(frozen=True)
+class ColumnSchema:
+    """One input of the model."""
+
+    name: Hashable
+    dtype: str
+
+
+@storable
+@dataclass(frozen=True)
+class ModelSettings:
+    """How the model was read when the repair was fitted."""
+
+    asked_by: str
+    """The method that was called, or where recorded predictions were found."""
+    output: str
+    threshold: float | None
+    soft: bool
+    random: bool
+    batch_size: int
+    recorded: bool
+    """Whether its answers were recorded predictions."""
+    column: str | None
+    """The column they were in."""
+
+
+@storable
+@dataclass(frozen=True)
+class PlanSummary:
+    """One plan and its outlook."""
+
+    target: Hashable
+    baseline: Hashable
+    metric: str
+    method: str
+    status: PlanStatus
+    outlook: Outlook
+
+
+@storable
+@dataclass(frozen=True)
+class Description:
+    """What is inside, as it follows from what is inside."""
+
+    metric: str
+    method: str
+    settings: dict[str, Any]
+    container: str
+    columns: tuple[ColumnSchema, ...]
+    attribute: str
+    groups: tuple[Hashable, ...]
+    people: int
+    rows: int
+    model: ModelSettings
+    plans: tuple[PlanSummary, ...]
+    audit_sha256: str
+    """Of the audit data and the model's answers, as reports on the repair state it."""
+    probe_rows: int
+    answers_sha256: str
+    """Of the model's answers about the probe's rows."""
+    key_fingerprint: str | None
+    """Tells keys apart; None where the key came from a random_state, which could be guessed."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an artifact says about itself; `inspect` has compared the members with their hashes."""
+
+    format: int
+    fairmend: str
+    """The version that wrote it."""
+    created: str | None
+    libraries: Mapping[str, str]
+    about: Description
+    members: tuple[Member, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, ready for JSON."""
+        about = _plain(asdict(self.about))
+        return {
+            "schema": "fairmend.artifact/1",
+            "format": self.format,
+            "fairmend": self.fairmend,
+            "created": self.created,
+            "libraries": dict(self.libraries),
+            **about,
+            "members": _plain([asdict(member) for member in self.members]),
+        }
+
+    def __str__(self) -> str:
+        about = self.about
+        lines = [
+            f"Repair of {about.metric} by {about.method}, for groups of {about.attribute}",
+            f"fitted on {about.people:,} people, {about.rows:,} distinct rows in {about.container}",
+            f"audit data   sha256 {about.audit_sha256}",
+            f"answers      sha256 {about.answers_sha256} about {about.probe_rows:,} probe rows",
+            f"model        {about.model.asked_by}, read as {about.model.output}",
+            f"key          {_key_line(about.key_fingerprint)}",
+            f"created      {self.created or 'not said'}, by fairmend {self.fairmend}, "
+            f"format {self.format}",
+        ]
+        plans = TextTable(
+            "Plans, gaps in points as expected from the audit data",
+            ("<group", "<against", "before", "after", "edited", "drawn", "<status"),
+            [
+                (
+                    str(plan.target),
+                    str(plan.baseline),
+                    points(plan.outlook.gap_before),
+                    points(plan.outlook.gap_after),
+                    percent(plan.outlook.edited),
+                    percent(plan.outlook.randomised),
+                    plan.status.name.lower(),
+                )
+                for plan in about.plans
+            ],
+        )
+        columns = TextTable(
+            "Columns",
+            ("<name", "<type"),
+            [(str(column.name), column.dtype) for column in about.columns],
+        )
+        shown = [str(table) for table in (plans, columns) if table.cells]
+        return "\n\n".join(["\n".join(lines), *shown])
+
+
+def _key_line(fingerprint: str | None) -> str:
+    if fingerprint is None:
+        return "not inside, no fingerprint: it was made from a random_state"
+    return f"not inside, fingerprint {fingerprint}"
+
+
+def _plain(value: Any) -> Any:
+    """Values as JSON knows them: what it does not know becomes text, what is not known None."""
+    match value:
+        case dict():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case PlanStatus():
+            return value.name
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if abs(value) < float("inf") else None
+    return str(value)
+
+
+def library_versions(container: str) -> dict[str, str]:
+    """What an artifact is made with, the data's container among it."""
+    names = sorted({"narwhals", "numpy", "pyarrow", "scikit-learn", "scipy", container})
+    return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+
+# -------------------------------------------------------------------- to a member and back
+
+
+def write_manifest(manifest: Manifest) -> bytes:
+    """The manifest as a member; its first words are for readers of any version."""
+    head = {"format": manifest.format, "fairmend": manifest.fairmend}
+    rest = Encoder()
+    body = {
+        name: rest.encode(getattr(manifest, name), name)
+        for name in ("created", "libraries", "about", "members")
+    }
+    assert not rest.members, "a manifest is a text, and needs no tables"
+    return write(head | body)
+
+
+def read_manifest(box: Container) -> Manifest:
+    """The manifest, if this version can read what it describes, and the members are those."""
+    names = list(box.sizes)
+    if names[:1] != [MANIFEST]:
+        box.refuse("must begin with its manifest", "it does not")
+    found = parse(f"{box.what}, {MANIFEST}", box.unpack(MANIFEST))
+    if not isinstance(found, dict) or type(found.get("format")) is not int:
+        box.refuse("must have a manifest that says its format", "it has none")
+    writer = found.get("fairmend")
+    if found["format"] > FORMAT:
+        box.refuse(
+            f"must be of format {FORMAT} or older to be read by this fairmend",
+            f"it is of format {found['format']}",
+            f"Install fairmend {str(writer)[:40]} or newer, which wrote it.",
+        )
+    read = Decoder(lambda _: b"")
+    fields = {name: one for name, one in found.items() if name not in ("format", "fairmend")}
+    if sorted(fields) != ["about", "created", "libraries", "members"]:
+        box.refuse("must have a complete manifest", "entries are missing, or there are others")
+    with box.reading():
+        parts: dict[str, Any] = {name: read.decode(one) for name, one in fields.items()}
+    right = (
+        found["format"] == FORMAT
+        and isinstance(writer, str)
+        and fits(parts["created"], str | None)
+        and fits(parts["libraries"], dict[str, str])
+        and isinstance(parts["about"], Description)
+        and fits(parts["members"], tuple[Member, ...])
+        and all(_DIGEST.fullmatch(member.sha256) for member in parts["members"])
+    )
+    if not right:
+        box.refuse("must have a manifest of the right types", "it has not")
+    manifest = Manifest(found["format"], str(writer), **parts)
+    announced = {member.name: member.size for member in manifest.members}
+    if list(announced.items()) != list(box.sizes.items())[1:]:
+        box.refuse(
+            "must hold the members that its manifest lists, in this order and of these sizes",
+            "it holds others",
+        )
+    return manifest
+
+
+def checked(box: Container, member: Member) -> bytes:
+    """A member whose hash is the manifest's."""
+    content = box.unpack(member.name)
+    if sha256(content).hexdigest() != member.sha256:
+        box.refuse(
+            "must hold members as its manifest lists them",
+            f"the sha256 of {member.name!r} is another",
+        )
+    return content
+
+
+def inspect(path: str | os.PathLike[str]) -> Manifest:
+    """What an artifact says about itself, once every member has the hash it should have."""
+    with opened(path) as box:
+        manifest = read_manifest(box)
+        for member in manifest.members:
+            checked(box, member)
+    return manifest

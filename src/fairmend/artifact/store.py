@@ -1,0 +1,477 @@
+"""Save a fitted repair, and load it beside its model."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Hashable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend import __version__
+from fairmend.artifact.codec import Decoder, Encoder, NotStored, parse, storable, write
+from fairmend.artifact.container import MANIFEST, opened, pack
+from fairmend.artifact.frames import column_types, container_kind
+from fairmend.artifact.manifest import (
+    FORMAT,
+    ColumnSchema,
+    Description,
+    Manifest,
+    Member,
+    ModelSettings,
+    PlanSummary,
+    checked,
+    library_versions,
+    read_manifest,
+    write_manifest,
+)
+from fairmend.artifact.parquet import arrow
+from fairmend.audit import Audit
+from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.costs import Cost, EditCost
+from fairmend.counterfactual import read_disparities
+from fairmend.data import AuditData
+from fairmend.draw import Drawer, content_ids
+from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
+from fairmend.features import FeatureMap
+from fairmend.files import refuse_existing, writing
+from fairmend.findings import fingerprint
+from fairmend.model import SAME_ANSWER, Answers, BlackBox, Labels
+from fairmend.outcomes import Logistic
+from fairmend.plan import Plan
+from fairmend.task import KnownOutcome
+
+if TYPE_CHECKING:
+    from fairmend.classifier import RepairedClassifier
+
+__all__ = ["load", "save"]
+
+PROBES = 256
+"""Rows of the audit data that a model is asked about again."""
+_BODY = "repair.json"
+_SECRETS = ("model", "key")
+"""Settings that are never stored."""
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """Rows of the audit data with the model's answers about them."""
+
+    rows: Frame
+    answers: Answers
+
+    @classmethod
+    def choose(cls, data: AuditData) -> Probe:
+        """Rows spread over groups and decisions, and over the rows of each."""
+        assert data.table is not None
+        strata: list[IntArray] = []
+        for population in data.populations:
+            positive, rows = population.decision > 0.5, np.asarray(population.rows)
+            strata += [rows[side] for side in (positive, ~positive) if side.any()]
+        each = max(1, PROBES // len(strata))
+        spread = [rows[np.linspace(0, len(rows) - 1, min(each, len(rows))).astype(int)]
+                  for rows in strata]  # fmt: skip
+        chosen = np.unique(np.concatenate(spread))[:PROBES]
+        return cls(data.table.take(chosen), _answers(data).take(chosen))
+
+    @property
+    def sha256(self) -> str:
+        """Of the rows' content and the answers, whatever container they are in."""
+        digest = sha256("\n".join(content_ids(self.rows)).encode())
+        for array in (self.answers.decision, self.answers.score):
+            digest.update(b"none" if array is None else array.astype("<f8").tobytes())
+        return digest.hexdigest()
+
+    def ask_again(self, what: str, box: BlackBox, labels: Labels) -> None:
+        """Refuse a model that no longer answers as it did."""
+        said = box.ask(self.rows, labels, trusted=True)
+        changed = _apart(said.decision, self.answers.decision)
+        now, then = said.score, self.answers.score
+        if now is not None and then is not None:  # what stands on the cut may fall to either side
+            changed = (changed & _apart(then, box.cut)) | _apart(now, then)
+        elif now is not then:
+            changed[:] = True
+        if changed.any():
+            raise ArtifactError(
+                what,
+                "must be loaded with the model it was fitted for",
+                f"this one answers {int(changed.sum()):,} of {len(changed):,} probe rows "
+                "differently",
+                "Fit the repair anew on the model as it is, or say check_model=False.",
+            )
+
+
+def _apart(one: FloatArray, other: FloatArray | float) -> NDArray[np.bool_]:
+    """Where answers differ by more than a batch's composition can do."""
+    return ~np.isclose(one, other, rtol=SAME_ANSWER, atol=SAME_ANSWER)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Body:
+    """Everything a loaded repair is made of."""
+
+    settings: dict[str, Any]
+    model: ModelSettings
+    data: AuditData
+    audit: Audit
+    plans: tuple[tuple[Hashable, Plan], ...]
+    outcomes: tuple[tuple[Hashable, KnownOutcome], ...]
+    """The groups' own P(Y=1 | x), for reports; none where their model is the caller's own."""
+    probe: Probe
+
+
+# -------------------------------------------------------------------- saving
+
+
+def save(
+    repaired: RepairedClassifier,
+    path: str | os.PathLike[str],
+    *,
+    created: datetime | str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a fitted repair as one file; see `RepairedClassifier.save`."""
+    from sklearn.utils.validation import check_is_fitted
+
+    arrow()
+    check_is_fitted(repaired, "plans_")
+    if isinstance(repaired.box_, _NoModel) or repaired.key_ is None:
+        raise ArtifactError(
+            "a loaded repair",
+            "must have its model and its key to be saved again",
+            "it was loaded without",
+            "Say fairmend.load(path, model, key=...), or copy the file.",
+        )
+    refuse_existing(Path(path), overwrite=overwrite)
+    moment = _moment(created)
+    body = _body(repaired)
+    tables = Encoder()
+    content = {
+        name: tables.encode(getattr(body, name), "" if name == "settings" else name)
+        for name in Body.__dataclass_fields__
+    }
+    about = _describe(body, _fingerprint(repaired))
+    members = {_BODY: write({"$": "Body", **content})} | {
+        _table_name(place): table for place, table in enumerate(tables.members)
+    }
+    _read_body(lambda name: members[name], repaired.box_, len(tables.members))  # it will load
+    manifest = Manifest(
+        FORMAT,
+        __version__,
+        moment,
+        library_versions(about.container),
+        about,
+        tuple(
+            Member(name, len(member), sha256(member).hexdigest())
+            for name, member in members.items()
+        ),
+    )
+    with writing(path, overwrite=overwrite) as file:
+        pack(file, {MANIFEST: write_manifest(manifest), **members})
+
+
+def _moment(created: Any) -> str | None:
+    """When it was made, by the caller's clock: two files of one fit are then the same."""
+    if created is None:
+        return None
+    try:
+        moment = created if isinstance(created, datetime) else datetime.fromisoformat(created)
+    except (TypeError, ValueError):
+        raise DataError(
+            "created", "must be a datetime, or one as ISO 8601 text", f"got {created!r}",
+            "For example datetime.now(UTC).",
+        ) from None  # fmt: skip
+    return (moment if moment.tzinfo is None else moment.astimezone(UTC)).isoformat()
+
+
+def _body(repaired: RepairedClassifier) -> Body:
+    box, data = repaired.box_, repaired.data_
+    settings = {name: getattr(repaired, name) for name in sorted(_settings())}
+    if repaired.key is None:  # the key was made from it
+        settings["random_state"] = None
+    own = not isinstance(repaired.outcome_model, str)
+    if own:
+        _refuse_if_needed(repaired)
+        settings["outcome_model"] = NotStored(type(repaired.outcome_model).__name__)
+    settings["method_options"] = _without_code(repaired.method_options)
+    # a person's place in the data read is nobody's business later
+    kept = replace(data, person_row=None, person_group=None)
+    return Body(
+        settings=settings,
+        model=ModelSettings(
+            box._method, box.output, box.threshold, box.soft, box.random, box.batch_size,
+            not box.can_be_asked, box.column,
+        ),
+        data=kept,
+        audit=repaired.audit_,
+        plans=tuple(repaired.plans_.items()),
+        outcomes=() if own else tuple(_outcomes(repaired)),
+        probe=Probe.choose(data),
+    )  # fmt: skip
+
+
+def _refuse_if_needed(repaired: RepairedClassifier) -> None:
+    """A caller's own model of outcomes is code: fine if no plan asks it about new people."""
+    for group, plan in repaired.plans_.items():
+        ranking = getattr(plan, "ranking", None)
+        known = getattr(plan, "outcome", None) or getattr(ranking, "outcome", None)
+        fitted = None if known is None else known.fitted
+        if fitted is not None and not isinstance(fitted.estimator, Logistic | None):
+            raise ArtifactError(
+                "outcome_model",
+                "must be 'logistic' or 'empirical' where the plan needs it for new people",
+                f"the plan of {group!r} asks a {type(fitted.estimator).__name__}",
+                "Fit with one of these, or with rank='score'.",
+            )
+
+
+def _outcomes(repaired: RepairedClassifier) -> Iterator[tuple[Hashable, KnownOutcome]]:
+    """The models that reports use; none where one cannot be fitted, as the report will say."""
+    for group in repaired.plans_:
+        known = None
+        with warnings.catch_warnings(), suppress(DataError):
+            warnings.simplefilter("ignore", FairmendWarning)  # said in reports
+            known = repaired._outcome(group)
+        if known is not None:
+            yield group, known
+
+
+def _without_code(options: Any) -> dict[str, Any] | None:
+    """Settings of the method, but for functions: they were needed in fit alone."""
+    if options is None:
+        return None
+    return {
+        name: NotStored(getattr(value, "__name__", name)) if callable(value) else value
+        for name, value in options.items()
+    }
+
+
+def _fingerprint(repaired: RepairedClassifier) -> str | None:
+    """None for a key made from a random_state: trying seeds would find it."""
+    if repaired.key is None and repaired.random_state is not None:
+        return None
+    return Drawer(repaired.key_).fingerprint
+
+
+def _describe(body: Body, key: str | None) -> Description:
+    table, plans = body.data.table, [plan for _, plan in body.plans]
+    assert table is not None
+    return Description(
+        metric=", ".join(one.name for one in read_disparities(body.settings["disparity"])),
+        method=body.settings["method"],
+        settings={name: _readable(value) for name, value in body.settings.items()},
+        container=container_kind(table.native),
+        columns=tuple(map(ColumnSchema, table.names, column_types(table))),
+        attribute=body.data.attribute,
+        groups=body.data.groups,
+        people=body.data.n,
+        rows=len(table),
+        model=body.model,
+        plans=tuple(
+            PlanSummary(p.target, p.baseline, p.metric, p.method, p.status, p.outlook)
+            for p in plans
+        ),
+        audit_sha256=fingerprint(body.data),
+        probe_rows=len(body.probe.rows),
+        answers_sha256=body.probe.sha256,
+        key_fingerprint=key,
+    )
+
+
+def _readable(value: Any) -> Any:
+    """A setting for the manifest: simple values as they are, the rest as people write it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_readable(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _readable(one) for key, one in value.items()}
+    return (
+        repr(value) if isinstance(value, Cost | NotStored) else getattr(value, "name", str(value))
+    )
+
+
+def _answers(data: AuditData) -> Answers:
+    """The model's answer about every row of the table."""
+    assert data.table is not None
+    decision: FloatArray = np.zeros(len(data.table))
+    score = None if data.populations[0].score is None else np.zeros(len(data.table))
+    for population in data.populations:
+        decision[population.rows] = population.decision
+        if score is not None:
+            score[population.rows] = population.score
+    return Answers(decision, score)
+
+
+def _table_name(place: int) -> str:
+    return f"tables/{place:04d}.parquet"
+
+
+# -------------------------------------------------------------------- loading
+
+
+def load(
+    path: str | os.PathLike[str],
+    model: Any = None,
+    *,
+    key: bytes | None = None,
+    check_model: bool = True,
+) -> RepairedClassifier:
+    """A repair as it was when it was saved, beside the model it mends.
+
+    Parameters
+    ----------
+    path
+        A file that `RepairedClassifier.save` wrote. Anything else is refused with an
+        `ArtifactError`; nothing in it is ever executed.
+    model
+        The model, as in `RepairedClassifier`. It is asked again about the artifact's probe rows,
+        and refused if it no longer answers as it did. None: to look at plans, and to transform
+        where that needs no answers.
+    key
+        The secret for people's draws, `RepairedClassifier.key_` of the repair that was saved. It
+        is not in the file; without it people whose edit is left to chance cannot be answered.
+    check_model
+        False to take another model without asking.
+
+    """
+    from fairmend.classifier import RepairedClassifier
+
+    arrow()
+    with opened(path) as file:
+        manifest = read_manifest(file)
+        by_name = {member.name: member for member in manifest.members}
+        what, about = file.what, manifest.about
+        tables = len(by_name) - 1
+        if list(by_name) != [_BODY, *map(_table_name, range(tables))]:
+            file.refuse("must hold a repair and its tables", "it holds something else")
+        box = _box(what, model, about.model)
+        with file.reading():
+            body = _read_body(lambda name: checked(file, by_name[name]), box, tables)
+            if repr(_describe(body, about.key_fingerprint)) != repr(about):
+                file.refuse("must hold what its manifest describes", "it holds something else")
+    if key is not None:
+        found = Drawer(key).fingerprint
+        if about.key_fingerprint not in (None, found):
+            raise ArtifactError(
+                "key",
+                f"must be the one with fingerprint {about.key_fingerprint}",
+                f"got one with fingerprint {found}",
+                "With another key people would be drawn anew: find the one used in fit.",
+            )
+    skipped = about.model.recorded or box.random or isinstance(box, _NoModel)
+    if check_model and box.can_be_asked and not skipped:
+        body.probe.ask_again(what, box, body.data.labels)
+    given = about.model.column if model is None else model
+    repaired = RepairedClassifier(given, **{**body.settings, "key": key})
+    repaired.key_ = key
+    repaired._keep(box, body.data, body.audit, dict(body.plans))
+    repaired._outcomes |= dict(body.outcomes)
+    return repaired
+
+
+def _read_body(read: Any, box: BlackBox, tables: int) -> Body:
+    """The body of a repair, all of whose parts agree with each other."""
+    decoder = Decoder(lambda place: read(_table_name(place)), box)
+    body = decoder.decode(parse(_BODY, read(_BODY)))
+    if not isinstance(body, Body):
+        raise _unfit("something else than a repair")
+    if decoder.used != set(range(tables)):
+        raise _unfit("tables that nothing refers to, or too few")
+    if not {"disparity", "method"} <= set(body.settings) <= _settings():
+        raise _unfit("settings of another fairmend")
+    table = body.data.table
+    assert table is not None
+    names = [str(name) for name in table.names]
+    types = column_types(table)
+    for frame in decoder.frames.values():
+        if frame.names != table.names or type(frame.native) is not type(table.native):
+            raise _unfit("tables of different columns")
+        if column_types(frame) != types:
+            raise _unfit("tables of different types")
+    for one in decoder.made:
+        parts: Any = ()
+        if isinstance(one, EditCost):
+            parts = one.axes
+        elif isinstance(one, FeatureMap):
+            parts = one.features
+        if parts and [str(part.name) for part in parts] != names:
+            raise _unfit("costs or features of other columns")
+    groups = body.data.groups
+    for group, plan in body.plans:
+        if group not in groups or plan.target != group:
+            raise _unfit("a plan for a group that was not audited")
+    return body
+
+
+def _settings() -> set[str]:
+    from fairmend.classifier import RepairedClassifier
+
+    return set(RepairedClassifier().get_params(deep=False)) - set(_SECRETS)
+
+
+def _unfit(got: str) -> ArtifactError:
+    return ArtifactError("artifact", "must hold one repair, whole", f"got {got}", DAMAGED)
+
+
+# -------------------------------------------------------------------- the model, or none
+
+
+def _box(what: str, model: Any, settings: ModelSettings) -> BlackBox:
+    """The model, read as it was in fit."""
+    if model is None:
+        model = settings.column
+    if model is None:
+        return _NoModel(settings.output)
+    if isinstance(model, BlackBox):
+        box = model
+    else:
+        box = BlackBox(
+            model, output=settings.output, threshold=settings.threshold, soft=settings.soft,  # type: ignore[arg-type]
+            random=settings.random, batch_size=settings.batch_size,
+        )  # fmt: skip
+    if box.output == "auto":  # what settled it in fit has been forgotten
+        box.output = settings.output  # type: ignore[assignment]
+    if not box.can_be_asked and not settings.recorded:
+        raise ArtifactError(
+            what,
+            "must be loaded with a model that can be asked",
+            f"got {box!r}",
+            "The repair was fitted on one, and asks it about the edits it makes.",
+        )
+    return box
+
+
+class _NoModel(BlackBox):
+    """Stands for a model that was not given: an error once somebody looks at its answers."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__(self.ask, output=output)
+
+    def ask(self, *_: Any, **__: Any) -> Answers:
+        return _NoAnswers()
+
+
+class _NoAnswers(Answers):
+    def __init__(self) -> None:
+        """Have none of the fields."""
+
+    def take(self, entries: Any) -> Answers:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        raise ArtifactError(
+            "model",
+            "must be given to answer this",
+            "the repair was loaded without one",
+            "Say fairmend.load(path, model).",
+        )
