@@ -351,3 +351,9 @@ def test_what_cannot_be_closed_together_is_refused():
         "disparity: must not hold Alignment with weight in a combination to be projected; "
         "got '1 fpr + 1 da(0.5)'. Use method='descent'."
     )
+
+
+def test_disparities_go_by_their_names():
+    target, baseline = example_one().tabulated().populations
+    by_name, _ = project(target, baseline, "fpr")
+    np.testing.assert_array_equal(by_name, project(target, baseline, FPR)[0])

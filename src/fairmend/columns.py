@@ -259,7 +259,7 @@ def _encode_few(column: Any) -> Encoded | None:
 
     None when a probe shows many values, or when the probe missed one.
     """
-    probe = column[:: max(1, len(column) // _PROBE)]
+    probe = column[np.arange(0, len(column), max(1, len(column) // _PROBE))]  # Arrow has no steps
     if isinstance(column, nw.Series):
         values = np.array(sorted(probe.unique().to_list()), object)
     else:
@@ -439,7 +439,8 @@ class Frame:
         if self.is_array:
             native = self.native[:, [self.names.index(name) for name in kept]]
         else:
-            native = nw.from_native(self.native, eager_only=True).select(kept).to_native()
+            frame = nw.from_native(self.native, eager_only=True)
+            native = frame.select(nw.col(*kept)).to_native()  # a name may be a number
         return Frame(native, kept)
 
     @cached_property
@@ -487,7 +488,9 @@ def _as_matrix(X: Any, what: str) -> NDArray[Any]:
             got = f"{got} of shape {matrix.shape}" if matrix.ndim else got
             fix = "Pass one row a person, one column a feature."
             if matrix.ndim == 1:
-                fix = "Reshape your data: numpy.reshape(X, (-1, 1)) for one column, [X] for one row."
+                fix = (
+                    "Reshape your data: numpy.reshape(X, (-1, 1)) for one column, [X] for one row."
+                )
     raise DataError(
         what, "must be a table: a 2-D array, or a pandas, Polars or PyArrow frame", got, fix
     )

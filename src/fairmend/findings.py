@@ -183,6 +183,8 @@ def _said(value: Any) -> str:
         return repr(value.name)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_said, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_said(entry)}' for key, entry in value.items())}}}"
     return _name(value) if callable(value) else repr(value)
 
 

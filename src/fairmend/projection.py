@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fairmend import special
 from fairmend.columns import FloatArray
 from fairmend.data import Population
-from fairmend.disparity import SP, Alignment, Combination, Disparity, RateGap
+from fairmend.disparity import SP, Alignment, Combination, Disparity, RateGap, as_disparity
 from fairmend.errors import DataError
 from fairmend.status import Status
 
@@ -35,7 +35,7 @@ _MAX_LINEARISATIONS = 200
 def project(
     target: Population,
     baseline: Population,
-    disparities: Disparity | Sequence[Disparity],
+    disparities: str | Disparity | Sequence[str | Disparity],
     *,
     level: float = 1.0,
 ) -> tuple[FloatArray, Status]:
@@ -51,7 +51,8 @@ def project(
     >>> abs(FPR.value(target.reweighted(mass), baseline)) < 1e-10
     True
     """
-    wanted = [disparities] if isinstance(disparities, Disparity) else list(disparities)
+    given = [disparities] if isinstance(disparities, str | Disparity) else disparities
+    wanted = [as_disparity(one) for one in given]
     gaps = [observed_gap(d, target, baseline) for d in wanted]
     if all(abs(gap) < _NO_GAP for gap in gaps):
         return target.mass, Status.NOTHING_TO_DO

@@ -325,8 +325,9 @@ def make_report(
 ) -> Report:
     """Put the plans to new data and compare.
 
-    An expected score can be ranked by only if scores are probabilities. ``outcomes`` are the
-    groups' own models of P(Y=1 | x), for the counterfactual reading.
+    ``outcomes`` are the groups' own models of P(Y=1 | x), for the counterfactual reading. People
+    whose edit is drawn are ranked by their expected probability, as `predict_proba` gives it; other
+    scores are not averaged, and those people count with each of theirs.
     """
     assert data.table is not None
     routes = {
@@ -337,7 +338,7 @@ def make_report(
     after = replace(
         data,
         populations=tuple(
-            _repaired(population, routes.get(group), scores_are_probabilities)
+            _repaired(population, routes.get(group))
             for group, population in zip(data.groups, data.populations, strict=True)
         ),
     )
@@ -349,6 +350,8 @@ def make_report(
     groups = []
     for group in data.groups:
         outcome = _outcome(data, after, group, routes.get(group), audited)
+        if group in routes and not scores_are_probabilities:
+            outcome = replace(outcome, auc_after=_auc_by_law(data[group], routes[group]))
         if not favours_positive:
             outcome = replace(outcome, gained=outcome.lost, lost=outcome.gained)
         known = outcomes.get(group)
@@ -382,14 +385,26 @@ def _reference(plans: Mapping[Hashable, Plan]) -> Hashable:
     return named.pop() if len(named) == 1 else "rest"
 
 
-def _repaired(population: Population, route: Route | None, by_probability: bool) -> Population:
+def _repaired(population: Population, route: Route | None) -> Population:
     if route is None:
         return population
-    decision = route.expected_decision(population.answers)
-    score = population.score
-    if score is not None and by_probability and route.score is not None:
+    decision, score = route.expected_decision(population.answers), population.score
+    if score is not None and route.score is not None:
         score = route.expected(score, route.score)
     return replace(population, decision=decision, score=score)
+
+
+def _auc_by_law(population: Population, route: Route) -> float:
+    """The AUC of the scores people draw: each chance counts as so much of a person."""
+    if population.score is None:
+        return float("nan")
+    score = population.score[route.row]
+    away = route.destination >= 0
+    if route.score is not None:
+        score[away] = route.score[route.destination[away]]
+    mass = population.mass[route.row] * route.probability
+    outcome = population.outcome[route.row]
+    return auc(Population.of(mass, population.decision[route.row], outcome, score=score))
 
 
 def _counterfactual(
