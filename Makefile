@@ -14,7 +14,7 @@ STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
 PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
 
-.PHONY: help setup demo check lint types test theory docs bench reproduce release-check clean again
+.PHONY: help setup demo check lint types test theory docs bench reproduce fuzz release-check clean again
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
@@ -79,6 +79,10 @@ bench: setup                ## side by side with the peers, one run a subject
 
 reproduce: setup            ## the paper's tables and figures, its numbers beside ours
 	$(BIN)/python experiments --splits $(SPLITS) --jobs $(WORKERS)
+
+fuzz: setup                 ## strangers' bytes, coverage-guided: SECONDS=60 for each target
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris
+	$(BIN)/python scripts/fuzz.py --seconds $(or $(SECONDS),60)
 
 release-check: setup        ## what must hold before strangers install a release (minutes)
 	$(BIN)/python scripts/release_check.py

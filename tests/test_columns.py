@@ -283,3 +283,12 @@ def test_columns_may_be_named_by_numbers():
 
 def test_a_narwhals_frame_is_read_as_what_it_wraps():
     assert isinstance(Frame.read(nw.from_native(pl.DataFrame(TABLE))).native, pl.DataFrame)
+
+
+def test_integers_of_128_bits_stay_what_they_are():
+    """NumPy has none; a file read by Polars may."""
+    entries = [68888888888888888888888888888888888, 0, 68888888888888888888888888888888888]
+    series = nw.from_native(pl.Series(entries, dtype=pl.Int128), series_only=True)
+    assert decoded(encode(series)) == entries
+    some = nw.from_native(pl.Series([*entries, None], dtype=pl.Int128), series_only=True)
+    assert decoded(encode(some)) == [*entries, None]

@@ -359,7 +359,15 @@ def _encode_known(series: nw.Series[Any], what: str) -> Encoded:
         series = series.cast(nw.String)
     if series.dtype == nw.String:
         return _encode_few(series) or _encode_objects(series.to_numpy(), what)
-    return encode(series.to_numpy(), what)
+    return encode(series_array(series), what)
+
+
+def series_array(series: nw.Series[Any]) -> NDArray[Any]:
+    """A series as an array; integers of 128 bits, which NumPy does not have, as Python's."""
+    if series.dtype in (nw.Int128, nw.UInt128):
+        return _object_array(series.to_list())
+    array: NDArray[Any] = series.to_numpy()
+    return array
 
 
 # -------------------------------------------------------------------- a table

@@ -37,7 +37,15 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import FloatArray, Frame, IntArray, as_column, is_missing, scalar
+from fairmend.columns import (
+    FloatArray,
+    Frame,
+    IntArray,
+    as_column,
+    is_missing,
+    scalar,
+    series_array,
+)
 from fairmend.errors import DataError
 
 __all__ = ["Drawer", "content_ids", "random_key", "read_key"]
@@ -115,7 +123,9 @@ class Drawer:
         >>> drawer.pseudonym(7) == drawer.pseudonym("7") != drawer.pseudonym("8")
         True
         """
-        text = str(_person(_read([person])[0])).encode()
+        if not _is_id(person):
+            raise _no_id(person, 0)
+        text = str(_person(person)).encode()
         return blake2b(text, digest_size=16, key=self._keys[1], person=b"pseudonym").hexdigest()
 
     def _bits(self, ids: Any) -> tuple[NDArray[np.uint64], IntArray | None]:
@@ -163,7 +173,7 @@ def _read(ids: Any) -> NDArray[Any]:
     if isinstance(column, nw.Series):
         if column.null_count():
             raise _no_id(None, int(column.is_null().arg_true()[0]))
-        column = column.to_numpy()
+        column = series_array(column)
     kind = column.dtype.kind
     if kind == "i" or (kind == "u" and (column.size == 0 or column.max() <= _HIGH)):
         return np.asarray(column, np.int64)

@@ -27,6 +27,7 @@ from fairmend.columns import (
     as_numbers,
     encode,
     scalar,
+    series_array,
 )
 from fairmend.errors import DataError, ModelError, in_a_line, listed, nearest
 from fairmend.progress import progress
@@ -384,7 +385,7 @@ class BlackBox:
             array = frame.to_numpy() if frame is not None else as_array(raw, "the answer")
             if isinstance(array, nw.Series):
                 words = array.dtype in (nw.Categorical, nw.Enum)
-                array = (array.cast(nw.String) if words else array).to_numpy()
+                array = series_array(array.cast(nw.String) if words else array)
         except DataError as error:
             self._fail("must return one answer a row", error.got, "Return an array or a list.")
         one_column: NDArray[Any] = array
