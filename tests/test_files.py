@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from fairmend.errors import DataError
-from fairmend.files import writing
+from fairmend.files import _begin, writing
 
 
 def test_nothing_is_left_after_an_error(tmp_path):
@@ -51,6 +56,35 @@ def test_a_missing_folder_is_named(tmp_path):
         writing(tmp_path / "no" / "out") as file,
     ):
         file.write(b"")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_killed_writer_leaves_nothing(tmp_path, overwrite):
+    code = f"""
+import os, signal
+from fairmend.files import writing
+with writing({str(tmp_path / "out")!r}, overwrite={overwrite}) as file:
+    file.write(b"half" * 100_000)
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    left = [path.name for path in tmp_path.iterdir()]
+    if _begin(tmp_path / "try")[1] is None:  # else the system has no files without a name
+        assert left == []
+    assert "out" not in left
+
+
+def test_without_unnamed_files_it_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    with writing(tmp_path / "out") as file:
+        file.write(b"whole")
+    with pytest.raises(DataError, match="must not exist yet"), writing(tmp_path / "out"):
+        pass
+    with writing(tmp_path / "out", overwrite=True) as file:
+        file.write(b"again")
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"again"]
 
 
 def test_errors_of_the_caller_stay_its_own(tmp_path):

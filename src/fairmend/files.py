@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,27 +31,59 @@ def writing(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterato
     place = Path(path)
     refuse_existing(place, overwrite=overwrite)
     try:
-        handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part")
+        handle, part = _begin(place)
     except OSError as error:
         raise _unwritable(place, error) from None
-    part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o666 & ~_umask())  # a temporary file is the owner's alone
-        if overwrite:
-            part.replace(place)
-        else:
-            _link(part, place)
+            os.fsync(handle)
+            if part is None:  # it gets a name now, or goes with the process
+                whole = f"/proc/self/fd/{handle}"
+                part = _beside(place) if overwrite else None
+                os.link(whole, part or place, src_dir_fd=handle)  # so that the link is followed
+        if part is not None:
+            _rename(part, place, overwrite=overwrite)
     except OSError as error:
+        if isinstance(error, FileExistsError):
+            refuse_existing(place, overwrite=False)
         if error.errno not in _OF_THE_DISK:  # what the caller does meanwhile is its own affair
             raise
         raise _unwritable(place, error) from None
     finally:
-        part.unlink(missing_ok=True)
+        if part is not None:
+            part.unlink(missing_ok=True)
     _sync_folder(place.parent)
+
+
+def _begin(place: Path) -> tuple[int, Path | None]:
+    """A file without a name, where the system has such; else a hidden one beside its place."""
+    if hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").exists():
+        try:
+            return os.open(place.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+                raise
+    part = _beside(place)
+    return os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), part
+
+
+def _beside(place: Path) -> Path:
+    return place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
+
+
+def _rename(part: Path, place: Path, *, overwrite: bool) -> None:
+    """Into its place, unless somebody made the file in the meantime."""
+    if not overwrite:
+        try:
+            os.link(part, place)
+            return
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            refuse_existing(place, overwrite=False)
+    part.replace(place)
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
@@ -65,18 +97,6 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         )
 
 
-def _link(part: Path, place: Path) -> None:
-    """Rename, unless somebody made the file in the meantime."""
-    try:
-        os.link(part, place)
-    except FileExistsError:
-        refuse_existing(place, overwrite=False)
-        raise
-    except OSError:  # a file system without links
-        refuse_existing(place, overwrite=False)
-        part.replace(place)
-
-
 def _unwritable(path: Path, error: OSError) -> DataError:
     return DataError(
         f"output {str(path)!r}",
@@ -84,12 +104,6 @@ def _unwritable(path: Path, error: OSError) -> DataError:
         f"it is not: {error.strerror or error}",
         "Nothing was written. Make room, or choose another place.",
     )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,55 +1,93 @@
-"""Tables from files: CSV, Parquet, Arrow, or standard input, by suffix and content."""
+"""Tables from files: CSV, Parquet, Arrow, or standard input, by content and suffix.
+
+`read_table` reads a whole table. What a CSV looks like (its separator, its byte-order mark, its
+column names) is found out here for `fairmend.rowstream` as well, so that both read alike.
+"""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import os
+import select
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fairmend.errors import DataError, require
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["read_table"]
+__all__ = ["Dialect", "Kind", "kind_of", "parse_csv", "read_table", "standard_input", "unreadable"]
 
-_SUFFIXES = {
+Kind = Literal["csv", "parquet", "arrow", "arrow stream"]
+
+_SUFFIXES: dict[str, Kind] = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv",
     ".parquet": "parquet", ".pq": "parquet",
-    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
+    ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow stream",
 }  # fmt: skip
-_PARQUET, _ARROW = b"PAR1", b"ARROW1"
+_MAGIC: dict[bytes, Kind] = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow stream",
+}
+PATIENCE_S = 0.25
+"""Of one wait for standard input."""
+_OTHER_TEXT = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-def read_table(path: str | Path) -> pl.DataFrame:
+@dataclass(frozen=True)
+class Dialect:
+    r"""How a CSV is written, told by its first record.
+
+    >>> Dialect.of(b'\xef\xbb\xbf"a; b";c\r\n1;2\r\n')
+    Dialect(separator=';', newline='\r\n', marked=True)
+    """
+
+    separator: str
+    newline: str
+    marked: bool
+    """Whether it begins with a byte-order mark."""
+
+    @classmethod
+    def of(cls, head: bytes) -> Dialect:
+        """The separator is the one that cuts the first record into most cells."""
+        marked = head.startswith(codecs.BOM_UTF8)
+        first = head.removeprefix(codecs.BOM_UTF8).split(b"\n", maxsplit=1)[0]
+        text = first.decode("utf-8", errors="replace")
+        cells = {mark: len(next(csv.reader([text], delimiter=mark), [])) for mark in ",;\t|"}
+        separator = max(cells, key=lambda mark: cells[mark])
+        return cls(separator, "\r\n" if first.endswith(b"\r") else "\n", marked)
+
+
+def read_table(
+    path: str | Path, *, missing: Sequence[str] = (), types: Mapping[str, Any] | None = None
+) -> pl.DataFrame:
     """Read a whole table into memory; ``-`` is standard input.
 
     A CSV may begin with a byte-order mark and be separated by commas, semicolons, tabs or bars:
-    its first line tells. Empty cells are missing values.
+    its first line tells. Empty cells are missing values, and so are those that read as one of
+    ``missing``. ``types`` are those of a CSV's columns where they are known; all
+    cells tell the others.
     """
-    polars = require("polars", extra="cli", why="reading a file")
-    name, content = str(path), None
-    if name == "-":
-        name, content = "standard input", sys.stdin.buffer.read()
-    else:
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            raise DataError(
-                f"file {name!r}",
-                "must be readable",
-                f"it is not: {error.strerror}",
-                "Check the name and the permissions.",
-            ) from None
-    kind = _kind(name, content)
+    require("polars", extra="cli", why="reading a file")
+    name = "standard input" if str(path) == "-" else str(path)
     try:
-        table = _parse(polars, content, kind)
+        content = standard_input().read() if str(path) == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise unreadable(name, error) from None
+    kind = kind_of(content[:8], name)
+    try:
+        table = _parse(content, kind, missing, types or {})
     except DataError:
         raise
     except Exception as error:
-        first = " ".join(str(error).split())[:200]
+        first = " ".join(str(error).split())[:200].removesuffix(".")
         raise DataError(
             f"file {name!r}",
             f"must be a table in {kind.upper()}",
@@ -63,33 +101,85 @@ def read_table(path: str | Path) -> pl.DataFrame:
     return table
 
 
-def _kind(name: str, content: bytes) -> str:
-    if content[:4] == _PARQUET:
-        return "parquet"
-    if content[:6] == _ARROW:
-        return "arrow"
-    return _SUFFIXES.get(Path(name).suffix.lower(), "csv") if name != "standard input" else "csv"
+def standard_input() -> io.BufferedReader:
+    """Standard input that can be interrupted while it waits for more.
+
+    Polars has its own handler of Ctrl-C, under which a read is resumed before Python sees the
+    signal: so the wait is cut into short ones.
+    """
+    return io.BufferedReader(_Waiting(sys.stdin.fileno()), 1 << 20)
 
 
-def _parse(polars: Any, content: bytes, kind: str) -> pl.DataFrame:
+class _Waiting(io.RawIOBase):
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not select.select([self._number], [], [], PATIENCE_S)[0]:
+            pass  # signals are seen to here
+        return os.readv(self._number, [buffer])
+
+
+def unreadable(name: str, error: OSError) -> DataError:
+    """A file that is not there, or not for us."""
+    return DataError(
+        f"file {name!r}",
+        "must be readable",
+        f"it is not: {error.strerror}",
+        "Check the name and the permissions.",
+    )
+
+
+def kind_of(head: bytes, name: str) -> Kind:
+    """What a file is: by its first bytes, else by its suffix, else CSV."""
+    for magic, kind in _MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    if head.startswith(_OTHER_TEXT):
+        raise DataError(
+            f"file {name!r}", "must be text in UTF-8", "got UTF-16", "Save it as CSV UTF-8."
+        )
+    return _SUFFIXES.get(Path(name).suffix.lower(), "csv")
+
+
+def _parse(
+    content: bytes, kind: Kind, missing: Sequence[str], types: Mapping[str, Any]
+) -> pl.DataFrame:
+    import polars as pl
+
     source = io.BytesIO(content)
     if kind == "parquet":
-        table: pl.DataFrame = polars.read_parquet(source)
-        return table
+        return pl.read_parquet(source)
     if kind == "arrow":
-        arrow: pl.DataFrame = polars.read_ipc(source)
-        return arrow
-    head = content[:65_536].decode("utf-8-sig", errors="replace").splitlines()[:1]
-    parsed: pl.DataFrame = polars.read_csv(
-        source,
-        separator=_separator(head[0] if head else ""),
-        infer_schema_length=None,
+        return pl.read_ipc(source)
+    if kind == "arrow stream":
+        return pl.read_ipc_stream(source)
+    return parse_csv(content.removeprefix(codecs.BOM_UTF8), Dialect.of(content), missing, types)
+
+
+def parse_csv(
+    content: bytes,
+    dialect: Dialect,
+    missing: Sequence[str],
+    types: Mapping[str, Any],
+    *,
+    columns: Sequence[str] | None = None,
+) -> pl.DataFrame:
+    """Text as a table: columns of a known type are read as such, of the others all cells tell."""
+    import polars as pl
+
+    guess = columns is None or not set(columns) <= set(types)
+
+    return pl.read_csv(
+        content,
+        separator=dialect.separator,
+        columns=None if columns is None else list(columns),
+        schema_overrides=dict(types),
+        infer_schema=guess,
+        infer_schema_length=None if guess else 0,
+        null_values=["", *missing],  # in quotes as well
         encoding="utf8",
     )
-    return parsed.rename({name: name.removeprefix("\ufeff") for name in parsed.columns})
-
-
-def _separator(first_line: str) -> str:
-    """The separator that cuts the first line into most cells, quotes respected."""
-    cells = {mark: len(next(csv.reader([first_line], delimiter=mark), [])) for mark in ",;\t|"}
-    return max(cells, key=lambda mark: cells[mark])

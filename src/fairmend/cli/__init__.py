@@ -1,0 +1,124 @@
+"""The command line: audit, explain and mend a model from files, without writing Python.
+
+One file a command; this one puts them together. Figures go to standard output; messages and
+progress to standard error. `fairmend.cli.output.Code` has the exit codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from typer.models import OptionInfo
+
+from fairmend.cli.apply import apply
+from fairmend.cli.audit import audit
+from fairmend.cli.demo import demo
+from fairmend.cli.explain import explain
+from fairmend.cli.inspect import inspect
+from fairmend.cli.key import key
+from fairmend.cli.output import guarded
+from fairmend.cli.repair import repair
+from fairmend.cli.report import report
+from fairmend.cli.reproduce import reproduce
+from fairmend.config import Holds, Option, find_settings, settle
+from fairmend.serve.command import log_app, serve
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 a --fail-on limit was crossed, 2 wrong usage, 3 bad data, "
+    "4 the model failed, 5 the artifact was refused, 130 interrupted.",
+)
+
+
+def paragraphs(text: str) -> str:
+    """A docstring for screens of any width: a line a paragraph."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+# A further command is a plain function in a file of its own, and a word here.
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "audit": audit,
+    "explain": explain,
+    "repair": repair,
+    "apply": apply,
+    "report": report,
+    "inspect": inspect,
+    "key": key,
+    "serve": serve,
+    "reproduce": reproduce,
+}
+for name, command in COMMANDS.items():
+    app.command(name, help=paragraphs(command.__doc__ or ""))(guarded(command))
+
+for info in log_app.registered_commands:
+    assert info.callback is not None
+    info.callback = guarded(info.callback)
+app.add_typer(log_app)
+
+
+@app.callback()
+@guarded
+def settings(
+    context: typer.Context,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            help="Settings; by default fairmend.toml, or \\[tool.fairmend] in pyproject.toml.",
+            metavar="FILE",
+        ),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", metavar="")
+    ] = False,
+) -> None:
+    """Audit, explain and mend a black-box classifier that treats groups differently."""
+    if version:
+        from fairmend import __version__
+
+        print(f"fairmend {__version__}")
+        raise typer.Exit
+    where, found = find_settings(config)
+    flags = {name: options_of(command) for name, command in COMMANDS.items()}
+    known = {name: {flag: o for flag, (_, o) in own.items()} for name, own in flags.items()}
+    context.default_map = {
+        name: {flags[name][flag][0]: value for flag, value in values.items()}
+        for name, values in settle(where, found, known).items()
+    }
+
+
+def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
+    """A command's options by their long flags, each with the parameter it sets."""
+    found = {}
+    for parameter in signature(command, eval_str=True).parameters.values():
+        kind, *notes = get_args(parameter.annotation)
+        for note in notes:
+            if isinstance(note, OptionInfo):
+                # in an annotation, the first flag stands where a default would
+                said = [d for d in (note.default, *(note.param_decls or ())) if isinstance(d, str)]
+                flags = [flag for flag in said if flag.startswith("--")] or [parameter.name]
+                flag = flags[0].removeprefix("--").replace("_", "-")
+                found[flag] = (parameter.name, Option(flag, _holds(kind)))
+    return found
+
+
+def _holds(kind: Any) -> Holds:
+    if kind is bool:
+        return "switch"
+    kinds = {get_origin(each) or each for each in (kind, *get_args(kind))}
+    if list in kinds:
+        return "list"
+    return "number" if kinds & {int, float} else "text"
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="fairmend")

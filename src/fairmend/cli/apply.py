@@ -1,0 +1,136 @@
+"""``fairmend apply``: a file of any size through a repair, in constant memory."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairmend.cli import options as o
+from fairmend.cli.loading import find_key, group_columns, load_repair
+from fairmend.cli.output import print_json, say
+from fairmend.cli.people import ModelCall
+from fairmend.errors import DataError
+
+if TYPE_CHECKING:
+    from fairmend.classifier import RepairedClassifier
+    from fairmend.mender import Tally
+
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Where to write, in the format of FILE; - for standard output.",
+        metavar="FILE",
+        rich_help_panel=o.OUTPUT,
+    ),
+]
+EmitKind = Annotated[
+    str,
+    typer.Option(
+        help="rows: the file with inputs edited, to be fed to the model. decisions: the mended "
+        "decisions alone. both: edited rows with a column of decisions.",
+        metavar="WHAT",
+        rich_help_panel=o.OUTPUT,
+    ),
+]
+Decision = Annotated[
+    str,
+    typer.Option(
+        help="What the column of decisions is called.", metavar="NAME", rich_help_panel=o.OUTPUT
+    ),
+]
+
+
+def apply(
+    artifact: o.Artifact,
+    file: o.File,
+    output: Output,
+    emit: EmitKind = "both",
+    decision: Decision = "decision",
+    group: o.KnownGroup = None,
+    id_: o.Id = None,
+    missing: o.Missing = None,
+    predictions: o.Predictions = None,
+    model: o.Model = None,
+    threshold: o.Threshold = None,
+    answers: o.Answers = "auto",
+    trust: o.Trust = None,
+    rows: o.Rows = None,
+    protocol: o.Protocol = None,
+    key_file: o.KeyFile = None,
+    unknown_group: o.Unknown = "error",
+    force: o.Force = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Put a file of any size through a repair: edited rows, decisions, or both.
+
+    Cells that are not edited come out as they came in. The same person, told by --id and the key,
+    always gets the same answer.
+    """
+    from fairmend.files import refuse_existing, writing
+    from fairmend.mender import Mender
+    from fairmend.rowstream import open_rows
+
+    if emit not in ("rows", "decisions", "both"):
+        raise typer.BadParameter("must be rows, decisions or both", param_hint="--emit")
+    if output == "-" and as_json:
+        raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
+    if output != "-":
+        refuse_existing(Path(output), overwrite=force)
+    call = ModelCall(
+        predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol
+    )
+    mended = load_repair(artifact, call, find_key(key_file))
+    mended.set_params(unknown_group=unknown_group)
+    _check_chance(mended, id_)
+    started = time.perf_counter()
+    with open_rows(file, missing=missing or ()) as stream:
+        groups = group or group_columns(mended, stream.names)
+        work = Mender(mended, groups, id_, emit)  # type: ignore[arg-type]
+        whole = (
+            nullcontext(sys.stdout.buffer) if output == "-" else writing(output, overwrite=force)
+        )
+        with whole as out:
+            tally = work.through(stream, out, decision)
+    seconds = time.perf_counter() - started
+    if as_json:
+        figures = {"artifact": artifact, "file": file, "output": output, "emit": emit}
+        print_json("fairmend.apply/1", figures | asdict(tally) | {"seconds": round(seconds, 3)})
+    else:
+        _tell(tally, seconds, emit)
+
+
+def _check_chance(mended: RepairedClassifier, id_: str | None) -> None:
+    """Say before long work what it will need where something is left to chance."""
+    drawn = max((plan.outlook.randomised for plan in mended.plans_.values()), default=0.0)
+    if drawn == 0 and not mended.box_.soft:
+        return
+    if mended.key_ is None:
+        raise DataError(
+            "--key-file",
+            f"must be given: this repair leaves {100 * drawn:.1f} % of a group to a draw",
+            "got none, and FAIRMEND_KEY is not set",
+            "Make a key once with fairmend key FILE, and keep it.",
+        )
+    if id_ is None:
+        say("note: without --id, people with equal rows share one draw")
+
+
+def _tell(tally: Tally, seconds: float, emit: str) -> None:
+    parts = [f"{tally.rows:,} rows in {seconds:.1f} s"]
+    if emit != "decisions":
+        parts.append(f"{tally.edited:,} edited")
+    if tally.drawn:
+        parts.append(f"{tally.drawn:,} by a draw")
+    if tally.without_group:
+        parts.append(f"{tally.without_group:,} without a group")
+    if tally.unknown_group:
+        parts.append(f"{tally.unknown_group:,} of groups that were not audited")
+    say(", ".join(parts))

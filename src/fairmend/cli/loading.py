@@ -1,0 +1,56 @@
+"""A repair from its artifact, ready for new people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from fairmend.cli.people import ModelCall
+from fairmend.errors import DataError
+
+if TYPE_CHECKING:
+    from fairmend.classifier import RepairedClassifier
+
+__all__ = ["find_key", "group_columns", "load_repair"]
+
+KEY_VARIABLE = "FAIRMEND_KEY"
+
+
+def load_repair(path: str, call: ModelCall, key: bytes | None = None) -> RepairedClassifier:
+    """The repair beside its model; how to read the model's answers it knows unless told anew."""
+    from fairmend.artifact import inspect, load
+
+    recorded = inspect(path).about.model.recorded
+    if not call.given and not recorded:
+        raise typer.BadParameter(
+            "this repair was fitted on a model that can be asked: name it with --model MODEL"
+        )
+    if not call.given:
+        return load(path, key=key)
+    return load(path, call.box() if call.told_how_to_read else call.source(), key=key)
+
+
+def find_key(file: str | None) -> bytes | None:
+    """The secret for draws: from a file, else from the environment, else none."""
+    from fairmend.draw import read_key
+
+    if file is not None:
+        return read_key(file=file)
+    return read_key(env=KEY_VARIABLE) if KEY_VARIABLE in os.environ else None
+
+
+def group_columns(mended: RepairedClassifier, names: Sequence[str]) -> list[str]:
+    """The columns the groups came from, if the file has columns of these names."""
+    attribute = mended.data_.attribute
+    for found in ([attribute], attribute.split(" & ")):
+        if set(found) <= set(names):
+            return found
+    raise DataError(
+        "--group",
+        "must name the columns with people's groups",
+        f"the file has none called {attribute!r}, as in the audit",
+        "Name the column, once per attribute.",
+    )

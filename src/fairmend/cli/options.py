@@ -1,0 +1,187 @@
+"""The options that several commands share, each written once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
+
+File = Annotated[
+    str, typer.Argument(help="CSV, Parquet or Arrow; - reads standard input.", metavar="FILE")
+]
+Artifact = Annotated[
+    str, typer.Argument(help="The file that fairmend repair has written.", metavar="ARTIFACT")
+]
+
+Label = Annotated[
+    str,
+    typer.Option(
+        help="What really happened.", metavar="COLUMN", rich_help_panel=COLUMNS, show_default=False
+    ),
+]
+Group = Annotated[
+    list[str],
+    typer.Option(
+        help="The group of each person; repeat it for intersections.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
+]
+KnownGroup = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The group of each person, if it is called otherwise than in the artifact.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        help="The value of the label that counts as positive.",
+        metavar="VALUE",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        help="How many people each row stands for.", metavar="COLUMN", rich_help_panel=COLUMNS
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", help="Who it is.", metavar="COLUMN", rich_help_panel=COLUMNS),
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        help="An input of the model; repeat it. By default those the model names, else all columns "
+        "that are nothing else.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="No input of the model; may be repeated.", metavar="COLUMN", rich_help_panel=COLUMNS
+    ),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What stands for a missing value beside an empty cell, e.g. NA; may be repeated.",
+        metavar="TEXT",
+        rich_help_panel=COLUMNS,
+    ),
+]
+
+Predictions = Annotated[
+    str | None,
+    typer.Option(
+        help="The model's recorded answers, in a scored file.",
+        metavar="COLUMN",
+        rich_help_panel=MODEL,
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="The model itself: package.module:object, FILE.skops, FILE.onnx, or a URL.",
+        metavar="MODEL",
+        rich_help_panel=MODEL,
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        help="Answers greater than this are positive decisions.",
+        metavar="NUMBER",
+        rich_help_panel=MODEL,
+    ),
+]
+Answers = Annotated[
+    str,
+    typer.Option(
+        help="What the answers are: label, probability, score, or auto.",
+        metavar="KIND",
+        rich_help_panel=MODEL,
+    ),
+]
+Soft = Annotated[
+    bool,
+    typer.Option(
+        "--soft",
+        metavar="",
+        help="Take probabilities themselves as the decisions.",
+        rich_help_panel=MODEL,
+    ),
+]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A type in a .skops file that may be made; may be repeated.",
+        metavar="TYPE",
+        rich_help_panel=MODEL,
+    ),
+]
+Rows = Annotated[
+    str | None,
+    typer.Option(
+        help="What the model is handed its rows in: pandas, polars or numpy. By default what it "
+        "was fitted on; polars for functions.",
+        metavar="KIND",
+        rich_help_panel=MODEL,
+    ),
+]
+
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        help="How a URL is asked, where it does not tell: mlflow, v2 or instances. A token is read "
+        "from FAIRMEND_UPSTREAM_TOKEN.",
+        metavar="NAME",
+        rich_help_panel=MODEL,
+    ),
+]
+
+Unknown = Annotated[
+    str,
+    typer.Option(
+        help="What happens to people of a group that was not audited: error, or keep the model's "
+        "answer. People without a group always keep it.",
+        metavar="POLICY",
+        rich_help_panel=REPAIR,
+    ),
+]
+KeyFile = Annotated[
+    str | None,
+    typer.Option(
+        help="The secret for people's draws (see fairmend key). Without it: FAIRMEND_KEY.",
+        metavar="FILE",
+        rich_help_panel=REPAIR,
+    ),
+]
+
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON instead of text.", metavar="", rich_help_panel=OUTPUT),
+]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Exit with 1 if a gap is larger, e.g. 'fnr>0.05' or 'sp>5%'; may be repeated.",
+        metavar="LIMIT",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Overwrite files that are there.", metavar="", rich_help_panel=OUTPUT
+    ),
+]

@@ -1,0 +1,215 @@
+"""How the command line speaks: figures on standard output, the rest on standard error."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any, NoReturn
+
+from fairmend.errors import (
+    ArtifactError,
+    FairmendError,
+    FairmendWarning,
+    MissingExtra,
+    ModelError,
+)
+
+__all__ = ["Code", "guarded", "print_json", "say"]
+
+
+class Code(IntEnum):
+    """How a run ended."""
+
+    OK = 0
+    CROSSED = 1
+    """A ``--fail-on`` limit was crossed."""
+    USAGE = 2
+    BAD_DATA = 3
+    MODEL = 4
+    """The model cannot be reached or read."""
+    ARTIFACT = 5
+    """The artifact was refused."""
+    FAULT = 70
+    """A fault of ours."""
+    INTERRUPTED = 130
+    NO_READER = 141
+    """Whoever read our output has gone: what a shell reports of any program then."""
+
+
+def print_json(schema: str, content: Mapping[str, Any]) -> None:
+    """One object with the version of its layout; numbers that do not exist are null."""
+    print(json.dumps({"schema": schema, **_plain(dict(content))}, indent=2, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def say(text: str) -> None:
+    """Tell the person, not the program that reads our output."""
+    print(f"fairmend: {text}", file=sys.stderr)
+
+
+# -------------------------------------------------------------------- every end has a code
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with every failure turned into one line and an exit code."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **settings: Any) -> None:
+        try:
+            with _signals_end_the_run(), _warnings_said():
+                command(*arguments, **settings)
+                sys.stdout.flush()
+        except FairmendError as error:
+            say(in_flags(error))
+            sys.exit(_code(error))
+        except KeyboardInterrupt:
+            say("interrupted; nothing was written")
+            sys.exit(Code.INTERRUPTED)
+        except BrokenPipeError:
+            _forget_output()
+            sys.exit(Code.NO_READER)
+        except OSError as error:  # standard output on a full disk, for one
+            _forget_output()
+            say(f"the system refused: {error.strerror or error}")
+            sys.exit(Code.BAD_DATA)
+        except Exception as error:
+            if type(error).__module__.startswith("typer"):  # wrong usage: typer says how
+                raise
+            traceback.print_exc()
+            say("this is a fault of fairmend; please report it with the lines above")
+            sys.exit(Code.FAULT)
+
+    return run
+
+
+def _code(error: FairmendError) -> Code:
+    kinds: tuple[tuple[type[FairmendError], Code], ...] = (
+        (ArtifactError, Code.ARTIFACT),
+        (ModelError, Code.MODEL),
+        (MissingExtra, Code.USAGE),
+    )
+    return next((code for kind, code in kinds if isinstance(error, kind)), Code.BAD_DATA)
+
+
+def _forget_output() -> None:
+    """What is still buffered has nowhere to go, and must not fail again at the very end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _signals_end_the_run() -> Iterator[None]:
+    """A request to stop unwinds like any error, so that half-written files are removed."""
+
+    def stop(number: int, _: object) -> NoReturn:
+        say(f"stopped by {signal.Signals(number).name}; nothing was written")
+        sys.exit(128 + number)
+
+    names = ("SIGTERM", "SIGHUP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    """Our warnings as messages, everybody else's left alone."""
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, FairmendWarning):
+            say(f"note: {_translated(str(message))}")
+        else:
+            usual(message, category, *rest, **more)
+
+    usual, warnings.showwarning = warnings.showwarning, show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual
+
+
+# -------------------------------------------------------------------- flags instead of arguments
+
+_SPOKEN = {
+    "y": "--label",
+    "pos_label": "--positive",
+    "sensitive_features": "--group",
+    "sample_weight": "--weight",
+    "ids": "--id",
+    "X": "the file",
+    "target": "--target",
+    "one_way": "--one-way",
+    "immutable": "--immutable",
+    "level": "--level",
+    "method": "--method",
+    "metric": "--metric",
+    "disparity": "--metric",
+    "reference": "--reference",
+    "confidence": "--confidence",
+    "favorable_label": "--favourable",
+    "threshold": "--threshold",
+    "output": "--answers",
+}
+_NAMED = ("sensitive_features '", "X column '")
+_WRITTEN = {
+    "BlackBox(model, output='score', threshold=...)": "--answers score --threshold NUMBER",
+    "BlackBox(model, threshold=...)": "--threshold NUMBER",
+    "BlackBox(model, output='probability')": "--answers probability",
+    "output='label'": "--answers label",
+    "output='score'": "--answers score",
+    "unknown_group='keep'": "--unknown-group keep",
+    "do_no_harm": "--do-no-harm",
+    "require_significant=True": "--require-significant",
+    "require_significant": "--require-significant",
+    " (--force, overwrite=True)": " (--force)",
+    "Pass pos_label=": "Add --positive ",
+    " or pos_label=": " or --positive ",
+    "e.g. with .fillna('unknown')": "e.g. 'unknown'",
+    "fairmend.draw.random_key().hex()": "fairmend key FILE",
+    ", or a Disparity": "",
+    "Say fairmend.load(path, model, key=...), with the key_ of the saved one.": "Give --key-file.",
+    "Say fairmend.load(path, model).": "Give --model.",
+    ", or say check_model=False": "",
+}
+
+
+def in_flags(error: FairmendError) -> str:
+    """An error of the library in the words of the command line.
+
+    >>> error = FairmendError("y", "must have two values", "got 3", "Make it binary first.")
+    >>> print(in_flags(error))
+    --label: must have two values; got 3. Make it binary first.
+    """
+    spoken = _SPOKEN.get(error.what, error.what)
+    if spoken.startswith(_NAMED):  # sensitive_features 'sex', X column 'age'
+        spoken = f"column {spoken[spoken.index(chr(39)) :]}"
+    return _translated(f"{spoken}: {error.must}; {error.got}. {error.fix}")
+
+
+def _translated(text: str) -> str:
+    for python, flag in _WRITTEN.items():
+        text = text.replace(python, flag)
+    return text

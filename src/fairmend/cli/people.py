@@ -1,0 +1,227 @@
+"""From a file and column names to what the library takes: inputs, outcomes, groups, a model."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fairmend.cli.output import say
+from fairmend.errors import DataError, nearest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fairmend.model import BlackBox
+
+__all__ = ["Columns", "ModelCall", "People", "read_people", "same_value"]
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """The model as it was named on the command line."""
+
+    predictions: str | None = None
+    model: str | None = None
+    threshold: float | None = None
+    answers: str = "auto"
+    soft: bool = False
+    trust: Sequence[str] = ()
+    rows: str | None = None
+    protocol: str | None = None
+
+    @property
+    def given(self) -> bool:
+        return self.predictions is not None or self.model is not None
+
+    @property
+    def told_how_to_read(self) -> bool:
+        return self.threshold is not None or self.answers != "auto" or self.soft
+
+    def source(self) -> Any:
+        """The model itself, or the name of the column with its answers."""
+        from fairmend.modelfile import load_model
+
+        if (self.predictions is None) == (self.model is None):
+            raise typer.BadParameter("give either --predictions COLUMN or --model MODEL")
+        if self.model is None:
+            return self.predictions
+        if self.rows not in (None, "pandas", "polars", "numpy"):
+            raise typer.BadParameter("must be pandas, polars or numpy", param_hint="--rows")
+        return load_model(
+            self.model,
+            trust=self.trust,
+            container=self.rows,  # type: ignore[arg-type]
+            protocol=self.protocol,
+        )
+
+    def box(self) -> BlackBox:
+        """The black box, ready to be asked or read."""
+        from fairmend.model import BlackBox
+
+        return BlackBox(
+            self.source(),
+            threshold=self.threshold,
+            output=self.answers,  # type: ignore[arg-type]
+            soft=self.soft,
+        )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column is what."""
+
+    group: Sequence[str]
+    label: str | None = None
+    positive: str | None = None
+    weight: str | None = None
+    id: str | None = None
+    inputs: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The people of a file; ``inputs`` also has the column of recorded predictions, if any."""
+
+    inputs: pl.DataFrame
+    groups: dict[str, pl.Series]
+    outcome: pl.Series
+    positive: Hashable
+    weight: pl.Series | None
+    left_out: int
+    """How many had no outcome or no group."""
+
+    def __len__(self) -> int:
+        return self.inputs.height
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """The arguments that audit, counterfactual and the rest have in common, but the model."""
+        return {
+            "X": self.inputs,
+            "y": self.outcome,
+            "sensitive_features": self.groups,
+            "sample_weight": self.weight,
+        }
+
+    def take(self, rows: Any) -> People:
+        """Some of them."""
+        return replace(
+            self,
+            inputs=self.inputs[rows],
+            groups={name: column[rows] for name, column in self.groups.items()},
+            outcome=self.outcome[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            left_out=0,
+        )
+
+    def as_group(self, text: str | None) -> Any:
+        """A group typed on the command line; intersections are named as they print."""
+        if text in (None, "best", "rest") or len(self.groups) != 1:
+            return text
+        return same_value(next(iter(self.groups.values())), text)
+
+
+def read_people(
+    file: str, columns: Columns, box: BlackBox, *, like: pl.DataFrame | None = None
+) -> People:
+    """Read the file and tell the columns apart; ``like`` are inputs read before, of these types.
+
+    People without an outcome or a group cannot be audited; they are counted and left out.
+    """
+    from fairmend.modelfile import input_names
+    from fairmend.tablefile import read_table
+
+    assert columns.label is not None
+    types = {} if like is None else dict(like.schema)
+    table = read_table(file, missing=columns.missing, types=types)
+    named = [
+        ("--label", columns.label), ("--weight", columns.weight), ("--id", columns.id),
+        ("--predictions", box.column), *(("--group", name) for name in columns.group),
+        *(("--input", name) for name in columns.inputs),
+        *(("--ignore", name) for name in columns.ignore),
+        *(("model", name) for name in input_names(box.model) or ()),
+    ]  # fmt: skip
+    for flag, name in named:
+        if name is not None:
+            _check_there(table.columns, flag, name)
+    inputs = columns.inputs or input_names(box.model)
+    known = list(types) or list(inputs or ())
+    if not known:
+        known = _all_others(table.columns, columns, box)
+    for name in known:
+        _check_there(table.columns, "the model's inputs", name)
+    apart = [box.column] if box.column is not None and box.column not in known else []
+    needed = [columns.label, *columns.group]
+    kept = table.drop_nulls(needed)
+    left_out = table.height - kept.height
+    if left_out:
+        say(f"{left_out:,} of {table.height:,} people have no outcome or no group: left out")
+    if kept.height == 0:
+        raise DataError(
+            f"file {file!r}",
+            "must hold people with an outcome and a group",
+            "got none",
+            f"Look at the columns {', '.join(map(repr, needed))}.",
+        )
+    outcome = kept[columns.label]
+    return People(
+        inputs=kept.select([*known, *apart]),
+        groups={name: kept[name] for name in columns.group},
+        outcome=outcome,
+        positive=_positive(outcome, columns.positive),
+        weight=None if columns.weight is None else kept[columns.weight],
+        left_out=left_out,
+    )
+
+
+def _all_others(names: Sequence[str], columns: Columns, box: BlackBox) -> list[str]:
+    """Every column that is nothing else.
+
+    A model may read the group, so it keeps its column; beside recorded predictions nobody knows,
+    and a group's own column would only say that the group is the group.
+    """
+    other = {columns.label, columns.weight, columns.id, box.column, *columns.ignore}
+    if box.column is not None:
+        other |= set(columns.group)
+    return [name for name in names if name not in other]
+
+
+def _check_there(names: Sequence[str], flag: str, name: str) -> None:
+    if name not in names:
+        raise DataError(
+            flag, "must name a column of the file", f"{name!r} is not one", nearest(name, names)
+        )
+
+
+def same_value(column: pl.Series, text: str | None) -> Any:
+    """A value typed on the command line, as the column holds it."""
+    if text is None:
+        return None
+    return next((value for value in column.unique().to_list() if str(value) == text), text)
+
+
+def _positive(outcome: pl.Series, text: str | None) -> Hashable:
+    """The positive value; None leaves it to the library, which knows 0/1 and -1/1."""
+    values = outcome.unique().sort().to_list()
+    if text is not None and text not in map(str, values):
+        raise DataError(
+            "--positive",
+            f"must be a value of {outcome.name!r}",
+            f"got {text!r}",
+            nearest(text, values),
+        )
+    if text is None and len(values) == 2 and set(values) not in ({0, 1}, {-1, 1}):
+        raise DataError(
+            "--positive",
+            f"must say which value of {outcome.name!r} is positive",
+            f"it holds {values[0]!r} and {values[1]!r}",
+            f"Add --positive {shlex.quote(str(values[1]))}, or the other.",
+        )
+    found: Hashable = same_value(outcome, text)
+    return found

@@ -1,0 +1,336 @@
+"""``fairmend repair``: mend a model, and see on people kept apart what that does."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairmend.cli import options as o
+from fairmend.cli.audit import gate, over_the_limit, read_limit
+from fairmend.cli.loading import find_key
+from fairmend.cli.output import print_json, say
+from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairmend.classifier import RepairedClassifier
+    from fairmend.report import Report
+
+Metric = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The gap to close: sp, fnr, fpr, fdr or da; repeat it to close several together. "
+        r"\[default: sp]",
+        metavar="NAME",
+        rich_help_panel=o.REPAIR,
+        show_default=False,
+    ),
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        help="least_change, order, transport or paper.", metavar="NAME", rich_help_panel=o.REPAIR
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        help="The group to mend; by default every group that fares worse.",
+        metavar="GROUP",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+Reference = Annotated[
+    str,
+    typer.Option(
+        help="Compare with: best, rest, or the name of a group.",
+        metavar="GROUP",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+Immutable = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="An input that is never edited; may be repeated. Groups never are.",
+        metavar="COLUMN",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+OneWay = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="An input that may only rise or fall, e.g. age:up; may be repeated.",
+        metavar="COLUMN:WAY",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+MaxEdits = Annotated[
+    int | None,
+    typer.Option(
+        help="At most so many inputs of a person are edited.",
+        metavar="N",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+Level = Annotated[
+    float,
+    typer.Option(
+        help="How much of the gap to close, 0 to 1.", metavar="SHARE", rich_help_panel=o.REPAIR
+    ),
+]
+Favourable = Annotated[
+    str | None,
+    typer.Option(
+        help="The decision people want; by default the positive label.",
+        metavar="VALUE",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+TwoSided = Annotated[
+    bool,
+    typer.Option(
+        "--two-sided",
+        metavar="",
+        help="Let the reference move as well: all groups come to one rate.",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+DoNoHarm = Annotated[
+    bool,
+    typer.Option(
+        "--do-no-harm",
+        metavar="",
+        help="Refuse a repair that takes favourable decisions away.",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+Significant = Annotated[
+    bool,
+    typer.Option(
+        "--require-significant",
+        metavar="",
+        help="Refuse to repair a gap that may be chance.",
+        rich_help_panel=o.REPAIR,
+    ),
+]
+Holdout = Annotated[
+    str | None,
+    typer.Option(
+        help="Report on the people of this file, none of whom the repair has seen.",
+        metavar="FILE",
+        rich_help_panel="Holdout",
+    ),
+]
+HoldoutShare = Annotated[
+    float,
+    typer.Option(
+        help="Without --holdout: the share of FILE's people to keep apart and report on; drawn by "
+        "--seed within each group and outcome.",
+        metavar="SHARE",
+        rich_help_panel="Holdout",
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option(help="Of the split and the folds.", metavar="N", rich_help_panel="Holdout"),
+]
+Output = Annotated[
+    str,
+    typer.Option("--output", "-o", help="The artifact.", metavar="FILE", rich_help_panel=o.OUTPUT),
+]
+ReportFile = Annotated[
+    str | None,
+    typer.Option(
+        "--report",
+        help="The report, in HTML; by default beside the artifact.",
+        metavar="FILE",
+        rich_help_panel=o.OUTPUT,
+    ),
+]
+
+
+def repair(
+    file: o.File,
+    label: o.Label,
+    group: o.Group,
+    predictions: o.Predictions = None,
+    model: o.Model = None,
+    threshold: o.Threshold = None,
+    answers: o.Answers = "auto",
+    soft: o.Soft = False,
+    trust: o.Trust = None,
+    rows: o.Rows = None,
+    protocol: o.Protocol = None,
+    positive: o.Positive = None,
+    weight: o.Weight = None,
+    id_: o.Id = None,
+    input_: o.Input = None,
+    ignore: o.Ignore = None,
+    missing: o.Missing = None,
+    metric: Metric = None,
+    method: Method = "least_change",
+    target: Target = None,
+    reference: Reference = "best",
+    immutable: Immutable = None,
+    one_way: OneWay = None,
+    max_edits: MaxEdits = None,
+    level: Level = 1.0,
+    two_sided: TwoSided = False,
+    favourable: Favourable = None,
+    do_no_harm: DoNoHarm = False,
+    require_significant: Significant = False,
+    key_file: o.KeyFile = None,
+    holdout: Holdout = None,
+    holdout_share: HoldoutShare = 0.3,
+    seed: Seed = 0,
+    output: Output = "repair.fairmend",
+    report: ReportFile = None,
+    fail_on: o.FailOn = None,
+    force: o.Force = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Mend the model: write an artifact to apply, and a report on people kept apart.
+
+    The model is not changed. The artifact says whose inputs to edit before the model sees them.
+    """
+    from fairmend.files import refuse_existing
+
+    limits = [read_limit(text) for text in fail_on or []]
+    directions = dict(_read_direction(text) for text in one_way or [])
+    page = Path(report) if report is not None else Path(output).with_suffix(".html")
+    for path in (Path(output), page):
+        refuse_existing(path, overwrite=force)
+    call = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol)
+    box = call.box()
+    columns = Columns(
+        group, label, positive, weight, id_, input_ or (), ignore or (), missing or ()
+    )
+    people = read_people(file, columns, box)
+    if holdout is None:
+        audited, kept_apart = _split(people, holdout_share, seed)
+        which = f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
+    else:
+        audited, kept_apart = people, read_people(holdout, columns, box, like=people.inputs)
+        which = holdout
+    mended = _fitted(
+        box,
+        audited,
+        settings={
+            "disparity": _one_or_several(metric or ["sp"]),
+            "method": method,
+            "target": people.as_group(target),
+            "reference": people.as_group(reference),
+            "immutable": [*(immutable or ()), *(n for n in group if n in people.inputs.columns)],
+            "one_way": directions,
+            "level": level,
+            "two_sided": two_sided,
+            "favorable_label": same_value(people.outcome, favourable),
+            "do_no_harm": do_no_harm,
+            "require_significant": require_significant,
+            "key": find_key(key_file),
+            "random_state": seed,
+        },
+        max_edits=max_edits,
+    )
+    result = mended.report(
+        **kept_apart.call, frontier=True, command=f"{command_line()}  # reported on {which}"
+    )
+    mended.save(output, created=now(), overwrite=force)
+    result.save_html(page, overwrite=force)
+    crossed = over_the_limit(result.after, limits)
+    if as_json:
+        content = {
+            "artifact": output,
+            "report": str(page),
+            "holdout": {"people": len(kept_apart), "which": which},
+            "left_out": people.left_out,
+            "results": result.to_dict(),
+            "crossed": crossed,
+        }
+        print_json("fairmend.repair/1", content)
+    else:
+        _print(mended, result, which, len(kept_apart))
+        say(f"wrote {output} and {page}")
+    gate(crossed)
+
+
+def _print(mended: RepairedClassifier, result: Report, which: str, people: int) -> None:
+    if not mended.plans_:
+        print("No group fares worse than the reference: nobody is edited.", end="\n\n")
+    for plan in mended.plans_.values():
+        print(plan, end="\n\n")
+    print(f"On {people:,} people the repair has not seen ({which}):", end="\n\n")
+    print(result)
+
+
+def _fitted(
+    box: Any, people: People, *, settings: dict[str, Any], max_edits: int | None
+) -> RepairedClassifier:
+    from fairmend.classifier import RepairedClassifier
+    from fairmend.costs import Cost
+
+    cost = None if max_edits is None else Cost(max_edits=max_edits)
+    mended = RepairedClassifier(box, pos_label=people.positive, cost=cost, **settings)
+    return mended.fit(**people.call)
+
+
+def _one_or_several(names: list[str]) -> str | list[str]:
+    return names[0] if len(names) == 1 else names
+
+
+def _read_direction(text: str) -> tuple[str, str]:
+    """A column and the way it may go.
+
+    >>> _read_direction("age: at entry:up")
+    ('age: at entry', 'up')
+    """
+    name, _, way = text.rpartition(":")
+    if not name or way not in ("up", "down"):
+        raise typer.BadParameter(
+            f"must read COLUMN:up or COLUMN:down; got {text!r}", param_hint="--one-way"
+        )
+    return name, way
+
+
+def _split(people: People, share: float, seed: int) -> tuple[People, People]:
+    """Those to audit and those to keep apart, the share taken within each group and outcome."""
+    import numpy as np
+
+    if not 0 < share < 1:
+        raise typer.BadParameter("must lie between 0 and 1", param_hint="--holdout-share")
+    cell = _cells(people)
+    order = np.random.default_rng(seed).permutation(len(people))
+    place = np.empty(len(people), np.int64)  # each person's place within their cell
+    by_cell = order[np.argsort(cell[order], kind="stable")]
+    sizes = np.bincount(cell)
+    place[by_cell] = np.concatenate([np.arange(size) for size in sizes])
+    apart = place < np.round(share * sizes)[cell]
+    return people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))
+
+
+def _cells(people: People) -> NDArray[np.int64]:
+    import polars as pl
+
+    columns = [*people.groups.values(), people.outcome]
+    frame = pl.DataFrame([column.alias(str(j)) for j, column in enumerate(columns)])
+    return frame.select(pl.struct(pl.all()).rank("dense") - 1).to_series().cast(pl.Int64).to_numpy()
+
+
+def command_line() -> str:
+    """The call as it could be typed again."""
+    return shlex.join(["fairmend", *sys.argv[1:]])
+
+
+def now() -> datetime:
+    """The time; SOURCE_DATE_EPOCH stands in for it, as in reproducible builds."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    moment = datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
+    return moment.replace(microsecond=0)

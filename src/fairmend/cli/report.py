@@ -1,0 +1,83 @@
+"""``fairmend report``: what a repair does to the people of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairmend.cli import options as o
+from fairmend.cli.audit import gate, over_the_limit, read_limit
+from fairmend.cli.loading import group_columns, load_repair
+from fairmend.cli.output import print_json, say
+from fairmend.cli.people import Columns, ModelCall, read_people
+from fairmend.cli.repair import command_line
+
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output", "-o", help="Write the page here, in HTML.", metavar="FILE",
+        rich_help_panel=o.OUTPUT,
+    ),
+]  # fmt: skip
+Frontier = Annotated[
+    bool,
+    typer.Option(help="Also show what closing less of the gap would do.", rich_help_panel=o.OUTPUT),
+]
+
+
+def report(
+    artifact: o.Artifact,
+    file: o.File,
+    label: o.Label,
+    group: o.KnownGroup = None,
+    weight: o.Weight = None,
+    missing: o.Missing = None,
+    predictions: o.Predictions = None,
+    model: o.Model = None,
+    threshold: o.Threshold = None,
+    answers: o.Answers = "auto",
+    trust: o.Trust = None,
+    rows: o.Rows = None,
+    protocol: o.Protocol = None,
+    output: Output = None,
+    frontier: Frontier = True,
+    fail_on: o.FailOn = None,
+    force: o.Force = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Show what a repair does to the people of FILE, before and after."""
+    from fairmend.files import refuse_existing
+    from fairmend.mender import as_fitted, as_polars
+    from fairmend.rowstream import open_rows
+
+    limits = [read_limit(text) for text in fail_on or []]
+    if output is not None:
+        refuse_existing(Path(output), overwrite=force)
+    call = ModelCall(
+        predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol
+    )
+    mended = load_repair(artifact, call)
+    table = mended.data_.table
+    assert table is not None
+    if not group and file == "-":
+        raise typer.BadParameter("must be given with standard input", param_hint="--group")
+    if not group:
+        with open_rows(file) as stream:
+            group = group_columns(mended, stream.names)
+    positive = str(mended.data_.labels.positive)
+    columns = Columns(group, label, positive, weight, missing=missing or ())
+    people = read_people(file, columns, mended.box_, like=as_polars(table.native))
+    said = people.call | {"X": as_fitted(people.inputs, table.native)}
+    result = mended.report(**said, frontier=frontier, command=command_line())
+    crossed = over_the_limit(result.after, limits)
+    if output is not None:
+        result.save_html(output, overwrite=force)
+        say(f"wrote {output}")
+    if as_json:
+        content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}
+        print_json(content.pop("schema"), content)
+    elif output is None:
+        print(result)
+    gate(crossed)

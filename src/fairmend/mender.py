@@ -1,0 +1,334 @@
+"""A repair on a stream of rows: what `fairmend apply` does, block by block.
+
+What becomes of a row depends on its inputs and its group alone, but for the few people who are
+drawn. So it is worked out once per distinct row of the whole file and looked up from then on: the
+model is asked about each once, as in the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.data import read_membership
+from fairmend.errors import DataError, listed
+from fairmend.progress import progress
+from fairmend.rowstream import Block, Edits, Emit, RowStream
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fairmend.classifier import RepairedClassifier
+
+__all__ = ["Mender", "Tally", "as_fitted", "as_polars"]
+
+MOST_KNOWN = 100_000
+"""Distinct rows remembered; more than these are forgotten, so that memory stays what it is."""
+_LAW = "\0law"
+"""A column beside those of the file: no file has one of that name."""
+
+
+@dataclass
+class Tally:
+    """How many rows went through, and what became of them."""
+
+    rows: int = 0
+    edited: int = 0
+    without_group: int = 0
+    """People without a group, who keep the model's answer."""
+    unknown_group: int = 0
+    """People of a group that was not audited, who keep it too."""
+    drawn: int = 0
+    """People whose answer was left to chance, by their number."""
+    cells: dict[str, int] = field(default_factory=dict)
+    """Edited cells by column."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Laws:
+    """What becomes of some distinct rows; entry by entry."""
+
+    rows: pl.DataFrame
+    """Inputs and groups."""
+    destinations: pl.DataFrame
+    destination: IntArray
+    """The place of the edited row among the destinations; -1 to stay."""
+    decision: FloatArray
+    drawn: NDArray[np.bool_]
+    """Whose answer is left to chance, person by person."""
+    absent: NDArray[np.bool_]
+    stranger: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.destination)
+
+    def followed_by(self, more: _Laws) -> _Laws:
+        import polars as pl
+
+        def both(name: str) -> Any:
+            return np.concatenate([getattr(self, name), getattr(more, name)])
+
+        shift = np.where(more.destination >= 0, more.destination + self.destinations.height, -1)
+        return _Laws(
+            pl.concat([self.rows, more.rows], how="vertical_relaxed"),
+            pl.concat([self.destinations, more.destinations], how="vertical_relaxed"),
+            np.concatenate([self.destination, shift]),
+            *map(both, ("decision", "drawn", "absent", "stranger")),
+        )
+
+
+class Mender:
+    """Puts blocks of rows through a repair; people are told apart by the column ``id_``."""
+
+    def __init__(
+        self, mended: RepairedClassifier, groups: Sequence[str], id_: str | None, emit: Emit
+    ) -> None:
+        self.mended, self.groups, self.id_, self.emit = mended, list(groups), id_, emit
+        self.tally = Tally()
+        self._laws: _Laws | None = None
+
+    def through(self, stream: RowStream, out: IO[bytes], decision: str) -> Tally:
+        """Everything in the stream, edited, onto a file."""
+        stream.check(self.groups, "--group")
+        stream.check([] if self.id_ is None else [self.id_], "--id")
+        stream.check(self._inputs, "the model's inputs")
+        if self.emit == "both" and decision in stream.names:
+            raise DataError(
+                "--decision",
+                "must name a new column",
+                f"the file has one called {decision!r}",
+                "Call it otherwise, e.g. --decision mended_decision.",
+            )
+        stream.start(out, self.emit, decision, self.id_)
+        with progress("applying the repair", stream.size or 1) as advance:
+            read = 0
+            for block in stream.blocks(self._types()):
+                if block.rows.height:
+                    stream.write(block, self._edits(block))
+                if stream.size is not None:  # nobody knows the length of a pipe
+                    advance(block.read - read)
+                read = block.read
+        stream.finish()
+        return self.tally
+
+    # ---------------------------------------------------------------- what is read
+
+    @cached_property
+    def _known(self) -> Any:
+        """The table the repair was fitted on, in its container."""
+        table = self.mended.data_.table
+        assert table is not None
+        return table.native
+
+    @cached_property
+    def _inputs(self) -> list[str]:
+        """The model's inputs, and its recorded answers where it is no more than these."""
+        names = [str(name) for name in self.mended.get_feature_names_out()]
+        column = self.mended.box_.column
+        return names if column is None or column in names else [*names, column]
+
+    @cached_property
+    def _key(self) -> list[str]:
+        return list(dict.fromkeys([*self._inputs, *self.groups]))
+
+    def _types(self) -> dict[str, Any]:
+        """The columns that are needed, with the types they had when the repair was fitted."""
+        import polars as pl
+
+        types: dict[str, Any] = dict.fromkeys(self._key)
+        types |= as_polars(self._known).schema
+        column = self.mended.box_.column
+        if column is not None and types[column] is None and self.mended.box_.output != "label":
+            types[column] = pl.Float64
+        if len(self.groups) == 1 and types[self.groups[0]] is None:
+            types[self.groups[0]] = self._type_of_groups()
+        if self.id_ is not None and self.id_ not in types:
+            types[self.id_] = pl.String  # 007 and 7 are two people
+        return types
+
+    def _type_of_groups(self) -> Any:
+        import polars as pl
+
+        kinds = {type(group) for group in self.mended.data_.groups}
+        known = {str: pl.String, bool: pl.Boolean, int: pl.Int64, float: pl.Float64}
+        return known.get(kinds.pop()) if len(kinds) == 1 else None
+
+    # ---------------------------------------------------------------- what becomes of it
+
+    def _edits(self, block: Block) -> Edits:
+        rows, tally = block.rows, self.tally
+        law = self._look_up(block)
+        laws = self._laws
+        assert laws is not None
+        destination, drawn = laws.destination[law], np.flatnonzero(laws.drawn[law])
+        destination[drawn] = -1
+        cells: dict[str, tuple[IntArray, pl.Series]] = {}
+        if self.emit != "decisions":
+            moved = np.flatnonzero(destination >= 0)
+            cells = _changed(rows, moved, laws.destinations[destination[moved]])
+            if len(drawn):
+                cells = _joined(cells, _changed(rows, drawn, self._ask("transform", rows, drawn)))
+        decisions = None
+        if self.emit != "rows":
+            positive = (laws.decision[law] > 0).astype(np.int64)  # those in between are drawn
+            decisions = self.mended.classes_[positive]
+            if len(drawn):
+                decisions[drawn] = self._ask("predict", rows, drawn)
+        edits = Edits(cells, decisions)
+        tally.rows += rows.height
+        tally.edited += len(edits.edited)
+        tally.drawn += len(drawn)
+        tally.without_group += int(laws.absent[law].sum())
+        tally.unknown_group += int(laws.stranger[law].sum())
+        for name, (places, _) in cells.items():
+            tally.cells[name] = tally.cells.get(name, 0) + len(places)
+        return edits
+
+    def _look_up(self, block: Block) -> IntArray:
+        """Each row's place among the laws; those of rows not met before are worked out."""
+        rows = block.rows.select(self._key)
+        if self._laws is not None and self._laws.rows.schema != rows.schema:
+            self._laws = None  # whole numbers have become others, or the reverse
+        if self._laws is not None:
+            law = self._places(rows)
+            new = rows.filter(law.is_null())
+            if new.height == 0:
+                return law.to_numpy().astype(np.int64)
+            new = new.unique(maintain_order=True)
+            if len(self._laws) + new.height > MOST_KNOWN:
+                self._laws, new = None, rows.unique(maintain_order=True)
+        else:
+            new = rows.unique(maintain_order=True)
+        found = self._work_out(new, block)
+        self._laws = found if self._laws is None else self._laws.followed_by(found)
+        return self._places(rows).to_numpy().astype(np.int64)
+
+    def _places(self, rows: pl.DataFrame) -> pl.Series:
+        assert self._laws is not None
+        known = self._laws.rows.with_row_index(_LAW)
+        joined = rows.join(known, on=self._key, how="left", nulls_equal=True, maintain_order="left")
+        return joined[_LAW]
+
+    def _work_out(self, new: pl.DataFrame, block: Block) -> _Laws:
+        """The law of distinct rows: where to, which decision, or that it is left to chance."""
+        groups = {name: new[name] for name in self.groups}
+        member, absent = read_membership(groups, Frame.read(new), self.mended.data_.groups)
+        stranger = (member < 0) & ~absent
+        if stranger.any() and self.mended.unknown_group == "error":
+            self._refuse(block, new[int(np.argmax(stranger))])
+        people = self.mended._read(as_fitted(new.select(self._inputs), self._known), groups)
+        chance = np.zeros(new.height)
+        decision = people.drawn(people.answers.decision, lambda route: route.decision, chance)
+        drawn = (decision > 0) & (decision < 1)
+        destination = np.full(new.height, -1)
+        tables = [as_polars(people.inputs.native).clear()]
+        for one in people.routes:
+            drawn[one.members] |= one.route.random[one.place]
+            picked = one.pick(chance)
+            if one.route.table is not None:
+                size = sum(table.height for table in tables)
+                destination[one.members] = np.where(picked >= 0, picked + size, -1)
+                tables.append(as_polars(one.route.table.native))
+        return _Laws(new, _stacked(tables), destination, decision, drawn, absent, stranger)
+
+    def _refuse(self, block: Block, group_of: pl.DataFrame) -> NoReturn:
+        """Somebody of a group that was not audited."""
+        import polars as pl
+
+        same = [pl.col(name).eq_missing(pl.lit(group_of[name][0])) for name in self.groups]
+        at = block.rows.select(pl.all_horizontal(same).arg_max()).item()
+        raise DataError(
+            "--group",
+            f"must be among the audited groups, {listed(self.mended.data_.groups)}, or missing",
+            f"got {' & '.join(str(group_of[name][0]) for name in self.groups)!r} "
+            f"in row {block.first + at + 1:,}",
+            "Audit that group too, or say --unknown-group keep.",
+        )
+
+    def _ask(self, what: str, rows: pl.DataFrame, who: IntArray) -> Any:
+        """Some people's edited rows or decisions, one by one, by their numbers."""
+        people = rows[who]
+        answer = getattr(self.mended, what)(
+            as_fitted(people.select(self._inputs), self._known),
+            sensitive_features={name: people[name] for name in self.groups},
+            ids=None if self.id_ is None else people[self.id_],
+        )
+        return as_polars(answer) if what == "transform" else answer
+
+
+def as_fitted(rows: pl.DataFrame, known: Any) -> Any:
+    """Rows in the container of the table the repair was fitted on: the model reads that one."""
+    if isinstance(known, np.ndarray):
+        return rows.to_numpy()
+    module = type(known).__module__.split(".")[0]
+    if module == "pandas":
+        frame = rows.to_pandas()
+        kept = [name for name in frame.columns if name in known.columns]
+        return frame.astype({name: known[name].dtype for name in kept})
+    return rows.to_arrow() if module == "pyarrow" else rows
+
+
+def _changed(
+    rows: pl.DataFrame, who: IntArray, edited: pl.DataFrame
+) -> dict[str, tuple[IntArray, pl.Series]]:
+    """The cells in which some rows differ from what they become."""
+    cells = {}
+    own = rows.select(edited.columns)[who]
+    for name in edited.columns:
+        old, new = own[name], _in_type(edited[name], own[name].dtype)
+        changed = np.flatnonzero(old.ne_missing(new).to_numpy())
+        if len(changed):
+            cells[name] = (who[changed], new[changed])
+    return cells
+
+
+def _in_type(values: pl.Series, kind: Any) -> pl.Series:
+    """Values in the type of their column, unless that would change a number."""
+    if values.dtype == kind:
+        return values
+    if values.dtype.is_numeric() and kind.is_integer():
+        fraction = values.cast(float) % 1 != 0
+        return values if fraction.any() else values.cast(kind)
+    return values.cast(kind)
+
+
+def _joined(
+    one: dict[str, tuple[IntArray, pl.Series]], other: dict[str, tuple[IntArray, pl.Series]]
+) -> dict[str, tuple[IntArray, pl.Series]]:
+    """The cells of both; no row is in both."""
+    both = dict(one)
+    for name, (rows, values) in other.items():
+        if name in both:
+            before, known = both[name]
+            # of two types, one of them has a fraction
+            kind = known.dtype if known.dtype == values.dtype else float
+            together = known.cast(kind).append(values.cast(kind))
+            both[name] = (np.concatenate([before, rows]), together)
+        else:
+            both[name] = (rows, values)
+    return both
+
+
+def _stacked(tables: list[pl.DataFrame]) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.concat(tables, how="vertical_relaxed")
+
+
+def as_polars(table: Any) -> pl.DataFrame:
+    """A table of any container as one of Polars."""
+    import polars as pl
+
+    if isinstance(table, pl.DataFrame):
+        return table
+    if isinstance(table, np.ndarray):
+        return pl.DataFrame(table, schema=[f"x{j}" for j in range(table.shape[1])])
+    if type(table).__module__.startswith("pandas"):
+        return pl.DataFrame(pl.from_pandas(table))
+    return pl.DataFrame(pl.from_arrow(table))

@@ -1,0 +1,558 @@
+"""Rows through a file of any size: read a block, edit a few cells, write the block.
+
+A CSV is handled as the bytes it is. A block of whole records is parsed for the columns that are
+needed, and written again as it came, but for the records whose cells are edited: whatever was not
+edited comes out byte for byte, ``007``, quotes and line ends included. Parquet and Arrow files pass
+in batches of their own types.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.errors import DataError, nearest, require
+from fairmend.tablefile import (
+    Dialect,
+    Kind,
+    kind_of,
+    parse_csv,
+    standard_input,
+    unreadable,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Block", "Edits", "Emit", "RowStream", "open_rows"]
+
+Emit = Literal["rows", "decisions", "both"]
+
+BLOCK_BYTES = 4 << 20
+"""Of a CSV, at a time."""
+BATCH_ROWS = 1 << 16
+"""Of a Parquet or Arrow file, at a time."""
+LONGEST_RECORD = 64 << 20
+"""A record that is longer has a quote that is never closed."""
+_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+
+
+@dataclass(frozen=True, eq=False)
+class Edits:
+    """What becomes of a block's rows."""
+
+    cells: Mapping[str, tuple[NDArray[np.int64], pl.Series]]
+    """Per edited column, which rows of the block, and their new values."""
+    decisions: NDArray[Any] | None = None
+    """In the labels of the outcome, one a row; None if they are not asked for."""
+
+    @property
+    def edited(self) -> NDArray[np.int64]:
+        """The rows with at least one edited cell, in order."""
+        parts = [rows for rows, _ in self.cells.values()]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some consecutive rows: the columns asked for, and the raw material to write them again."""
+
+    rows: pl.DataFrame
+    first: int
+    """How many rows came before."""
+    read: int
+    """How many bytes have been read, this block included; of Parquet, how many rows."""
+    raw: Any
+
+
+class RowStream(ABC):
+    """A file that can be read block by block and written again in its own format."""
+
+    names: tuple[str, ...]
+    """All columns, in order."""
+    size: int | None
+    """What `Block.read` counts up to; None if that is not known."""
+
+    def check(self, columns: Sequence[str], flag: str) -> None:
+        """Complain about columns that are not there, or there twice."""
+        for name in columns:
+            if name not in self.names:
+                raise DataError(
+                    flag,
+                    "must name a column of the file",
+                    f"{name!r} is not one",
+                    nearest(name, self.names),
+                )
+            if Counter(self.names)[name] > 1:
+                raise DataError(
+                    f"column {name!r}",
+                    "must be in the file once",
+                    f"got {Counter(self.names)[name]} of that name",
+                    "Rename the others.",
+                )
+
+    @abstractmethod
+    def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
+        """Blocks with the named columns; a CSV's are read in these types, None leaves it to it."""
+
+    @abstractmethod
+    def start(self, out: IO[bytes], emit: Emit, decision: str, id_: str | None) -> None:
+        """Begin the output: all columns, with decisions in a further one, or decisions alone."""
+
+    @abstractmethod
+    def write(self, block: Block, edits: Edits) -> None:
+        """Write a block with its edits."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what comes after the last block."""
+
+
+@contextmanager
+def open_rows(
+    path: str, *, missing: Sequence[str] = (), block_bytes: int = BLOCK_BYTES
+) -> Iterator[RowStream]:
+    """A file, or standard input for ``-``, as a stream of rows."""
+    with ExitStack() as stack:
+        name = "standard input" if path == "-" else path
+        try:
+            file: IO[bytes] = (
+                standard_input() if path == "-" else stack.enter_context(Path(path).open("rb"))
+            )
+            head = file.peek(16)[:16]  # type: ignore[attr-defined]
+        except OSError as error:
+            raise unreadable(name, error) from None
+        kind = kind_of(head, name)
+        if kind == "csv":
+            size = None if path == "-" else os.fstat(file.fileno()).st_size
+            yield _CsvStream(file, name, size, missing, block_bytes)
+            return
+        require("pyarrow", extra="cli", why=f"streaming {kind}")
+        if path == "-":  # its table of contents is at the end
+            spooled = stack.enter_context(tempfile.TemporaryFile())
+            while part := file.read(BLOCK_BYTES):
+                spooled.write(part)
+            spooled.seek(0)
+            file = spooled
+        yield _ArrowStream(file, name, kind)
+
+
+# -------------------------------------------------------------------- CSV
+
+
+class _CsvStream(RowStream):
+    def __init__(
+        self,
+        file: IO[bytes],
+        name: str,
+        size: int | None,
+        missing: Sequence[str],
+        block_bytes: int,
+    ) -> None:
+        self._file, self._name, self._missing = file, name, missing
+        self.size = size
+        self._pieces = _whole_records(file, name, block_bytes)
+        first = next(self._pieces, b"")
+        self._dialect = Dialect.of(first)
+        body = first.removeprefix(codecs.BOM_UTF8)
+        end = _record_ends(body)[0] if body else 0
+        self._header, self._rest = body[:end], body[end:]
+        if not body.strip():
+            raise DataError(f"file {name!r}", "must hold a header and rows", "it is empty",
+                            "Is it the right file?")  # fmt: skip
+        self.names = self._read_names()
+
+    def _read_names(self) -> tuple[str, ...]:
+        """The header's cells, as `read_table` reads them."""
+        text = self._header.decode("utf-8", errors="replace")
+        return tuple(next(csv.reader([text], delimiter=self._dialect.separator)))
+
+    def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
+        first, read = 0, len(self._header)
+        for piece in _with_first(self._rest, self._pieces):
+            rows = self._parse(piece, types, first)
+            read += len(piece)
+            yield Block(rows, first, read, piece)
+            first += rows.height
+
+    def _parse(self, piece: bytes, types: Mapping[str, Any], first: int) -> pl.DataFrame:
+        import polars as pl
+
+        known = {name: kind for name, kind in types.items() if kind is not None}
+        try:
+            rows = self._table(piece, known, [*types])
+        except pl.exceptions.PolarsError:
+            # a cell that is not of its column's type, or text that is no CSV: find out which
+            texts = self._as_text(piece, [*types], first)
+            rows = texts.with_columns(
+                _converted(texts[name], kind, first) for name, kind in known.items()
+            )
+        records = _count(piece)
+        if rows.height != records:
+            raise self._broken(first, f"{rows.height:,} rows in {records:,} records")
+        return rows
+
+    def _table(
+        self, piece: bytes, types: Mapping[str, Any], columns: Sequence[str]
+    ) -> pl.DataFrame:
+        header = self._header if self._header.endswith(b"\n") else self._header + b"\n"
+        content = header + piece
+        table = parse_csv(content, self._dialect, self._missing, types, columns=columns)
+        return table.select(columns)
+
+    def _as_text(self, piece: bytes, columns: Sequence[str], first: int) -> pl.DataFrame:
+        import polars as pl
+
+        try:
+            return self._table(piece, dict.fromkeys(columns, pl.String), columns)
+        except pl.exceptions.PolarsError as error:
+            raise self._broken(first, " ".join(str(error).split())[:200]) from None
+
+    def _broken(self, first: int, got: str) -> DataError:
+        return DataError(
+            f"file {self._name!r} after row {first:,}",
+            "must be a table in CSV, in UTF-8",
+            f"it cannot be read as one: {got}",
+            "Look for a stray quote or a row with too many cells.",
+        )
+
+    def start(self, out: IO[bytes], emit: Emit, decision: str, id_: str | None) -> None:
+        self._out, self._emit, self._id = out, emit, id_
+        self._places = {name: place for place, name in enumerate(self.names)}
+        if self._dialect.marked:
+            out.write(codecs.BOM_UTF8)
+        if emit == "decisions":
+            names = [*([id_] if id_ is not None else []), decision]
+            cells = [_written(name, self._dialect) for name in names]
+            out.write(self._joined(cells) + self._dialect.newline.encode())
+        elif emit == "both":
+            out.write(self._with_cells(self._header, [decision]))
+        else:
+            out.write(self._header)
+
+    def write(self, block: Block, edits: Edits) -> None:
+        if self._emit == "decisions":
+            self._write_decisions(block, edits)
+            return
+        content = b"".join(self._edited(block, edits))
+        if self._emit == "both":
+            assert edits.decisions is not None
+            content = self._with_cells(content, edits.decisions.tolist())
+        self._out.write(content)
+
+    def _with_cells(self, content: bytes, words: list[Any]) -> bytes:
+        """Every record with one more cell at its end."""
+        mark = self._dialect.separator.encode()
+        cells = {word: mark + _written(word, self._dialect) for word in set(words)}
+        ends = _record_ends(content)
+        letters = np.frombuffer(content, np.uint8)
+        broken = letters[ends - 1] == _NEWLINE
+        returned = broken & (ends > 1) & (letters[np.maximum(ends - 2, 0)] == _RETURN)
+        sizes = {word: len(cell) for word, cell in cells.items()}
+        size = np.fromiter((sizes[word] for word in words), np.int64, len(words))
+        before = np.cumsum(size) - size  # letters of the cells before this one
+        start = ends - broken - returned + before
+        place = np.repeat(start - before, size) + np.arange(int(size.sum()))
+        out = np.empty(len(letters) + len(place), np.uint8)
+        old = np.ones(len(out), bool)
+        old[place] = False
+        out[place] = np.frombuffer(b"".join([cells[word] for word in words]), np.uint8)
+        out[old] = letters
+        return out.tobytes()
+
+    def _edited(self, block: Block, edits: Edits) -> list[bytes]:
+        """The block's bytes in pieces, the edited records among them."""
+        changes: dict[int, list[tuple[int, bytes]]] = {}
+        for name, (rows, values) in edits.cells.items():
+            texts = [_written(value, self._dialect) for value in values]
+            for row, text in zip(rows.tolist(), texts, strict=True):
+                changes.setdefault(row, []).append((self._places[name], text))
+        if not changes:
+            return [block.raw]
+        ends = _record_ends(block.raw)
+        pieces, copied = [], 0
+        for row in sorted(changes):
+            start, end = int(ends[row - 1]) if row else 0, int(ends[row])
+            record = block.raw[start:end]
+            line_end = _line_end(record)
+            cells = _cut(record.removesuffix(line_end), self._dialect)
+            cells += [b""] * (len(self.names) - len(cells))  # its last ones may have been left out
+            for place, text in changes[row]:
+                cells[place] = text
+            pieces += [block.raw[copied:start], self._joined(cells), line_end]
+            copied = end
+        return [*pieces, block.raw[copied:]]
+
+    def _write_decisions(self, block: Block, edits: Edits) -> None:
+        import polars as pl
+
+        assert edits.decisions is not None
+        columns = {} if self._id is None else {"id": block.rows[self._id]}
+        columns["decision"] = pl.Series(edits.decisions.tolist())
+        pl.DataFrame(columns).write_csv(
+            self._out,
+            include_header=False,
+            separator=self._dialect.separator,
+            line_terminator=self._dialect.newline,
+        )
+
+    def finish(self) -> None:
+        """Nothing: a CSV just ends."""
+
+    def _joined(self, cells: Sequence[bytes]) -> bytes:
+        return self._dialect.separator.encode().join(cells)
+
+
+def _with_first(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
+def _whole_records(file: IO[bytes], name: str, block_bytes: int) -> Iterator[bytes]:
+    """The file in pieces that end where a record ends."""
+    rest = b""
+    while new := file.read(block_bytes):
+        piece = rest + new
+        end = _last_end(piece)
+        rest = piece[end:]
+        if len(rest) > LONGEST_RECORD:
+            raise DataError(
+                f"file {name!r}",
+                f"must have records of at most {LONGEST_RECORD >> 20} MB",
+                "got a longer one",
+                "Look for a quote that is never closed.",
+            )
+        if end:
+            yield piece[:end]
+    if rest:
+        yield rest
+
+
+def _last_end(piece: bytes) -> int:
+    """The place after the last record that is certain to be whole; 0 if there is none."""
+    if b'"' not in piece:
+        return piece.rfind(b"\n") + 1
+    ends = _record_ends(piece)
+    whole = ends if piece.endswith(b"\n") and _closed(piece) else ends[:-1]
+    return int(whole[-1]) if len(whole) else 0
+
+
+def _closed(piece: bytes) -> bool:
+    return piece.count(b'"') % 2 == 0
+
+
+def _record_ends(piece: bytes) -> NDArray[np.int64]:
+    """The place after each record: after newlines outside quotes, and at the very end."""
+    letters = np.frombuffer(piece, np.uint8)
+    ends = np.flatnonzero(letters == _NEWLINE) + 1
+    if b'"' in piece:
+        quotes = np.flatnonzero(letters == _QUOTE)
+        ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    if len(ends) == 0 or ends[-1] < len(piece):
+        ends = np.append(ends, len(piece))
+    return ends
+
+
+def _count(piece: bytes) -> int:
+    """How many records there are."""
+    if b'"' in piece:
+        return len(_record_ends(piece))
+    return piece.count(b"\n") + (not piece.endswith(b"\n"))
+
+
+def _line_end(record: bytes) -> bytes:
+    for end in (b"\r\n", b"\n"):
+        if record.endswith(end):
+            return end
+    return b""
+
+
+def _cut(line: bytes, dialect: Dialect) -> list[bytes]:
+    """The cells of a record as they are written: split at separators outside quotes."""
+    separator = dialect.separator.encode()
+    if b'"' not in line:
+        return line.split(separator)
+    letters = np.frombuffer(line, np.uint8)
+    marks = np.flatnonzero(letters == separator[0])
+    quotes = np.flatnonzero(letters == _QUOTE)
+    places = marks[np.searchsorted(quotes, marks) % 2 == 0].tolist()
+    return [line[a + 1 : b] for a, b in pairwise([-1, *places, len(line)])]
+
+
+def _written(value: Any, dialect: Dialect) -> bytes:
+    """A value as a cell, in quotes where they are needed."""
+    if value is None:
+        return b""
+    text = str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
+    if any(mark in text for mark in (dialect.separator, '"', "\n", "\r")):
+        text = '"' + text.replace('"', '""') + '"'
+    return text.encode()
+
+
+def _converted(column: pl.Series, kind: Any, first: int) -> pl.Series:
+    """Text in the type it had when the repair was fitted; whole numbers may have become others."""
+    import polars as pl
+
+    kinds = [kind, pl.Float64] if kind.is_integer() else [kind]
+    for each in kinds:
+        if each == pl.Boolean:
+            found = column.str.to_lowercase().replace_strict(
+                {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
+            )
+        else:
+            found = column.cast(each, strict=False)
+        lost = found.is_null() & column.is_not_null()
+        if not lost.any():
+            return found.alias(column.name)
+    row = int(lost.arg_max() or 0)
+    raise DataError(
+        f"column {column.name!r}, row {first + row + 1:,}",
+        f"must be {_said(kind)}, as in the audit data",
+        f"got {column[row]!r}",
+        "Mend the cell, or name what stands for a missing value with --missing.",
+    )
+
+
+def _said(kind: Any) -> str:
+    if kind.is_numeric():
+        return "a number"
+    return "true or false" if str(kind) == "Boolean" else str(kind)
+
+
+# -------------------------------------------------------------------- Parquet and Arrow
+
+
+class _ArrowStream(RowStream):
+    def __init__(self, file: IO[bytes], name: str, kind: Kind) -> None:
+        import pyarrow as pa
+        import pyarrow.ipc
+        import pyarrow.parquet
+
+        self._kind = kind
+        try:
+            if kind == "parquet":
+                self._source = pa.parquet.ParquetFile(file)
+                self._schema = self._source.schema_arrow
+                self.size = self._source.metadata.num_rows
+            else:
+                opened = pa.ipc.open_file if kind == "arrow" else pa.ipc.open_stream
+                self._source = opened(file)
+                self._schema, self.size = self._source.schema, None
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(
+                f"file {name!r}",
+                f"must be a table in {kind.upper()}",
+                f"it cannot be read as one: {' '.join(str(error).split())[:200]}",
+                "Check that it is complete, and that its suffix tells its format.",
+            ) from None
+        self.names = tuple(self._schema.names)
+
+    def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
+        import polars as pl
+
+        first = 0
+        for batch in self._batches():
+            rows = pl.DataFrame(pl.from_arrow(batch.select([*types])))
+            # batches have their own categories
+            rows = rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+            yield Block(rows, first, first + batch.num_rows, batch)
+            first += batch.num_rows
+
+    def _batches(self) -> Iterator[Any]:
+        if self._kind == "parquet":
+            yield from self._source.iter_batches(BATCH_ROWS)
+            return
+        parts = (
+            (self._source.get_batch(i) for i in range(self._source.num_record_batches))
+            if self._kind == "arrow"
+            else self._source
+        )
+        for part in parts:
+            for start in range(0, part.num_rows, BATCH_ROWS):
+                yield part.slice(start, BATCH_ROWS)
+
+    def start(self, out: IO[bytes], emit: Emit, decision: str, id_: str | None) -> None:
+        self._out, self._emit, self._decision, self._id = out, emit, decision, id_
+        self._writer: Any = None
+        self._words: dict[str, dict[Any, int]] = {}
+
+    def write(self, block: Block, edits: Edits) -> None:
+        import pyarrow as pa
+
+        batch = block.raw
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        fields = list(batch.schema)
+        if self._emit == "decisions":
+            kept = [] if self._id is None else [self._id]
+            columns = {name: columns[name] for name in kept}
+            fields = [batch.schema.field(name) for name in kept]
+        else:
+            for name, (rows, values) in edits.cells.items():
+                series = block.rows[name].clone()
+                if values.dtype != series.dtype:
+                    raise DataError(
+                        f"column {name!r}",
+                        f"must hold {values.dtype}, as in the audit data",
+                        f"it holds {series.dtype}, which has no room for an edit",
+                        "Write the file with the types of the audit data.",
+                    )
+                changed = series.scatter(rows.tolist(), values)
+                columns[name] = changed.to_arrow().cast(batch.schema.field(name).type)
+            for name in block.rows.columns:
+                if pa.types.is_dictionary(columns[name].type):
+                    columns[name] = self._in_one_dictionary(name, columns[name])
+        if self._emit != "rows":
+            assert edits.decisions is not None
+            columns[self._decision] = pa.array(edits.decisions.tolist())
+            fields.append(pa.field(self._decision, columns[self._decision].type))
+        schema = pa.schema(fields, metadata=batch.schema.metadata)
+        table = pa.Table.from_arrays(list(columns.values()), schema=schema)
+        self._open(schema).write_table(table)
+
+    def _in_one_dictionary(self, name: str, column: Any) -> Any:
+        """Words under the numbers of earlier batches: an Arrow file has one list of words."""
+        import pyarrow as pa
+
+        numbers = self._words.setdefault(name, {})
+        for word in column.dictionary.to_pylist():
+            numbers.setdefault(word, len(numbers))
+        kind = column.type
+        indices = [None if word is None else numbers[word] for word in column.to_pylist()]
+        return pa.DictionaryArray.from_arrays(
+            pa.array(indices, kind.index_type),
+            pa.array(list(numbers), kind.value_type),
+            ordered=kind.ordered,
+        )
+
+    def _open(self, schema: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        if self._writer is None:
+            if self._kind == "parquet":
+                self._writer = pa.parquet.ParquetWriter(self._out, schema)
+            else:
+                opened = pa.ipc.new_file if self._kind == "arrow" else pa.ipc.new_stream
+                options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+                self._writer = opened(self._out, schema, options=options)
+        return self._writer
+
+    def finish(self) -> None:
+        if self._writer is None:
+            raise DataError("the file", "must hold at least one row", "got none",
+                            "Is it the right file?")  # fmt: skip
+        self._writer.close()

@@ -1,0 +1,91 @@
+"""The operators' port: the monitor page, metrics, health, reload."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from fairmend.errors import FairmendError
+from fairmend.serve.http import allowed, live, note, problem, readiness, reply, where
+from fairmend.serve.monitor import look
+from fairmend.serve.page import SCRIPT, STYLE, page
+from fairmend.serve.sidecar import Failure, Sidecar
+
+__all__ = ["make_admin"]
+
+_json = msgspec.json.Encoder()
+Handler = Callable[[Request], Awaitable[Response]]
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+
+def make_admin(sidecar: Sidecar) -> Starlette:
+    """The application on the operators' port."""
+    config = sidecar.config
+    token = config.secret(config.admin_token_env)
+
+    def guarded(handler: Handler) -> Handler:
+        async def guard(request: Request) -> Response:
+            host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host")
+            if token is None and host not in _LOCAL:  # a foreign page may point its name at us
+                return problem("bad_host", "ask by the local address", 421)
+            if not allowed(request, token):
+                return problem("unauthorized", "a token is needed", 401,
+                               WWW_Authenticate='Basic realm="fairmend"')  # fmt: skip
+            try:
+                return await handler(request)
+            except Failure as error:
+                return problem(error.code, error.message, error.status)
+            except Exception as error:
+                note("error", "error", error=where(error))
+                return problem("internal", "something went wrong here", 500)
+
+        return guard
+
+    async def monitor(_: Request) -> Response:
+        figures = await asyncio.to_thread(look, sidecar)
+        return page(figures)
+
+    async def figures(_: Request) -> Response:
+        return reply(_json.encode(await asyncio.to_thread(look, sidecar)))
+
+    async def script(_: Request) -> Response:
+        return PlainTextResponse(SCRIPT, media_type="text/javascript")
+
+    async def style(_: Request) -> Response:
+        return PlainTextResponse(STYLE, media_type="text/css")
+
+    async def metrics(_: Request) -> Response:
+        sidecar.metrics.set("fairmend_in_flight", sidecar.in_flight)
+        sidecar.metrics.set("fairmend_ready", sidecar.ready)
+        text = sidecar.metrics.text()
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def ready(_: Request) -> Response:
+        return readiness(sidecar.ready)
+
+    async def reload(request: Request) -> Response:
+        if "fairmend-admin" not in request.headers:  # which no page elsewhere can add
+            return problem("bad_request", "send the header Fairmend-Admin", 400)
+        try:
+            return reply(_json.encode({"artifact": await sidecar.reload()}))
+        except FairmendError as error:
+            return problem("bad_artifact", str(error), 422)
+
+    return Starlette(
+        routes=[
+            Route("/", guarded(monitor), methods=["GET"]),
+            Route("/monitor.js", guarded(script), methods=["GET"]),
+            Route("/monitor.css", guarded(style), methods=["GET"]),
+            Route("/figures", guarded(figures), methods=["GET"]),
+            Route("/metrics", guarded(metrics), methods=["GET"]),
+            Route("/live", guarded(live), methods=["GET"]),
+            Route("/ready", guarded(ready), methods=["GET"]),
+            Route("/reload", guarded(reload), methods=["POST"]),
+        ]
+    )

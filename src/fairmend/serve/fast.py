@@ -1,0 +1,142 @@
+"""Requests in their usual forms, read in one step by decoders made for the model's columns.
+
+Names, types and the absence of anything else are checked by msgspec while it decodes. Whatever does
+not fit is left to the protocols, which convert what can be converted and say what is wrong.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from fairmend.protocols.wire import Cell, Whole
+from fairmend.serve.schema import Row, Schema
+
+__all__ = ["FastReader", "Read"]
+
+_CELLS: dict[str, Any] = {"bool": bool, "int": Whole, "float": float, "str": str}
+_MOST_HEADERS = 1_000
+Read = tuple[list[Row], dict[str, list[Any]]]
+
+
+class _Split(msgspec.Struct, forbid_unknown_fields=True):
+    columns: tuple[str, ...]
+    data: msgspec.Raw
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True):
+    dataframe_split: _Split
+
+
+class FastReader:
+    """Reads records and split frames of one schema; None for what is written otherwise."""
+
+    def __init__(self, schema: Schema, apart: tuple[str, ...]) -> None:
+        self.schema, self._wide = schema, len(schema.names)
+        self._types = {
+            name: _CELLS[kind] | None if optional else _CELLS[kind]
+            for name, kind, optional in zip(
+                schema.names, schema.kinds, schema.optional, strict=True
+            )
+        }
+        self._apart = tuple(name for name in apart if name not in self._types)
+        self._both = len(self._apart) == len(apart)  # else a column is an input and set apart too
+        self._spots = list(enumerate(self._apart, self._wide))
+        self._frames: dict[tuple[str, ...], Any] = {}
+        self._split = msgspec.json.Decoder(_Body)
+        self._records: dict[str, msgspec.json.Decoder[Any]] = {
+            key: msgspec.json.Decoder(self._body(key)) for key in ("instances", "dataframe_records")
+        }
+
+    def _body(self, key: str) -> type:
+        named = [*self._types, *self._apart]
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+            (f"f{j}", cell) for j, cell in enumerate(self._types.values())
+        ]
+        for j in range(len(fields), len(named)):
+            fields.append((f"f{j}", Cell | UnsetType, UNSET))
+        row = msgspec.defstruct(
+            "Row", fields, forbid_unknown_fields=True, gc=False,
+            rename={f"f{j}": name for j, name in enumerate(named)},
+        )  # fmt: skip
+        rows = list[row]  # type: ignore[valid-type]
+        return msgspec.defstruct(
+            "Body", [("rows", rows)], rename={"rows": key}, forbid_unknown_fields=True
+        )
+
+    def read(self, protocol: str, body: bytes) -> Read | None:
+        """The model's inputs and the columns set apart."""
+        try:
+            if protocol == "instances":
+                return self._by_records("instances", body)
+            if protocol == "mlflow":
+                if body.startswith(b'{"dataframe_records"'):
+                    return self._by_records("dataframe_records", body)
+                return self._by_rows(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+        return None
+
+    def _by_records(self, key: str, body: bytes) -> Read | None:
+        found = self._records[key].decode(body).rows
+        if not found or not self._both:
+            return None
+        k = self._wide
+        if len(found) == 1:
+            cells = msgspec.structs.astuple(found[0])
+            columns = {}
+            for j, name in self._spots:
+                if cells[j] is not UNSET:
+                    columns[name] = [cells[j]]
+            rows = [cells[:k]]
+        else:
+            every = list(map(msgspec.structs.astuple, found))
+            columns = {
+                name: [row[j] for row in every]
+                for j, name in self._spots
+                if every[0][j] is not UNSET
+            }
+            if any(UNSET in column for column in columns.values()):
+                return None
+            rows = [row[:k] for row in every]
+        # as many colons as keys: no key came twice, and no row has one that others lack
+        keys = 1 + len(found) * (k + len(columns))
+        return (rows, columns) if body.count(b":") == keys else None
+
+    def _by_rows(self, body: bytes) -> Read | None:
+        split = self._split.decode(body).dataframe_split
+        if body.count(b":") != 3:
+            return None
+        header = split.columns
+        frame = self._frames.get(header)
+        if frame is None:
+            frame = self._frame(header)
+            if frame is None:
+                return None
+        decoder, inputs, apart = frame
+        cells = decoder.decode(split.data)
+        if not cells:
+            return None
+        columns = {name: [row[j] for row in cells] for name, j in apart}
+        return (cells if inputs is None else list(map(inputs, cells))), columns
+
+    def _frame(self, header: tuple[str, ...]) -> Any:
+        """How to read rows under some columns; None where they are not the model's."""
+        spot = {name: j for j, name in enumerate(header)}
+        known = all(name in spot for name in self._types) and self._both
+        if not known or len(spot) != len(header) or not set(spot) <= {*self._types, *self._apart}:
+            return None
+        types = tuple(self._types.get(name, Cell) for name in header)
+        order = [spot[name] for name in self._types]
+        inputs: Any = None
+        if order != list(range(len(header))):
+            inputs = itemgetter(*order) if len(order) > 1 else lambda row: (row[order[0]],)
+        decoder = msgspec.json.Decoder(list[tuple[types]])  # type: ignore[valid-type]
+        apart = [(name, spot[name]) for name in self._apart if name in spot]
+        if len(self._frames) >= _MOST_HEADERS:
+            self._frames.clear()
+        self._frames[header] = decoder, inputs, apart
+        return self._frames[header]

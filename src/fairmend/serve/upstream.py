@@ -1,0 +1,218 @@
+"""The vendor, asked from an event loop: deadlines, few retries, a breaker, clear codes.
+
+Only what never reached the vendor is sent again: a connection that could not be made, or one kept
+open that turns out to be closed. What the vendor says in an error is never passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakSet
+
+import aiohttp
+
+from fairmend.protocols import protocol_for, protocol_named
+from fairmend.protocols.wire import BadAnswer, Protocol, per_row
+from fairmend.remote import MOST_BYTES, read_address
+from fairmend.serve.config import Config
+from fairmend.serve.metrics import Metrics
+
+__all__ = ["Breaker", "Upstream", "UpstreamError"]
+
+_PAUSE = 0.05  # seconds before the first retry; doubled each time
+
+
+class UpstreamError(Exception):
+    """The vendor could not be asked; the code says why, the status what the client is told."""
+
+    def __init__(self, code: str, message: str, status: int = 502, retry_after: int = 0) -> None:
+        super().__init__(message)
+        self.code, self.message, self.status = code, message, status
+        self.retry_after = retry_after
+
+
+class Breaker:
+    """Stops asking a vendor that fails time after time; lets one request try when time is up.
+
+    >>> breaker = Breaker(failures=1, seconds=60)
+    >>> breaker.failed()
+    >>> breaker.open
+    True
+    """
+
+    def __init__(self, failures: int, seconds: float) -> None:
+        self.failures, self.seconds = failures, seconds
+        self._row, self._until, self._trying = 0, 0.0, False
+
+    @property
+    def open(self) -> bool:
+        return self._row >= self.failures
+
+    def enter(self) -> None:
+        """Refuse while open; once the time is up, one may try."""
+        if not self.open:
+            return
+        left = self._until - time.monotonic()
+        if left > 0 or self._trying:
+            wait = max(1, round(left + 0.5))
+            raise UpstreamError(
+                "upstream_open", "the vendor failed time after time and is left alone for a while",
+                503, wait,
+            )  # fmt: skip
+        self._trying = True
+
+    def succeeded(self) -> None:
+        self._row, self._trying = 0, False
+
+    def failed(self) -> None:
+        self._row, self._trying = self._row + 1, False
+        self._until = time.monotonic() + self.seconds
+
+    def gave_up(self) -> None:
+        """The request ended without the vendor being to blame or to praise."""
+        self._trying = False
+
+
+class Upstream:
+    """The vendor's server."""
+
+    def __init__(self, config: Config, metrics: Metrics) -> None:
+        self.config, self.metrics = config, metrics
+        output = config.answer if isinstance(config.answer, str) else None
+        self.protocol: Protocol = protocol_named(
+            config.protocol or protocol_for(config.upstream), output=output
+        )
+        place = read_address(config.upstream)
+        self._url = place._replace(path=self.protocol.path(place.path)).geturl()
+        self.breaker = Breaker(config.breaker_failures, config.breaker_seconds)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        token = self.config.secret(self.config.upstream_token_env)
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        self._session = aiohttp.ClientSession(
+            connector=_Connector(limit=self.config.concurrency, keepalive_timeout=15),
+            headers=headers,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),  # deadlines are the request's own
+        )
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(
+        self,
+        names: Sequence[str] | None,
+        rows: Sequence[Sequence[Any]],
+        kinds: Sequence[str],
+        deadline: float,
+    ) -> tuple[list[Any], list[Any]]:
+        """The vendor's answers, and the one value of each that the decision is read from."""
+        self.breaker.enter()
+        started = time.perf_counter()
+        code = "ok"
+        try:
+            body = self.protocol.encode(names, rows, kinds)
+            async with asyncio.timeout_at(deadline):
+                content = await self._send(body)
+            answers = self.protocol.decode(content)
+            values = per_row(answers, self.config.answer)
+            if len(values) != len(rows):
+                raise UpstreamError(
+                    "upstream_row_count", "the vendor gave another number of answers than rows"
+                )
+        except TimeoutError:
+            code = "upstream_timeout"
+            raise UpstreamError(code, "the vendor did not answer in time", 504) from None
+        except BadAnswer:
+            code = "upstream_bad_answer"
+            raise UpstreamError(code, "the vendor's answer cannot be read") from None
+        except UpstreamError as error:
+            code = error.code
+            raise
+        except asyncio.CancelledError:
+            code = "cancelled"
+            raise
+        finally:
+            self._note(code)
+            self.metrics.count("fairmend_upstream_calls_total", code=code)
+            self.metrics.time("fairmend_upstream_seconds", time.perf_counter() - started)
+        return answers, values
+
+    def _note(self, code: str) -> None:
+        if code == "ok":
+            self.breaker.succeeded()
+        elif code in ("cancelled", "upstream_rejected"):  # the client's doing, not the vendor's
+            self.breaker.gave_up()
+        else:
+            self.breaker.failed()
+
+    async def _send(self, body: bytes) -> bytes:
+        for attempt in range(self.config.retries + 1):
+            _reused.set(False)
+            try:
+                return await self._post(body)
+            except aiohttp.ClientConnectorError:
+                if attempt == self.config.retries:
+                    raise UpstreamError(
+                        "upstream_refused", "no connection to the vendor could be made"
+                    ) from None
+            except aiohttp.ClientPayloadError:
+                raise UpstreamError(
+                    "upstream_incomplete", "the vendor's answer broke off"
+                ) from None
+            except (aiohttp.ClientError, OSError):
+                if not _reused.get() or attempt == self.config.retries:
+                    raise UpstreamError(
+                        "upstream_reset", "the vendor closed the connection"
+                    ) from None
+            await asyncio.sleep(_PAUSE * 2**attempt)
+        raise AssertionError("unreachable")
+
+    async def _post(self, body: bytes) -> bytes:
+        assert self._session is not None
+        async with self._session.post(self._url, data=body, allow_redirects=False) as response:
+            status = response.status
+            if status == 200:
+                _reused.set(False)  # it has spoken: from here on nothing is sent again
+                content = await response.content.read(MOST_BYTES)
+                while not response.content.at_eof():
+                    content += await response.content.read(MOST_BYTES)
+                    if len(content) > MOST_BYTES:
+                        raise UpstreamError(
+                            "upstream_bad_answer", "the vendor's answer is too long"
+                        )
+                return content
+        if 300 <= status < 400:
+            raise UpstreamError("upstream_redirect", "the vendor redirects; that is not followed")
+        if status == 429:
+            raise UpstreamError("upstream_busy", "the vendor wants fewer requests", 503, 1)
+        if 400 <= status < 500:
+            raise UpstreamError("upstream_rejected", "the vendor does not take these rows")
+        raise UpstreamError("upstream_error", "the vendor failed")
+
+
+_reused: ContextVar[bool] = ContextVar("reused", default=False)
+"""Whether the request under way was sent over a connection that had been used before."""
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Tells connections that were kept open from fresh ones."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._used: WeakSet[Any] = WeakSet()
+
+    async def connect(self, *request: Any, **more: Any) -> Any:
+        connection = await super().connect(*request, **more)
+        _reused.set(connection.protocol in self._used)
+        self._used.add(connection.protocol)
+        return connection

@@ -1,0 +1,215 @@
+"""How runs end when something goes wrong: real processes, signals, full disks, closed pipes."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import environment, process, write_applicants
+
+APPLY = ("apply", "mended.fairmend", "-", "--missing", "n/a", "--emit", "rows", "-o")
+ENOUGH = 5 << 20
+"""Bytes that make apply write: more than one block."""
+
+
+@pytest.fixture(scope="module")
+def much(mended):
+    """A header, and a file's rows again and again."""
+    header, _, rows = (mended / "new.csv").read_bytes().partition(b"\r\n")
+    return header + b"\r\n" + rows * (ENOUGH // len(rows) + 1)
+
+
+def written_into(folder, pid):
+    """How many bytes a process has written into files of a folder, with a name or without."""
+    total = 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if os.readlink(entry).startswith(f"{folder}/"):
+                total += entry.stat().st_size
+    return total
+
+
+@contextlib.contextmanager
+def half_way(mended, out, much, **more):
+    """A process that has written a part of its output and waits for more input."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "fairmend", *APPLY, str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=mended,
+        env=environment(FAIRMEND_KEY="00" * 32),
+        **more,
+    )
+    try:
+        running.stdin.write(much)
+        running.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not written_into(out.parent, running.pid):
+            assert running.poll() is None, running.stderr.read().decode()
+            assert time.monotonic() < deadline, "nothing was written"
+            time.sleep(0.02)
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+        with contextlib.suppress(BrokenPipeError):
+            running.stdin.close()
+        running.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [
+        (signal.SIGINT, 130, b"fairmend: interrupted; nothing was written\n"),
+        (signal.SIGTERM, 143, b"fairmend: stopped by SIGTERM; nothing was written\n"),
+    ],
+)
+def test_told_to_stop_it_leaves_nothing(  # noqa: PLR0917
+    number, code, message, mended, much, tmp_path
+):
+    with half_way(mended, tmp_path / "out.csv", much) as running:
+        running.send_signal(number)
+        assert running.wait(30) == code
+        assert running.stderr.read().endswith(message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_it_leaves_nothing(mended, much, tmp_path):
+    (tmp_path / "out.csv").write_text("what was there before")
+    with half_way(mended, tmp_path / "new.csv", much) as running:
+        running.kill()
+        assert running.wait(30) == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    assert (tmp_path / "out.csv").read_text() == "what was there before"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one megabyte; where that is not allowed, none."""
+    place = tmp_path / "small"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("mounting is not allowed here; the limit on file sizes is tested instead")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def full(done, place):
+    assert done.returncode == 3, done.stderr
+    assert b"must be writable; it is not: " in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert list(place.iterdir()) == []
+
+
+def test_a_full_disk(mended, much, small_disk):
+    done = process(*APPLY, small_disk / "out.csv", cwd=mended, stdin=much, FAIRMEND_KEY="00" * 32)
+    full(done, small_disk)
+
+
+def test_a_limit_on_the_size_of_files(mended, much, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "fairmend", *APPLY, str(tmp_path / "out.csv")],
+        input=much,
+        capture_output=True,
+        cwd=mended,
+        env=environment(FAIRMEND_KEY="00" * 32),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+        check=False,
+    )
+    full(done, tmp_path)
+
+
+def test_standard_output_on_a_full_disk(mended):
+    with open("/dev/full", "wb") as nowhere:
+        done = subprocess.run(
+            [sys.executable, "-m", "fairmend", "inspect", "mended.fairmend"],
+            stdout=nowhere, stderr=subprocess.PIPE, cwd=mended, env=environment(), check=False,
+        )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stderr == b"fairmend: the system refused: No space left on device\n"
+
+
+def test_a_reader_that_goes_away(mended, much, tmp_path):
+    (tmp_path / "much.csv").write_bytes(much)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "fairmend", "apply", "mended.fairmend", tmp_path / "much.csv",
+         "--missing", "n/a", "-o", "-"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=mended,
+        env=environment(FAIRMEND_KEY="00" * 32),
+    )  # fmt: skip
+    assert running.stdout.read(3) == b"\xef\xbb\xbf"
+    running.stdout.close()
+    err = running.stderr.read()
+    assert running.wait(60) == 141
+    assert b"Traceback" not in err
+    assert b"Error" not in err
+    running.stderr.close()
+
+
+def test_what_is_there_stays_unless_forced(mended, call, tmp_path):
+    out = tmp_path / "out.csv"
+    out.write_text("precious")
+    arguments = ("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--emit", "rows",
+                 "--key-file", "secret.key", "-o", out)  # fmt: skip
+    refused = call(*arguments, cwd=mended)
+    assert (refused.code, out.read_text()) == (3, "precious")
+    assert refused.err == (
+        f"fairmend: output '{out}': must not exist yet; there is such a file. "
+        "Choose another name, or allow it to be overwritten (--force).\n"
+    )
+    assert call(*arguments, "--force", cwd=mended).code == 0
+    assert out.read_bytes().startswith(b"\xef\xbb\xbf")
+
+
+def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
+    bad = tmp_path / "bad.csv"
+    write_applicants(bad, 300, seed=2)
+    lines = bad.read_bytes().split(b"\r\n000150;")
+    rest = lines[1].split(b";")
+    rest[0] = b"forty"
+    bad.write_bytes(lines[0] + b"\r\n000150;" + b";".join(rest))
+    out = tmp_path / "out.csv"
+    done = call("apply", "mended.fairmend", bad, "--missing", "n/a", "--key-file", "secret.key",
+                "-o", out, cwd=mended)  # fmt: skip
+    assert done.code == 3
+    assert done.err.endswith(
+        "fairmend: column 'Age (years)', row 151: must be a number, as in the audit data; "
+        "got 'forty'. Mend the cell, or name what stands for a missing value with --missing.\n"
+    )
+    assert not out.exists()
+    assert os.listdir(tmp_path) == ["bad.csv"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "must hold a header and rows; it is empty"),
+        (b"\xff\xfea\x00", "must be text in UTF-8; got UTF-16"),
+        (b'sex;score;zip\r\n"female;0.3;1\r\n', "must name a column of the file"),
+    ],
+)
+def test_files_that_are_none(content, message, mended, call, tmp_path):
+    (tmp_path / "odd.csv").write_bytes(content)
+    done = call("apply", "mended.fairmend", tmp_path / "odd.csv", "--key-file", "secret.key",
+                "-o", tmp_path / "out.csv", cwd=mended)  # fmt: skip
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_an_artifact_that_is_none_is_refused(mended, call, tmp_path):
+    for command in (("inspect",), ("apply", "new.csv", "-o", tmp_path / "o")):
+        name, *rest = command
+        done = call(name, "applicants.csv", *rest, cwd=mended)
+        assert done.code == 5
+        assert done.err.startswith("fairmend: artifact 'applicants.csv': must begin as a zip does")

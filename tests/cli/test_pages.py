@@ -1,0 +1,42 @@
+"""The commands on the pages, typed as they stand into a shell in an empty folder."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+def test_the_commands_of_a_page_work_in_an_empty_folder(page, tmp_path):
+    tools, folder = tmp_path / "bin", tmp_path / "empty"
+    tools.mkdir()
+    folder.mkdir()
+    shim = tools / "fairmend"
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fairmend "$@"\n')
+    shim.chmod(0o755)
+    [script] = SHELL.findall((ROOT / page).read_text(encoding="utf-8"))
+    path = f"{tools}:{environment()['PATH']}"
+    done = subprocess.run(
+        ["sh", "-e", "-c", script], cwd=folder, capture_output=True, text=True, check=False,
+        env=environment(PATH=path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    written = {"applicants.csv", "decided.csv", "mended.fairmend", "mended.html", "report.html",
+               "secret.key"}  # fmt: skip
+    assert {path.name for path in folder.iterdir()} == written
+    before, after = (
+        (folder / n).read_text().splitlines() for n in ("applicants.csv", "decided.csv")
+    )
+    assert len(before) == len(after)
+    assert after[0] == before[0] + ",decision"
+    same = [b == a.rpartition(",")[0] for b, a in zip(before, after, strict=True)]
+    assert 0.9 < sum(same) / len(same) < 1

@@ -1,0 +1,191 @@
+"""Settings from flags, environment and file; screens and completion."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from fairmend.cli import COMMANDS, options_of
+
+from .conftest import NAMED, environment, process
+
+SETTINGS = """
+label = "approved?"
+positive = "yes"
+group = ["sex"]
+predictions = "score"
+missing = "n/a"
+
+[audit]
+metric = ["fnr"]
+"""
+
+
+def metrics(done):
+    assert done.code == 0, done.err
+    return [gap["metric"] for gap in json.loads(done.out)["gaps"]]
+
+
+@pytest.fixture
+def folder(mended, tmp_path):
+    (tmp_path / "applicants.csv").write_bytes((mended / "applicants.csv").read_bytes())
+    return tmp_path
+
+
+def test_flag_over_environment_over_file(folder, call, monkeypatch):
+    (folder / "fairmend.toml").write_text(SETTINGS)
+    arguments = ("audit", "applicants.csv", "--json")
+    assert metrics(call(*arguments)) == ["fnr"]
+    monkeypatch.setenv("FAIRMEND_METRIC", "sp,fpr")
+    assert metrics(call(*arguments)) == ["sp", "fpr"]
+    assert metrics(call(*arguments, "--metric", "fdr")) == ["fdr"]
+
+
+def test_settings_in_pyproject_and_in_a_named_file(folder, call):
+    as_tool = re.sub(r"\[audit]", "[tool.fairmend.audit]", "[tool.fairmend]\n" + SETTINGS)
+    (folder / "pyproject.toml").write_text(as_tool)
+    assert metrics(call("audit", "applicants.csv", "--json")) == ["fnr"]
+    (folder / "other.toml").write_text(SETTINGS.replace('"fnr"', '"sp"'))
+    assert metrics(call("--config", "other.toml", "audit", "applicants.csv", "--json")) == ["sp"]
+
+
+def test_unknown_keys_are_errors(folder, call):
+    (folder / "fairmend.toml").write_text(SETTINGS + 'fail_onn = ["sp>1"]\n')
+    done = call("audit", "applicants.csv")
+    assert (done.code, done.out) == (3, "")
+    assert done.err == (
+        "fairmend: fairmend.toml [audit]: must hold options of fairmend audit; got the unknown key "
+        "'fail_onn'. Did you mean 'fail-on'?\n"
+    )
+
+
+# -------------------------------------------------------------------- screens
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ""])
+def test_help_fits_a_narrow_screen(command, call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = call(*filter(None, [command]), "--help")
+    assert done.code == 0
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert "Usage: fairmend" in done.out
+
+
+def test_every_command_can_answer_in_json():
+    without = [name for name, run in COMMANDS.items() if "json" not in options_of(run)]
+    assert without == ["serve"]  # it answers over HTTP
+
+
+def test_help_needs_no_heavy_package():
+    code = (
+        "import sys; sys.argv = ['fairmend', '--help']\n"
+        "from fairmend.__main__ import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "heavy = ('sklearn', 'scipy', 'pandas', 'polars', 'pyarrow', 'altair', 'ot', 'starlette')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")
+
+
+def on_a_terminal(*arguments, **more):
+    """What a person sees who types this."""
+    screen, terminal = pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-m", "fairmend", *arguments],
+        stdout=terminal, stderr=terminal,
+        env={**environment(**more), "TERM": "xterm-256color"},
+    )  # fmt: skip
+    os.close(terminal)
+    seen = b""
+    while True:
+        try:
+            part = os.read(screen, 65_536)
+        except OSError:  # the last writer has closed the terminal
+            break
+        if not part:
+            break
+        seen += part
+    os.close(screen)
+    running.wait()
+    return seen
+
+
+def test_colour_is_for_terminals_whose_owner_wants_it():
+    colour = re.compile(rb"\x1b\[[0-9;]*3[0-9]")
+    assert colour.search(on_a_terminal("--help", NO_COLOR=""))
+    assert not colour.search(on_a_terminal("--help", NO_COLOR="1"))
+    assert b"\x1b" not in process("--help", NO_COLOR="").stdout
+
+
+def test_shells_can_complete():
+    done = process(_FAIRMEND_COMPLETE="complete_bash", COMP_WORDS="fairmend rep", COMP_CWORD="1")
+    assert done.stdout.decode().split() == ["repair", "report", "reproduce"]
+    assert b"fairmend" in process("--show-completion", "bash").stdout
+
+
+# -------------------------------------------------------------------- wrong calls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("audit", "applicants.csv", "--label", "approved?", "--group", "sex"), "--predictions"),
+        (("audit", "applicants.csv", *NAMED, "--fail-on", "fnr"), "METRIC>LIMIT"),
+        (("audit", "applicants.csv", *NAMED, "--no-such-option"), "--no-such-option"),
+        (("audit", "applicants.csv", "--group", "sex", "--predictions", "score"), "--label"),
+        (("repair", "applicants.csv", *NAMED, "--one-way", "age"), "COLUMN:up"),
+        (("repair", "applicants.csv", *NAMED, "--holdout-share", "1.5"), "between 0 and 1"),
+        (("no-such-command",), "no-such-command"),
+    ],
+)
+def test_wrong_usage(arguments, hint, mended, call):
+    done = call(*arguments, cwd=mended)
+    assert (done.code, done.out) == (2, "")
+    assert hint in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (
+            ("audit", "nothing.csv", *NAMED),
+            3,
+            "fairmend: file 'nothing.csv': must be readable; it is not: No such file or "
+            "directory. Check the name and the permissions.\n",
+        ),
+        (
+            ("audit", "new.csv", "--label", "aproved?", *NAMED[2:]),
+            3,
+            "fairmend: --label: must name a column of the file; 'aproved?' is not one. "
+            "Did you mean 'approved?'?\n",
+        ),
+        (
+            ("audit", "new.csv", *NAMED[:2], *NAMED[4:]),
+            3,
+            "fairmend: --positive: must say which value of 'approved?' is positive; it holds 'no' "
+            "and 'yes'. Add --positive yes, or the other.\n",
+        ),
+        (
+            ("audit", "new.csv", *NAMED, "--metric", "fnrr"),
+            3,
+            "fairmend: --metric: must be one of sp, fnr, fpr, fdr, da; got 'fnrr'. "
+            "Did you mean 'fnr'?\n",
+        ),
+        (
+            ("audit", "new.csv", *NAMED[:6], "--model", "no_such_module:model"),
+            4,
+            "fairmend: --model: must be importable; 'no_such_module:model' is not: No module named "
+            "'no_such_module'. Check the path, and run from the folder that holds the module.\n",
+        ),
+    ],
+)
+def test_failures_are_one_line_and_a_code(arguments, code, message, mended, call):
+    done = call(*arguments, cwd=mended)
+    said = [line for line in done.err.splitlines(keepends=True) if "left out" not in line]
+    assert (done.code, done.out, said) == (code, "", [message])

@@ -1,0 +1,243 @@
+"""From a person's file to a mended one, by the commands alone."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fairmend
+import fairmend.rowstream
+
+from .conftest import COLUMNS, IGNORED, NAMED, process
+
+APPLY = ("--missing", "n/a", "--id", "customer no", "--key-file", "secret.key")
+
+
+def cells(path):
+    text = path.read_text(encoding="utf-8-sig")
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=";"))
+
+
+def test_the_audit_counts_as_the_file_says(mended, call):
+    done = call("audit", "applicants.csv", *NAMED, "--json", cwd=mended)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["schema"] == "fairmend.audit/1"
+    header, *rows = cells(mended / "applicants.csv")
+    people = [dict(zip(header, row, strict=True)) for row in rows]
+    known = [p for p in people if p["sex"] and p["approved?"]]
+    assert found["left_out"] == len(people) - len(known) > 0
+    assert f"{found['left_out']} of 1,500 people have no outcome or no group" in done.err
+    missed = {
+        sex: np.mean([
+            float(p["score"]) <= 0.5
+            for p in known
+            if p["sex"] == sex and p["approved?"] == "yes"
+        ])
+        for sex in ("female", "male")
+    }  # fmt: skip
+    gap = next(g for g in found["gaps"] if g["metric"] == "fnr")
+    np.testing.assert_allclose(gap["gap"], missed["female"] - missed["male"], atol=1e-12)
+
+
+def test_the_repair_tells_what_it_wrote_and_on_whom_it_reports(mended):
+    said = json.loads((mended / "repair.json").read_text())
+    assert said["schema"] == "fairmend.repair/1"
+    assert (said["artifact"], said["report"]) == ("mended.fairmend", "mended.html")
+    assert said["holdout"]["which"] == "30 % of applicants.csv, kept apart by seed 0"
+    audited = said["results"]["provenance"]["audited"]
+    np.testing.assert_allclose(
+        said["holdout"]["people"] / (said["holdout"]["people"] + audited), 0.3, atol=0.002
+    )  # rounding within four cells of a thousand people
+    page = (mended / "mended.html").read_text()
+    assert "kept apart by seed 0" in page
+    assert "&lt;b&gt;Income&lt;/b&gt;" in page
+    assert "<b>Income</b>" not in page
+
+
+@pytest.mark.parametrize("emit", ["rows", "both"])
+def test_only_edited_cells_change(mended, call, tmp_path, emit):
+    out = tmp_path / "out.csv"
+    done = call(
+        "apply", "mended.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit, cwd=mended
+    )
+    assert done.code == 0, done.err
+    before, after = (mended / "new.csv").read_bytes(), out.read_bytes()
+    assert after.startswith(b"\xef\xbb\xbf")
+    assert after.count(b"\r\n") == before.count(b"\r\n")
+    old, new = cells(mended / "new.csv"), cells(out)
+    if emit == "both":
+        assert [row[-1] for row in new][:1] == ["decision"]
+        new = [row[:-1] for row in new]
+    changed = [
+        (i, COLUMNS[j])
+        for i, (a, b) in enumerate(zip(old, new, strict=True))
+        for j, (x, y) in enumerate(zip(a, b, strict=True))
+        if x != y
+    ]
+    assert {name for _, name in changed} == {"<b>Income</b>", "Employment type"}
+    assert {old[i][COLUMNS.index("sex")] for i, _ in changed} == {"female"}
+    if emit == "rows":  # records that are not edited are the same bytes, quotes and all
+        edited = {i for i, _ in changed}
+        text = before.decode("utf-8-sig"), after.decode("utf-8-sig")
+        lines = [t.replace("two\r\nlines", "two lines").split("\r\n") for t in text]
+        assert all(i in edited for i, (a, b) in enumerate(zip(*lines, strict=True)) if a != b)
+
+
+def test_decisions_are_those_of_the_library(mended, call, tmp_path):
+    out = tmp_path / "decisions.csv"
+    done = call(
+        "apply", "mended.fairmend", "new.csv", *APPLY, "-o", out, "--emit", "decisions", "--json",
+        cwd=mended,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert (said["schema"], said["rows"]) == ("fairmend.apply/1", 1_000)
+    table = pl.read_csv(
+        mended / "new.csv", separator=";", null_values=["n/a"],
+        schema_overrides={"customer no": pl.String},
+    )  # fmt: skip
+    key = fairmend.draw.read_key(file=mended / "secret.key")
+    repaired = fairmend.load(mended / "mended.fairmend", key=key)
+    expected = repaired.predict(table, sensitive_features="sex", ids=table["customer no"])
+    header, *rows = cells(out)
+    assert header == ["customer no", "decision"]
+    assert rows == [[i, d] for i, d in zip(table["customer no"], expected, strict=True)]
+
+
+def test_parquet_and_arrow_keep_their_types(mended, call, tmp_path, monkeypatch):
+    monkeypatch.setattr(fairmend.rowstream, "BATCH_ROWS", 300)
+    table = pl.read_csv(mended / "new.csv", separator=";", null_values=["n/a"])
+    table = table.with_columns(pl.col("Employment type").cast(pl.Categorical))
+    table.write_parquet(tmp_path / "new.parquet")
+    table.write_ipc(tmp_path / "new.arrow")
+    found = []
+    for name, read in (("new.parquet", pl.read_parquet), ("new.arrow", pl.read_ipc)):
+        out = tmp_path / f"out-{name}"
+        done = call("apply", "mended.fairmend", tmp_path / name, "-o", out, "--id", "customer no",
+                    "--key-file", "secret.key", cwd=mended)  # fmt: skip
+        assert done.code == 0, done.err
+        after = read(out)
+        assert dict(after.schema) == {**table.schema, "decision": pl.String}
+        kept = [name for name in COLUMNS if name not in ("<b>Income</b>", "Employment type")]
+        assert after.select(kept).equals(table.select(kept))
+        assert not after.drop("decision").equals(table)
+        found.append(after.with_columns(pl.col("Employment type").cast(pl.String)))
+    assert found[0].equals(found[1])
+
+
+def test_standard_input_and_output(mended):
+    raw = (mended / "new.csv").read_bytes()
+    secret = (mended / "secret.key").read_text().strip()
+    arguments = ("apply", "mended.fairmend", "-", "--missing", "n/a", "--id", "customer no")
+    done = process(*arguments, "-o", "-", "--emit", "rows", cwd=mended, stdin=raw,
+                   FAIRMEND_KEY=secret)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split(b"\r\n")) == len(raw.split(b"\r\n"))
+    assert b"1,000 rows" in done.stderr
+
+
+def test_the_report_of_a_repair_on_another_file(mended, call, tmp_path):
+    page = tmp_path / "report.html"
+    done = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing", "n/a",
+                "-o", page, "--json", cwd=mended)  # fmt: skip
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert said["schema"] == "fairmend.report/1"
+    assert said["provenance"]["reported"] + said["left_out"] == 1_000
+    assert page.read_text().startswith("<!doctype html>")
+    crossed = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
+                   "n/a", "--no-frontier", "--fail-on", "fnr>0.01%", cwd=mended)  # fmt: skip
+    assert crossed.code == 1
+    assert "fnr: the gap of female against male" in crossed.err
+
+
+def test_inspect(mended, call):
+    said = json.loads(call("inspect", "mended.fairmend", "--json", cwd=mended).out)
+    assert said["schema"].startswith("fairmend.")
+    text = call("inspect", "mended.fairmend", cwd=mended).out
+    assert "Repair of fnr by least_change, for groups of sex" in text
+    assert "<b>Income</b>" in text
+
+
+def test_explain(mended, call):
+    done = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", cwd=mended)
+    assert done.code == 0, done.err
+    assert "Counterfactual distribution for female against male, fnr" in done.out
+    assert "Employment type" in done.out
+    said = json.loads(
+        call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--json",
+             cwd=mended).out
+    )  # fmt: skip
+    assert (said["schema"], said["status"]) == ("fairmend.explanation/1", "CLOSED")
+    assert abs(said["after"]) <= 1e-10
+
+
+def test_people_are_told_apart_by_their_id_and_the_key(mended, call, tmp_path):
+    assert (mended / "secret.key").stat().st_mode & 0o077 == 0
+    outs = []
+    for name in ("one", "two"):
+        out = tmp_path / name
+        done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--id",
+                    "customer no", "--key-file", "secret.key", "-o", out, cwd=mended)  # fmt: skip
+        assert done.code == 0, done.err
+        outs.append(out.read_bytes())
+    assert outs[0] == outs[1]
+    without = call("apply", "mended.fairmend", "new.csv", "-o", tmp_path / "none", cwd=mended)
+    assert (without.code, without.out) == (3, "")
+    assert without.err.startswith("fairmend: --key-file: must be given: this repair leaves")
+
+
+def test_an_unknown_group_is_an_error_unless_told_otherwise(mended, call, tmp_path):
+    strange = tmp_path / "strange.csv"
+    strange.write_bytes((mended / "new.csv").read_bytes().replace(b";male;", b";other;", 1))
+    refused = call("apply", "mended.fairmend", strange, *APPLY, "-o", tmp_path / "o", cwd=mended)
+    assert refused.code == 3
+    assert "got 'other' in row" in refused.err
+    assert "say --unknown-group keep" in refused.err
+    kept = call("apply", "mended.fairmend", strange, *APPLY, "-o", tmp_path / "o", "--json",
+                "--unknown-group", "keep", cwd=mended)  # fmt: skip
+    assert kept.code == 0, kept.err
+    assert json.loads(kept.out)["unknown_group"] == 1
+
+
+def test_a_holdout_of_its_own_and_rules_for_edits(mended, call, tmp_path):
+    done = call(
+        "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--holdout", "new.csv",
+        "--one-way", "<b>Income</b>:up", "--immutable", "Employment type", "--max-edits", "1",
+        "--level", "0.5", "--report", tmp_path / "page.html", "-o", tmp_path / "half", "--json",
+        cwd=mended,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert said["holdout"]["which"] == "new.csv"
+    assert said["results"]["provenance"]["audited"] + said["left_out"] == 1_500
+    out = tmp_path / "out.csv"
+    applied = call("apply", tmp_path / "half", "new.csv", *APPLY, "-o", out, "--emit", "rows",
+                   cwd=mended)  # fmt: skip
+    assert applied.code == 0, applied.err
+    old, new = cells(mended / "new.csv"), cells(out)
+    changes = [
+        {COLUMNS[j]: (x, y) for j, (x, y) in enumerate(zip(a, b, strict=True)) if x != y}
+        for a, b in zip(old, new, strict=True)
+    ]
+    edited = [change for change in changes if change]
+    assert edited
+    assert all(set(change) <= {"<b>Income</b>", "Age (years)"} for change in edited)
+    assert max(map(len, edited)) == 1
+    rises = [change["<b>Income</b>"] for change in edited if "<b>Income</b>" in change]
+    assert all(float(after) > float(before) for before, after in rises)
+
+
+def test_the_file_to_try_with(call, tmp_path):
+    done = call("demo", "--write", "people.csv", "--json")
+    assert done.code == 0, done.err
+    table = pl.read_csv(tmp_path / "people.csv")
+    assert json.loads(done.out) == {
+        "schema": "fairmend.demo/1", "file": "people.csv", "people": table.height,
+    }  # fmt: skip
+    assert table["person"].n_unique() == table.height
+    assert set(table["sex"]) == {"Female", "Male"}

@@ -1,0 +1,130 @@
+"""A stream through a repair gives what the repair gives for the whole table at once."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import fairmend
+from fairmend import mender
+from fairmend.classifier import RepairedClassifier
+from fairmend.datasets import load_adult
+from fairmend.mender import Mender
+from fairmend.rowstream import open_rows
+
+
+@pytest.fixture(scope="module")
+def people():
+    adult = load_adult()
+    table = pl.DataFrame({name: adult.X[name].to_numpy()[:4_000] for name in adult.X.columns})
+    table = table.with_columns(
+        sex=pl.Series(adult.sensitive_features[:4_000].to_list()),
+        y=pl.Series(adult.y[:4_000]),
+        id=pl.Series([f"{i:05d}" for i in range(4_000)]),
+    )
+    return table.with_columns(
+        sex=pl.when(pl.col("id").str.ends_with("77")).then(None).otherwise(pl.col("sex"))
+    )
+
+
+def vendor(rows):
+    weights = np.linspace(-1.5, 1.5, 16)
+    return 1 / (1 + np.exp(1 - np.asarray(rows)[:, :16].astype(float) @ weights))
+
+
+def fitted(people, container, **settings):
+    known = people.filter(pl.col("sex").is_not_null())
+    X = container(known.select(people.columns[:16]))
+    return RepairedClassifier(vendor, "sp", random_state=0, **settings).fit(
+        X, known["y"], sensitive_features={"sex": known["sex"]}
+    )
+
+
+def streamed(mended, people, tmp_path, emit, **options):
+    people.write_csv(tmp_path / "in.csv")
+    work = Mender(mended, ["sex"], "id", emit)
+    reading = open_rows(str(tmp_path / "in.csv"), **options)
+    with reading as stream, (tmp_path / "out.csv").open("wb") as out:
+        tally = work.through(stream, out, "decision")
+    types = {**people.schema, "decision": pl.Int64}
+    return pl.read_csv(tmp_path / "out.csv", schema_overrides=types), tally
+
+
+CONTAINERS = {
+    "polars": lambda table: table,
+    "pandas": pl.DataFrame.to_pandas,
+    "numpy": pl.DataFrame.to_numpy,
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+@pytest.mark.parametrize("known", [100_000, 40], ids=["remembers", "forgets"])
+def test_equals_the_whole_table(people, container, known, tmp_path, monkeypatch):
+    monkeypatch.setattr(mender, "MOST_KNOWN", known)
+    if container(people).__class__ is np.ndarray:
+        people = people.rename({name: f"x{j}" for j, name in enumerate(people.columns[:16])})
+    mended = fitted(people, container)
+    found, tally = streamed(mended, people, tmp_path, "both", block_bytes=20_000)
+    X = container(people.select(people.columns[:16]))
+    said = {"sensitive_features": {"sex": people["sex"]}, "ids": people["id"]}
+    edited = mended.transform(X, **said)
+    np.testing.assert_array_equal(found.select(people.columns[:16]).to_numpy(), np.asarray(edited))
+    np.testing.assert_array_equal(found["decision"], mended.predict(X, **said))
+    assert found.select(people.columns[16:]).equals(people.select(people.columns[16:]))
+    changed = (np.asarray(edited) != np.asarray(X)).any(axis=1)
+    assert (tally.rows, tally.edited) == (4_000, changed.sum())
+    assert tally.without_group == people["sex"].null_count() == 40
+    assert tally.drawn > 0
+
+
+def test_the_model_is_asked_once_about_each_row(people, tmp_path):
+    asked = []
+
+    def counting(rows):
+        asked.append(len(rows))
+        return vendor(rows)
+
+    mended = fitted(people, lambda x: x)
+    mended.box_ = fairmend.BlackBox(counting, output="probability")
+    streamed(mended, people, tmp_path, "decisions", block_bytes=20_000)
+    distinct = people.select(people.columns[:16]).n_unique()
+    # once per row and group, and those few again that are drawn
+    assert sum(asked) < 2.5 * distinct < 4_000
+
+
+def test_soft_decisions_are_drawn(people, tmp_path):
+    known = people.filter(pl.col("sex").is_not_null())
+    X, groups = known.select(people.columns[:16]), {"sex": known["sex"]}
+    mended = RepairedClassifier(fairmend.BlackBox(vendor, soft=True), "sp", random_state=0)
+    mended.fit(X, known["y"], sensitive_features=groups)
+    found, tally = streamed(mended, known, tmp_path, "decisions")
+    expected = mended.predict(X, sensitive_features=groups, ids=known["id"])
+    np.testing.assert_array_equal(found["decision"], expected)
+    assert tally.drawn == known.height
+
+
+def test_whole_numbers_that_become_others_on_the_way(people, tmp_path):
+    mended = fitted(people, lambda x: x)
+    people.write_csv(tmp_path / "in.csv")
+    header, first, *rest = (tmp_path / "in.csv").read_bytes().splitlines(keepends=True)
+    pieces = [header, first, *rest[:2_000], b"0.5" + first[1:], *rest[2_000:]]
+    (tmp_path / "in.csv").write_bytes(b"".join(pieces))
+    reading = open_rows(str(tmp_path / "in.csv"), block_bytes=20_000)
+    with reading as stream, (tmp_path / "out.csv").open("wb") as out:
+        tally = Mender(mended, ["sex"], "id", "rows").through(stream, out, "decision")
+    after = (tmp_path / "out.csv").read_bytes().splitlines(keepends=True)
+    assert sum(a != b for a, b in zip(pieces, after, strict=True)) == tally.edited > 0
+    cells = {cell for line in after[1:] for cell in line.split(b",")[:16]}
+    assert cells - {b"0.5"} <= {b"0", b"1", b"0.0", b"1.0"}
+
+
+def test_a_column_of_decisions_must_be_new(people, tmp_path):
+    mended = fitted(people, lambda x: x)
+    with pytest.raises(fairmend.DataError, match="--decision: must name a new column"):
+        streamed(mended, people.rename({"y": "decision"}), tmp_path, "both")
+
+
+def test_pandas_types_come_back_as_in_the_fit(people):
+    known = people.select(people.columns[:2]).to_pandas().astype({people.columns[0]: "int8"})
+    rows = mender.as_fitted(people.select(people.columns[:2]), known)
+    pd.testing.assert_frame_equal(rows, known)

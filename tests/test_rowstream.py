@@ -1,0 +1,114 @@
+"""Blocks of rows: what is not edited comes out byte for byte, whatever the file looks like."""
+
+import csv
+import io
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairmend.errors import DataError
+from fairmend.rowstream import Edits, open_rows
+
+PARTS = [*'ab0 7;,|\t"=é<', "\n", "\r\n"]
+CELL = st.lists(st.sampled_from(PARTS), max_size=6).map("".join)
+
+
+def written(rows, separator, newline, quoting, mark):
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=separator, lineterminator=newline, quoting=quoting).writerows(rows)
+    return (b"\xef\xbb\xbf" if mark else b"") + text.getvalue().encode()
+
+
+def through(path, out, *, edits=None, emit="rows", types=None, block_bytes=64):
+    """Everything read and written again; ``edits`` are {row: text} of column b."""
+    with open_rows(str(path), block_bytes=block_bytes) as stream, out.open("wb") as file:
+        stream.start(file, emit, "decision", None)
+        count = 0
+        for block in stream.blocks(types or {"a": pl.String, "b": pl.String}):
+            at = [i - block.first for i in edits or {}
+                  if block.first <= i < block.first + block.rows.height]  # fmt: skip
+            values = pl.Series([edits[i + block.first] for i in at], dtype=pl.String)
+            cells = {"b": (np.array(at, np.int64), values)} if at else {}
+            decisions = np.array([f"d{i}" for i in range(count, count + block.rows.height)])
+            stream.write(block, Edits(cells, None if emit == "rows" else decisions))
+            count += block.rows.height
+        stream.finish()
+    return count
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=30),
+    separator=st.sampled_from(",;|\t"),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    mark=st.booleans(),
+    chosen=st.data(),
+)
+def test_any_csv(  # noqa: PLR0917
+    tmp_path_factory, rows, separator, newline, quoting, mark, chosen
+):
+    folder = tmp_path_factory.mktemp("csv")
+    raw = written([("a", "b", "c"), *rows], separator, newline, quoting, mark)
+    (folder / "in.csv").write_bytes(raw)
+    assert through(folder / "in.csv", folder / "same.csv") == len(rows)
+    assert (folder / "same.csv").read_bytes() == raw
+    # edited cells read as what they were set to, all others as before
+    edits = chosen.draw(st.dictionaries(st.integers(0, len(rows) - 1), CELL, max_size=4))
+    through(folder / "in.csv", folder / "out.csv", edits=edits, emit="both")
+    text = (folder / "out.csv").read_bytes().decode("utf-8-sig")
+    found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    expected = [[a, edits.get(i, b), c, f"d{i}"] for i, (a, b, c) in enumerate(rows)]
+    assert found == [["a", "b", "c", "decision"], *expected]
+
+
+def test_records_without_their_last_cells_and_without_a_last_newline(tmp_path):
+    (tmp_path / "in.csv").write_bytes(b"a,b,c\n1,2,3\n4\n5,6,7")
+    through(tmp_path / "in.csv", tmp_path / "out.csv", edits={1: "x", 2: "y"})
+    assert (tmp_path / "out.csv").read_bytes() == b"a,b,c\n1,2,3\n4,x,\n5,y,7"
+    through(tmp_path / "in.csv", tmp_path / "both.csv", emit="both", edits={2: "y"})
+    assert (tmp_path / "both.csv").read_bytes() == b"a,b,c,decision\n1,2,3,d0\n4,d1\n5,y,7,d2"
+
+
+def test_numbers_as_in_the_fit(tmp_path):
+    (tmp_path / "in.csv").write_bytes(b"a,b\n1,x\n2.5,y\n,z\n")
+    with open_rows(str(tmp_path / "in.csv")) as stream:
+        [block] = stream.blocks({"a": pl.Int64, "b": pl.String})
+    assert block.rows["a"].to_list() == [1.0, 2.5, None]  # whole in the fit, but no longer
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a,b\n1,2\n1,2,3\n", "after row 0: must be a table in CSV"),
+        (b"a,b\n1,2\nx,2\n", "column 'a', row 2: must be a number, as in the audit data; got 'x'"),
+        (b"a,b\n1,\xff\n", "must be a table in CSV, in UTF-8"),
+    ],
+)
+def test_what_is_no_table_is_said_so(tmp_path, content, message):
+    (tmp_path / "in.csv").write_bytes(content)
+    with pytest.raises(DataError) as raised:
+        through(tmp_path / "in.csv", tmp_path / "out.csv", types={"a": pl.Int64, "b": pl.String},
+                block_bytes=1_000)  # fmt: skip
+    assert message in str(raised.value)
+
+
+def test_a_column_that_is_there_twice(tmp_path):
+    (tmp_path / "in.csv").write_bytes(b"a,b,a\n1,2,3\n")
+    with open_rows(str(tmp_path / "in.csv")) as stream:
+        stream.check(["b"], "--group")
+        with pytest.raises(DataError, match="must be in the file once; got 2"):
+            stream.check(["a"], "--group")
+        with pytest.raises(DataError, match="'bb' is not one"):
+            stream.check(["bb"], "--group")
+
+
+def test_an_arrow_stream_stays_one(tmp_path):
+    table = pl.DataFrame({"a": ["x", None], "b": ["1", "2"], "c": [1.5, 2.5]})
+    table.write_ipc_stream(tmp_path / "in.arrows")
+    through(tmp_path / "in.arrows", tmp_path / "out.arrows", edits={1: "9"})
+    found = pl.read_ipc_stream(tmp_path / "out.arrows")
+    assert found.equals(table.with_columns(b=pl.Series(["1", "9"])))
