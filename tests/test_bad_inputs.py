@@ -445,17 +445,24 @@ BAD = {
         "X: must be a plain array; got a masked array, whose mask would be lost. Fill it "
         "first, e.g. with .filled(...), or leave the masked people out.",
     ),
-    "X lazy": (
+    "X lazy, y not its column": (
         lambda: audit(X=pl.LazyFrame({"age": X[:, 0]})),
         DataError,
-        "X: must be in memory; got a lazy frame (LazyFrame). Collect it first, e.g. with "
-        ".collect().",
+        "y: must name a column of X where X is not in memory; got a ndarray. Write it into the "
+        "table, and pass the column's name.",
     ),
-    "X a file name": (
+    "X a file that is not there": (
         lambda: audit(X="people.csv"),
         DataError,
-        "X: must be a table: a 2-D array, or a pandas, Polars or PyArrow frame; got str. "
-        "Read the file first, e.g. with pandas.read_csv.",
+        "X 'people.csv': must be a path or a glob of Parquet or CSV files; there is no such file. "
+        "Check the name, and from where it is seen.",
+    ),
+    "X a name nobody knows": (
+        lambda: audit(X="people"),
+        DataError,
+        "X: must be a table: a 2-D array, a frame, a path or glob of Parquet or CSV files, or the "
+        "name of a table that DuckDB or Spark knows; got 'people', which is none of these. For a "
+        "table of a DuckDB connection of yours pass connection.table(name).",
     ),
     "X a dict": (
         lambda: audit(X={"age": X[:, 0]}),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -33,8 +33,12 @@ from fairmend.columns import (
     number,
     scalar,
 )
+from fairmend.engines.source import is_elsewhere
 from fairmend.errors import DataError, listed, nearest
 from fairmend.model import Answers, BlackBox, Labels
+
+if TYPE_CHECKING:
+    from fairmend.engines.verbs import Gathered
 
 __all__ = [
     "AuditData",
@@ -267,6 +271,15 @@ def pooled(populations: Sequence[Population]) -> Population:
 
 
 @dataclass(frozen=True, eq=False)
+class Counts:
+    """How many people entries stand for, the sum of their weights, and of the squares of these."""
+
+    people: FloatArray
+    weight: FloatArray
+    squared: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class Records:
     """Checked data, one entry a person: the border's word that nothing behind it need doubt."""
 
@@ -278,6 +291,8 @@ class Records:
     weight: FloatArray | None
     labels: Labels
     attribute: str
+    counts: Counts | None = None
+    """Where an entry stands for many people; otherwise for one."""
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -292,11 +307,14 @@ def tabulate(
     sample_weight: Any = None,
     pos_label: Hashable = None,
     inputs: bool = True,
+    known: Frame | None = None,
 ) -> AuditData:
     """Check the data, ask the model once per distinct row, and count.
 
     ``inputs=False`` leaves the inputs untabulated when predictions were recorded: an audit needs
-    only decisions, outcomes and groups.
+    only decisions, outcomes and groups. X may be elsewhere: a path, a lazy, Dask or Spark frame
+    (see `fairmend.engines`), with columns given by name; ``known`` is then a table in whose
+    container and types its inputs are to come.
 
     >>> import numpy as np
     >>> X = np.array([[0], [1], [1], [0]])
@@ -305,15 +323,34 @@ def tabulate(
     (('a', 'b'), [0.0, 1.0], [0.5, 0.5])
     """
     box = BlackBox.of(model)
-    frame = None if X is None else Frame.read(X)
-    records = read(
-        frame,
-        y,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-        pos_label=pos_label,
-        apart=box.column,
-    )
+    frame: Frame | None
+    if is_elsewhere(X):
+        from fairmend.engines.verbs import gather
+
+        gathered = gather(
+            box,
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            pos_label=pos_label,
+            inputs=inputs,
+            known=known,
+        )
+        if gathered.audited is not None:
+            return gathered.audited
+        frame = gathered.cells.frame
+        records = _read_cells(gathered, y, pos_label, box.column)
+    else:
+        frame = None if X is None else Frame.read(X)
+        records = read(
+            frame,
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            pos_label=pos_label,
+            apart=box.column,
+        )
     predictions = box.recorded(frame, len(records))
     if predictions is None:
         if records.inputs is None:
@@ -357,9 +394,23 @@ def tabulate(
         labels=records.labels,
         attribute=records.attribute,
         table=table,
-        person_row=row,
-        person_group=records.group,
+        person_row=row if records.counts is None else None,
+        person_group=records.group if records.counts is None else None,
     )
+
+
+def _read_cells(gathered: Gathered, y: Any, pos_label: Hashable, predicted: str | None) -> Records:
+    """Cells counted where the rows are, as entries that stand for many people."""
+    cells = gathered.cells
+    records = read(
+        cells.frame,
+        y,
+        sensitive_features=gathered.groups,
+        pos_label=pos_label,
+        apart=predicted,
+        counts=Counts(cells.people, cells.weight, cells.squared),
+    )
+    return replace(records, inputs=gathered.inputs)
 
 
 def with_predictions(inputs: Frame, predictions: Encoded) -> Distinct:
@@ -384,8 +435,12 @@ def _tallies(records: Records, row: IntArray, size: int) -> list[tuple[Tally, In
     def summed(weight: FloatArray | None) -> FloatArray:
         return np.bincount(cell, weight, cells).astype(np.float64).reshape(shape)
 
-    people = weight = squared = summed(None)
-    if records.weight is not None:
+    counts = records.counts
+    people = weight = squared = summed(None if counts is None else counts.people)
+    if counts is not None:
+        if counts.weight is not counts.people:
+            weight, squared = summed(counts.weight), summed(counts.squared)
+    elif records.weight is not None:
         weight, squared = summed(records.weight), summed(records.weight**2)
     if pairs is None:
         pairs = np.flatnonzero(people.any(axis=1))
@@ -405,11 +460,13 @@ def read(
     sample_weight: Any = None,
     pos_label: Hashable = None,
     apart: str | None = None,
+    counts: Counts | None = None,
 ) -> Records:
     """Check everything that comes in, in the order people think of it: y, groups, weights, X.
 
     ``y``, ``sensitive_features`` and ``sample_weight`` may name columns of X; those named by y and
-    sample_weight, and ``apart`` (a column of predictions), are no inputs of the model.
+    sample_weight, and ``apart`` (a column of predictions), are no inputs of the model. ``counts``
+    says how many people each entry stands for, where that is not one.
     """
     column = _column(y, frame, "y")
     if frame is not None and len(frame) != len(column):
@@ -426,12 +483,14 @@ def read(
     if sample_weight is not None:
         weight = _read_weight(_column(sample_weight, frame, "sample_weight"), n)
         _check_weights(weight, outcome, group, groups)
+    if counts is not None:
+        _check_weights(counts.weight, outcome, group, groups)
     inputs = frame
     if frame is not None:
         named = [name for name in (y, sample_weight, apart) if isinstance(name, str)]
         only_these = set(frame.names) <= set(named)  # a file of predictions and outcomes alone
         inputs = None if only_these else frame.drop(named)
-    return Records(inputs, outcome, group, groups, weight, labels, attribute)
+    return Records(inputs, outcome, group, groups, weight, labels, attribute, counts)
 
 
 def _column(values: Any, frame: Frame | None, what: str) -> Any:

@@ -126,6 +126,23 @@ class Route:
             n, nobody, nothing, place=nobody, cost=nothing, table=None, decision=nothing, score=None
         )
 
+    def of(self, rows: IntArray) -> Route:
+        """The law of some of the rows, which must be in increasing order.
+
+        >>> Route.stay(3).of(np.array([0, 2])).row.tolist()
+        [0, 1]
+        """
+        kept = np.isin(self.row, rows)
+        return replace(
+            self,
+            n=len(rows),
+            row=np.searchsorted(rows, self.row[kept]),
+            destination=self.destination[kept],
+            probability=self.probability[kept],
+            cost=self.cost[kept],
+            unreachable=None if self.unreachable is None else self.unreachable[rows],
+        )
+
     @property
     def moving(self) -> FloatArray:
         """Each row's probability of being edited."""

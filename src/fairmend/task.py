@@ -30,7 +30,7 @@ from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
 from fairmend.rows import find_rows
 
-__all__ = ["IdentityPlan", "RepairTask", "pooled_tally"]
+__all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "pooled_tally"]
 
 Rank = Literal["score", "outcome", "cost"]
 
@@ -286,7 +286,7 @@ class RepairTask:
         at = np.flatnonzero(source.decision == wanted)
         rows, answers = np.asarray(source.rows)[at], self.source.answers.take(at)
         if len(at) == 0:
-            rows, answers = _answers_of_all(self.data)
+            rows, answers = answers_of_all(self.data)
             kept = np.flatnonzero(answers.decision == wanted)
             rows, answers = rows[kept], answers.take(kept)
         if len(rows) == 0:
@@ -311,7 +311,7 @@ class RepairTask:
             cut = 0.5 if self.box is None else self.box.cut
             return np.abs(answers.score - cut)
         assert self.data.table is not None
-        every, said = _answers_of_all(self.data)
+        every, said = answers_of_all(self.data)
         table = self.data.table.take(every)
         features = FeatureMap.learn(table, np.ones(len(every)))
         weight = np.stack([1 - said.decision, said.decision], axis=1)
@@ -392,7 +392,7 @@ def pooled_tally(data: AuditData) -> Tally:
     return Tally(summed("people"), summed("weight"), summed("squared"))
 
 
-def _answers_of_all(data: AuditData) -> tuple[IntArray, Answers]:
+def answers_of_all(data: AuditData) -> tuple[IntArray, Answers]:
     """Each row of the table that anybody has, with the model's answer."""
     rows = np.concatenate([np.asarray(p.rows) for p in data.populations])
     rows, first = np.unique(rows, return_index=True)

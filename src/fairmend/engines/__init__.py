@@ -1,0 +1,11 @@
+"""The two steps that touch every row, done where the rows are.
+
+`tabulate` counts distinct rows (`tabulate_into` into a file); `map_rows` applies a repair.
+Everything between them is small and happens here, whatever the size of the data. `source` says more
+about data than its place.
+"""
+
+from fairmend.engines.source import Source, source
+from fairmend.engines.verbs import map_rows, tabulate, tabulate_into
+
+__all__ = ["Source", "map_rows", "source", "tabulate", "tabulate_into"]

@@ -1,0 +1,61 @@
+"""The engine of lazy Polars frames, streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
+from fairmend.engines.job import Job
+from fairmend.engines.source import Source
+
+
+def names(source: Source) -> list[str]:
+    """The columns, without reading a row."""
+    return list(source.data.collect_schema().names())
+
+
+def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tuple[Any, int]:
+    """A streamed group-by."""
+    import polars as pl
+
+    sums = [pl.len().alias(PEOPLE)]
+    if weight is not None:
+        w = pl.col(weight).cast(pl.Float64)
+        sums += [
+            w.sum().alias(WEIGHT), (w * w).sum().alias(SQUARED), w.min().fill_null(0).alias(LOW),
+            w.max().fill_null(0).alias(HIGH), w.count().alias(KNOWN),
+        ]  # fmt: skip
+    counted = source.data.group_by(list(columns)).agg(sums)
+    kept = counted.filter(pl.col(PEOPLE) >= source.suppress_below)
+    native = kept.collect(engine="streaming")
+    if source.suppress_below == 1:
+        return native, 0
+    total = source.data.select(pl.len()).collect(engine="streaming").item()
+    return native, int(total - native[PEOPLE].sum())
+
+
+def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    """The lazy frame after the job, or its rows streamed to a file."""
+    from fairmend.engines.writing import sunk
+
+    lazy = mapped(source.data, job, "the lazy frame")
+    if out is None:
+        return lazy
+    return sunk(out, job, {"lazy frame": " ".join(names(source))}, lambda: lazy,
+                overwrite=overwrite)  # fmt: skip
+
+
+def mapped(lazy: Any, job: Job, where: str, advance: Callable[[int], None] = lambda _: None) -> Any:
+    """A lazy frame after the job, batch by batch; rows keep their order."""
+    before = lazy.collect_schema()
+    after = job(before.to_frame(), where).schema
+    _ = job.memory  # batches come from several threads: made once, before them
+
+    def step(batch: Any) -> Any:
+        done = job(batch, where)
+        advance(len(batch))
+        return done
+
+    return lazy.map_batches(step, schema=after, streamable=True)

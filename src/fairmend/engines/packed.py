@@ -1,0 +1,193 @@
+"""Counting Parquet by one small number a row.
+
+Where every column has few values, which the files' own statistics tell for whole numbers and a look
+at the column for text, a row is one number,
+
+    key = (...(c_1 s_2 + c_2) s_3 + ...) + c_k,   c_j a column's code, s_j how many codes it has,
+
+and counting is adding one at that place: no hashing, no sorting, and memory that does not grow with
+the rows. Codes of up to 256 combinations are put together as bytes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.columns import FloatArray, IntArray
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
+from fairmend.engines.source import Source
+from fairmend.errors import require
+from fairmend.progress import progress
+
+__all__ = ["Domain", "count_packed", "domains"]
+
+MOST_CELLS = 1 << 23
+"""Counters are kept for this many combinations at most."""
+MOST_TEXTS = 255
+_BATCH = 500_000
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The values one column can have; the last code is that of missing entries, if any."""
+
+    name: str
+    lowest: int
+    values: int
+    texts: tuple[str, ...] | None
+    missing: bool
+
+    @property
+    def size(self) -> int:
+        return self.values + self.missing
+
+    def code(self) -> Any:
+        """The column's codes as a Polars expression of the smallest type."""
+        import polars as pl
+
+        narrow = pl.UInt8 if self.size <= 256 else pl.UInt32
+        column = pl.col(self.name)
+        if self.texts is not None:
+            column = column.cast(pl.Enum(self.texts)).to_physical()
+        elif self.lowest != 0:
+            column = column.cast(pl.Int64) - self.lowest
+        column = column.cast(narrow)
+        return column.fill_null(pl.lit(self.values, narrow)) if self.missing else column
+
+    def decoded(self, codes: IntArray, dtype: Any) -> Any:
+        """The values behind codes, as a Polars series."""
+        import polars as pl
+
+        plain = range(self.lowest, self.lowest + self.values) if self.texts is None else self.texts
+        values = pl.Series(self.name, [*plain, None], pl.Int64 if self.texts is None else pl.String)
+        return values.cast(dtype).gather(codes)
+
+
+def domains(source: Source, columns: Sequence[str]) -> list[Domain] | None:
+    """Each column's domain by the files' statistics; None where one has too many values."""
+    files = source.data
+    parquet = require("pyarrow.parquet", extra="duckdb", why="Parquet files")
+    if any("://" in name for name in files):
+        return None
+    schema, metadata = None, list[Any]()
+    for name in files:
+        file = parquet.ParquetFile(name)
+        if schema is not None and not schema.equals(file.schema_arrow):
+            return None
+        schema, metadata = file.schema_arrow, [*metadata, file.metadata]
+    found: list[Domain] = []
+    for name in columns:
+        domain = _domain(name, schema.field(name).type, metadata, source)  # type: ignore[union-attr]
+        if domain is None or prod(each.size for each in [*found, domain]) > MOST_CELLS:
+            return None
+        found.append(domain)
+    return found
+
+
+def _domain(name: str, dtype: Any, metadata: list[Any], source: Source) -> Domain | None:
+    import pyarrow as pa
+
+    whole = pa.types.is_integer(dtype) or pa.types.is_boolean(dtype)
+    text = pa.types.is_string(dtype) or pa.types.is_large_string(dtype)
+    if not (whole or text):
+        return None
+    lowest, highest, missing = [], [], False
+    for file in metadata:
+        place = file.schema.to_arrow_schema().get_field_index(name)
+        for group in range(file.num_row_groups):
+            chunk = file.row_group(group).column(place)
+            statistics = chunk.statistics
+            if statistics is None or not statistics.has_null_count:
+                return None
+            missing |= statistics.null_count > 0
+            if whole and statistics.null_count < chunk.num_values:
+                if not statistics.has_min_max:
+                    return None
+                lowest.append(int(statistics.min))
+                highest.append(int(statistics.max))
+    if whole:
+        low, high = min(lowest, default=0), max(highest, default=0)
+        if high - low >= MOST_CELLS or max(abs(low), abs(high)) >> 62:
+            return None
+        return Domain(name, low, high - low + 1, None, missing)
+    from fairmend.engines.duck import connected, opened, quoted
+
+    column = quoted(name)
+    texts = opened(connected(source), source.data).query(
+        "rows", f"SELECT DISTINCT {column} FROM rows WHERE {column} IS NOT NULL "
+        f"LIMIT {MOST_TEXTS + 1}"
+    ).fetchall()  # fmt: skip
+    if len(texts) > MOST_TEXTS:
+        return None
+    words = tuple(sorted(row[0] for row in texts)) or ("",)  # a column of missing entries alone
+    return Domain(name, 0, len(words), words, missing)
+
+
+def count_packed(files: Sequence[str], found: Sequence[Domain], weight: str | None) -> Any:
+    """The cells of Parquet files as a Polars frame."""
+    import polars as pl
+
+    lazy = pl.scan_parquet(list(files))
+    size = prod(domain.size for domain in found)
+    people = np.zeros(size, np.int64)
+    sums = {name: np.zeros(size) for name in (WEIGHT, SQUARED, KNOWN) if weight is not None}
+    low, high = np.inf, -np.inf
+    wanted = [_key(found).alias("key")]
+    if weight is not None:
+        wanted.append(pl.col(weight).cast(pl.Float64).alias("w"))
+    rows = lazy.select(pl.len()).collect(engine="streaming").item()
+    batches = lazy.select(wanted).collect_batches(
+        chunk_size=max(_BATCH, size // 2), maintain_order=weight is not None
+    )
+    with progress("counting rows", rows) as advance:
+        for batch in batches:
+            key = batch["key"].to_numpy()
+            people += np.bincount(key, minlength=size)
+            if weight is not None:
+                w: FloatArray = batch["w"].to_numpy()
+                known = ~np.isnan(w)
+                low, high = (
+                    min(low, np.nanmin(w, initial=np.inf)),
+                    max(high, np.nanmax(w, initial=-np.inf)),
+                )
+                w = np.where(known, w, 0.0)
+                for name, values in ((WEIGHT, w), (SQUARED, w * w), (KNOWN, known)):
+                    sums[name] += np.bincount(key, values, size)
+            advance(len(batch))
+    cells = np.flatnonzero(people)
+    schema = lazy.collect_schema()
+    columns: dict[str, NDArray[Any]] = {PEOPLE: people[cells]}
+    if weight is not None:
+        columns |= {name: values[cells] for name, values in sums.items()}
+        columns |= {LOW: np.full(len(cells), low), HIGH: np.full(len(cells), high)}
+    keys, rest = [], cells
+    for domain in reversed(found):
+        rest, codes = np.divmod(rest, domain.size)
+        keys.append(domain.decoded(codes, schema[domain.name]))
+    return pl.DataFrame([*reversed(keys)]).with_columns(
+        pl.Series(name, values) for name, values in columns.items()
+    )
+
+
+def _key(found: Sequence[Domain]) -> Any:
+    """One number a row: bytes first, then those together."""
+    import polars as pl
+
+    words: list[tuple[Any, int]] = []
+    for domain in found:
+        if words and domain.size <= 256 and words[-1][1] * domain.size <= 256:
+            word, size = words[-1]
+            both = word * pl.lit(domain.size, pl.UInt8) + domain.code()
+            words[-1] = (both, size * domain.size)
+        else:
+            words.append((domain.code(), domain.size))
+    key = words[0][0].cast(pl.UInt32)
+    for word, size in words[1:]:
+        key = key * pl.lit(size, pl.UInt32) + word.cast(pl.UInt32)
+    return key

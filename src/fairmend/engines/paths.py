@@ -1,0 +1,130 @@
+"""The engine of files: Parquet and CSV, of any number and size.
+
+Few distinct rows in Parquet are counted by Polars with packed keys, everything else by DuckDB,
+which spills. Applying streams file by file; finished files are not done again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairmend.engines import duck, lazy
+from fairmend.engines.cells import large
+from fairmend.engines.job import Job
+from fairmend.engines.packed import count_packed, domains
+from fairmend.engines.source import Source, is_csv
+from fairmend.engines.writing import Applied, is_finished, stamp, sunk, written
+from fairmend.errors import DataError, require
+from fairmend.progress import progress
+
+
+def names(source: Source) -> list[str]:
+    """The columns of the first file."""
+    if _are_csv(source.data) or "://" in source.data[0]:
+        return list(duck.opened(duck.connected(source), source.data).columns)
+    parquet = require("pyarrow.parquet", extra="duckdb", why="Parquet files")
+    try:
+        return list(parquet.read_schema(source.data[0]).names)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"file {source.data[0]!r}", "must be a Parquet or CSV file",
+            f"it cannot be read as one: {' '.join(str(error).split())[:200]}",
+            "Check that it is complete, and that its suffix tells its format.",
+        ) from None  # fmt: skip
+
+
+def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tuple[Any, int]:
+    """By packed keys where they fit, else by DuckDB."""
+    if not _are_csv(source.data):
+        found = domains(source, columns)
+        if found is not None:
+            return large(count_packed(source.data, found, weight), source.suppress_below)
+    relation = duck.opened(duck.connected(source), source.data)
+    return duck.tabulate(replace(source, data=relation), columns, weight)
+
+
+def _are_csv(files: Sequence[str]) -> bool:
+    csv = [is_csv(name) for name in files]
+    if any(csv) and not all(csv):
+        raise DataError(
+            "X", "must be files of one format", "got Parquet and CSV together",
+            "Name those of one format, e.g. with *.parquet.",
+        )  # fmt: skip
+    return all(csv)
+
+
+# -------------------------------------------------------------------- applying
+
+
+def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    """The files' rows after the job as a reader, or one file for each."""
+    if out is None:
+        return duck.mapped(
+            duck.opened(duck.connected(source), source.data).to_arrow_reader(duck.BATCH_ROWS),
+            job,
+            source.data[0] if len(source.data) == 1 else f"{len(source.data)} files",
+        )
+    csv = _are_csv(source.data)
+    places = _places(source.data, out)
+    origins = [_origin(name) for name in source.data]
+    for place, origin in zip(places, origins, strict=True):  # say so before long work
+        is_finished(place, stamp(job, origin), overwrite=overwrite)
+    parts = []
+    with progress("applying the repair", sum(origin["size"] for origin in origins)) as advance:
+        for name, place, origin in zip(source.data, places, origins, strict=True):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if csv or "://" in name:
+                reader = partial(_read, replace(source, data=(name,)), job)
+                parts.append(written(place, job, origin, reader, overwrite=overwrite))
+                advance(origin["size"])
+            else:
+                lazy_frame = partial(_scan, name, job, origin["size"], advance)
+                parts.append(sunk(place, job, origin, lazy_frame, overwrite=overwrite))
+    return Applied.joined(parts)
+
+
+def _scan(name: str, job: Job, size: int, advance: Callable[[int], None]) -> Any:
+    """A Parquet file after the job, streamed; progress is told in bytes of the file."""
+    import polars as pl
+
+    rows = max(1, pl.scan_parquet(name).select(pl.len()).collect().item())
+    return lazy.mapped(
+        pl.scan_parquet(name), job, f"file {name!r}", lambda done: advance(size * done // rows)
+    )
+
+
+def _read(source: Source, job: Job) -> Any:
+    """A file after the job, read by DuckDB."""
+    rows = duck.opened(duck.connected(source), source.data).to_arrow_reader(duck.BATCH_ROWS)
+    return duck.mapped(rows, job, f"file {source.data[0]!r}")
+
+
+def _origin(name: str) -> dict[str, Any]:
+    """What tells whether an input is still the same."""
+    if "://" in name:
+        return {"input": name, "size": 0, "modified": 0}
+    known = os.stat(name)
+    return {"input": Path(name).name, "size": known.st_size, "modified": known.st_mtime_ns}
+
+
+def _places(files: Sequence[str], out: Path) -> list[Path]:
+    """Where each file's result goes: ``out`` itself, or the same name in that folder."""
+    if out.suffix.lower() in (".parquet", ".pq") and not out.is_dir():
+        if len(files) > 1:
+            raise DataError(
+                "out", f"must be a folder for {len(files)} files", f"got {str(out)!r}",
+                "Leave the suffix out.",
+            )  # fmt: skip
+        return [out]
+    parents = {os.path.dirname(os.path.abspath(name)) for name in files if "://" not in name}
+    root = os.path.commonpath(parents) if parents else ""
+    places = []
+    for name in files:
+        inside = Path(name).name if "://" in name else os.path.relpath(name, root)
+        places.append((out / inside.removesuffix(".gz")).with_suffix(".parquet"))
+    return places

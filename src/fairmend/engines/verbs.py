@@ -1,0 +1,290 @@
+"""The two verbs on any engine, and how the rest of the package meets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairmend.columns import Frame, encode
+from fairmend.engines.cells import Cells, warn_of_small
+from fairmend.engines.containers import kind_of, like
+from fairmend.engines.source import Source, find, source
+from fairmend.errors import DataError, listed
+
+if TYPE_CHECKING:
+    from fairmend.classifier import RepairedClassifier
+    from fairmend.data import AuditData
+    from fairmend.model import BlackBox
+
+__all__ = [
+    "Gathered",
+    "gather",
+    "map_rows",
+    "predict_elsewhere",
+    "tabulate",
+    "tabulate_into",
+    "transform_elsewhere",
+]
+
+
+def tabulate(X: Any, columns: Sequence[str], *, sample_weight: str | None = None) -> Cells:
+    """Count the distinct values of some columns: how many people, with which weight.
+
+    ``X`` is whatever `source` takes. The result is in the order of the columns' values, whatever
+    the engine and however the rows were cut into parts.
+
+    >>> import pandas as pd
+    >>> cells = tabulate(pd.DataFrame({"a": [1, 0, 1], "w": [2.0, 1.0, 3.0]}), ["a"])
+    >>> cells.frame.native["a"].tolist(), cells.people.tolist()
+    ([0, 1], [1.0, 2.0])
+    """
+    place = find(X) or source(X)
+    for name in columns:
+        place.column(name, "columns")
+    if sample_weight is not None:
+        place.column(sample_weight, "sample_weight")
+    native, left_out = place.engine.tabulate(place, list(columns), sample_weight)
+    kind = kind_of(place.data) if place.engine_name == "local" else place.kind
+    cells = Cells.read(native, columns, kind, weighted=sample_weight is not None)
+    warn_of_small(left_out, left_out + round(float(cells.people.sum())))
+    return cells
+
+
+def tabulate_into(
+    out: str | Path, X: Any, columns: Sequence[str], *, sample_weight: str | None = None
+) -> int:
+    """Count into a Parquet file what has more distinct rows than memory holds; how many there are.
+
+    For files and DuckDB relations. DuckDB keeps to the source's ``memory_limit`` and spills beyond
+    it. The cells come in no particular order.
+    """
+    place = find(X)
+    if place is None or place.engine_name not in ("paths", "duck"):
+        raise DataError(
+            "X", "must be files or a DuckDB relation to be counted into a file",
+            f"got a {type(X).__name__}", "Write it to Parquet first, or use tabulate().",
+        )  # fmt: skip
+    for name in [*columns, *([] if sample_weight is None else [sample_weight])]:
+        place.column(name, "columns")
+    from fairmend.engines import duck
+    from fairmend.engines.writing import saved
+
+    relation = place.data
+    if place.engine_name == "paths":
+        relation = duck.opened(duck.connected(place), place.data)
+    query = duck.cells_sql(columns, sample_weight, place.suppress_below)
+    reader = relation.query("fairmend_rows", query).to_arrow_reader(duck.BATCH_ROWS)
+    return saved(Path(out), reader)
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Counted people from elsewhere, ready for the border of the package."""
+
+    cells: Cells
+    groups: dict[str, str]
+    inputs: Frame | None
+    """The model's inputs in the cells; None if they were not counted."""
+    audited: AuditData | None = None
+    """Where rows are nearly all distinct and inputs were not asked for: the whole answer."""
+
+
+def gather(
+    box: BlackBox,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    pos_label: Any = None,
+    inputs: bool = True,
+    known: Frame | None = None,
+) -> Gathered:
+    """Count what an audit, an explanation or a repair needs to know of rows elsewhere.
+
+    ``known`` is a table of inputs seen before: the new ones come in its container and types.
+    """
+    from fairmend.data import Counts, read
+
+    place = find(X)
+    assert place is not None
+    outcome = place.column(y, "y")
+    groups = place.columns(sensitive_features, "sensitive_features")
+    weight = None if sample_weight is None else place.column(sample_weight, "sample_weight")
+    if box.column is None and not box.can_be_asked:
+        raise DataError(
+            "model (recorded predictions)",
+            "must name a column of X where X is not in memory",
+            "got the predictions themselves",
+            "Write them into the table, and pass the column's name.",
+        )
+    predicted = [] if box.column is None else [place.column(box.column, "model")]
+    chosen: list[str] = []
+    if inputs or not predicted:
+        apart = {outcome, weight, box.column}
+        chosen = list(_inputs(place, box, known, apart))
+    columns = list(dict.fromkeys((*chosen, *groups.values(), *predicted, outcome)))
+    from fairmend.engines import continuous
+
+    various = continuous.are_mostly_distinct(place, columns)
+    about = list(dict.fromkeys((*groups.values(), outcome)))
+    cells = tabulate(place, about if various else columns, sample_weight=weight)
+    _check_known(cells, outcome, "y", "Audit only people whose outcome is known.")
+    for name in groups.values():
+        fix = "Leave these people out, or name them, e.g. 'unknown'."
+        _check_known(cells, name, f"sensitive_features {name!r}", fix)
+    if various:
+        records = read(
+            cells.frame,
+            outcome,
+            sensitive_features=groups,
+            pos_label=pos_label,
+            counts=Counts(cells.people, cells.weight, cells.squared),
+        )
+        scored = continuous.score_people(
+            place, box, inputs=chosen, small=cells, records=records, weight=weight
+        )
+        if not inputs:
+            return Gathered(cells, groups, None, continuous.audit_scored(scored))
+        thinned = continuous.thin(scored, box.cut)
+        cells = continuous.reference_cells(place, columns, thinned)
+    table = cells.frame.select(chosen) if chosen else None
+    if known is not None and table is not None:
+        table = Frame(like(table.native, known), known.names)
+    return Gathered(cells, groups, table)
+
+
+def _inputs(
+    place: Source, box: BlackBox, known: Frame | None, apart: set[str | None]
+) -> Sequence[str]:
+    """The model's inputs: as told, as in fit, as the model says, or all that is left."""
+    if place.inputs is not None:
+        return [place.column(name, "inputs") for name in place.inputs]
+    if known is not None:
+        return [place.column(name, "X") for name in known.names]
+    names = place.names
+    own = [str(name) for name in getattr(box.model, "feature_names_in_", ())]
+    if own and set(own) <= set(names):
+        return own
+    left = [name for name in names if name not in apart]
+    if not left:
+        raise DataError(
+            "X", "must hold the model's inputs", f"got no columns but {listed(names)}",
+            "Pass the table the model reads.",
+        )  # fmt: skip
+    return left
+
+
+def _check_known(cells: Cells, name: str, what: str, fix: str) -> None:
+    column = encode(cells.frame.column(name), what)
+    if column.has_missing:
+        missing = int(cells.people[column.missing].sum())
+        raise DataError(what, "must be known for every person", f"got {missing:,} missing", fix)
+
+
+# -------------------------------------------------------------------- applying a repair
+
+
+def map_rows(
+    classifier: RepairedClassifier,
+    X: Any,
+    *,
+    sensitive_features: Any = None,
+    ids: str | None = None,
+    what: str = "predict",
+    out: str | Path | None = None,
+    column: str = "decision",
+    overwrite: bool = False,
+    retries: int = 3,
+    remember: bool = True,
+) -> Any:
+    """Apply a fitted repair to every row of X, where the rows are.
+
+    Parameters
+    ----------
+    classifier
+        A fitted `RepairedClassifier`. Its model is asked inside the map, on the workers.
+    X
+        Whatever `source` takes.
+    sensitive_features, ids
+        Names of columns. The same person gets the same answer on every engine.
+    what
+        ``"predict"`` adds a column of repaired decisions; ``"transform"`` edits the inputs.
+    out
+        For files, DuckDB and lazy Polars frames: where to write Parquet. One file gives one file;
+        several give a folder with one each, and a second run continues where the first ended.
+    column
+        The name of the column of decisions.
+    overwrite
+        Whether outputs that belong to another repair or input may be replaced.
+    retries
+        How often a batch is tried again when the model fails, with pauses that double.
+    remember
+        Where inputs have few values, rows that the audit has seen are answered as the audit saw
+        them, and the model is asked about new ones only. False: it is asked about all.
+
+    Returns
+    -------
+    With ``out`` an `Applied` that says what was written. Otherwise rows in kind: a frame in
+    memory, a lazy Polars, Dask or Spark frame; for files and DuckDB a
+    ``pyarrow.RecordBatchReader``.
+
+    """
+    from fairmend.engines.job import Job
+
+    if what not in ("predict", "transform"):
+        raise DataError(
+            "what", "must be 'predict' or 'transform'", f"got {what!r}",
+            "The one adds decisions, the other edits inputs.",
+        )  # fmt: skip
+    place = find(X) or source(X)
+    groups = classifier.groups_from if sensitive_features is None else sensitive_features
+    if groups is None:
+        groups = classifier._groups(X, None)  # says what is missing
+    job = Job.of(
+        classifier,
+        what=what,
+        groups=groups if callable(groups) else place.columns(groups, "sensitive_features"),
+        ids=None if ids is None else place.column(ids, "ids"),
+        column=column,
+        retries=retries,
+        remember=remember,
+    )
+    for name in job.inputs:
+        place.column(name, "X")
+    return place.engine.map_rows(
+        place, job, None if out is None else Path(out), overwrite=overwrite
+    )
+
+
+def predict_elsewhere(
+    classifier: RepairedClassifier, X: Any, sensitive_features: Any, ids: Any
+) -> Any:
+    """The decisions about rows elsewhere: an array in their order, or a frame of the same kind."""
+    mapped = map_rows(classifier, X, sensitive_features=sensitive_features, ids=ids)
+    if not _is_reader(mapped):
+        return mapped
+    parts = [batch.column("decision").to_numpy(zero_copy_only=False) for batch in mapped]
+    return np.concatenate([classifier.classes_[:0], *parts])
+
+
+def transform_elsewhere(
+    classifier: RepairedClassifier, X: Any, sensitive_features: Any, ids: Any
+) -> Any:
+    """The edited inputs of rows elsewhere, in the container of fit, or in a frame of their kind."""
+    mapped = map_rows(
+        classifier, X, sensitive_features=sensitive_features, ids=ids, what="transform"
+    )
+    if not _is_reader(mapped):
+        return mapped
+    known = classifier.data_.table
+    assert known is not None
+    return like(mapped.read_all(), known)
+
+
+def _is_reader(mapped: Any) -> bool:
+    return type(mapped).__name__ == "RecordBatchReader"

@@ -1,0 +1,138 @@
+"""The engines under test, each as a way to put one pandas frame into its kind of place."""
+
+import os
+import shutil
+import sys
+import warnings
+
+import pandas as pd
+import pytest
+
+
+def cut(frame, at=(0, 0, 3, 40)):
+    """Parts of very different sizes; two of them are empty."""
+    ends = [*at, len(frame)]
+    return [frame.iloc[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)] + [frame.iloc[:0]]
+
+
+@pytest.fixture(scope="session")
+def spark():
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spark's own, about pandas 3 and its dependencies
+        from pyspark.sql import SparkSession
+
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "3")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .getOrCreate()
+        )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def dask_client(tmp_path_factory):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from distributed import Client, LocalCluster
+
+        cluster = LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+        )
+        client = Client(cluster)
+    yield client
+    client.close()
+    cluster.close()
+
+
+@pytest.fixture
+def put(request, tmp_path):
+    """A function that puts a pandas frame where an engine reads it."""
+
+    def parquet(frame):
+        folder = tmp_path / "rows"
+        folder.mkdir()
+        for number, part in enumerate(cut(frame)):
+            part.to_parquet(folder / f"part-{number}.parquet", index=False)
+        return str(folder / "*.parquet")
+
+    def csv(frame):
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        return tmp_path / "rows.csv"
+
+    def polars(frame):
+        import polars as pl
+
+        return pl.concat(
+            [pl.from_pandas(part) for part in cut(frame)], how="vertical_relaxed"
+        ).lazy()
+
+    def duckdb(frame):
+        import duckdb
+        import pyarrow as pa
+
+        connection = duckdb.connect()
+        connection.register("given", pa.Table.from_pandas(frame, preserve_index=False))
+        connection.execute("CREATE TABLE people AS SELECT * FROM given")
+        return connection.table("people")
+
+    def dask(frame):
+        request.getfixturevalue("dask_client")
+        import dask.dataframe as dd
+        from dask.delayed import delayed
+
+        return dd.from_delayed([delayed(part) for part in cut(frame)], meta=frame.iloc[:0])
+
+    def spark(frame):
+        session = request.getfixturevalue("spark")
+        import pyarrow as pa
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        return session.createDataFrame(table).repartition(3, "id")
+
+    by_name = {
+        "pandas": lambda frame: frame,
+        "parquet": parquet,
+        "csv": csv,
+        "polars": polars,
+        "duckdb": duckdb,
+        "dask": dask,
+        "spark": spark,
+    }
+
+    def put(engine, frame):
+        return by_name[engine](frame)
+
+    return put
+
+
+@pytest.fixture
+def fetched():
+    """A function that brings what a map returned into a pandas frame in the order of ids."""
+
+    def fetch(mapped):
+        kind = type(mapped).__name__
+        if kind == "RecordBatchReader":
+            mapped = mapped.read_all().to_pandas()
+        elif kind == "LazyFrame":
+            mapped = mapped.collect(engine="streaming").to_pandas()
+        elif type(mapped).__module__.startswith("dask"):
+            mapped = mapped.compute()
+        elif type(mapped).__module__.startswith("pyspark"):
+            mapped = mapped.toArrow().to_pandas()
+        assert isinstance(mapped, pd.DataFrame)
+        return mapped.sort_values("id", ignore_index=True)
+
+    return fetch

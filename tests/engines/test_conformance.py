@@ -1,0 +1,284 @@
+"""One suite for every engine: the same cells, the same plan, the same answers, row for row."""
+
+import warnings
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairmend
+from fairmend import engines
+from fairmend.errors import DataError
+
+ENGINES = (
+    "pandas", "polars", "duckdb", "parquet", "csv", "dask",
+    pytest.param("spark", marks=pytest.mark.slow),
+)  # fmt: skip
+
+pytestmark = [
+    pytest.mark.parametrize("engine", ENGINES),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
+
+INPUTS = ["young", "grade", "income"]
+
+
+def vendor():
+    """A model that reads any container; a closure, so that it travels to workers by value."""
+
+    def score(rows):
+        frame = nw.from_native(rows, eager_only=True)
+        grade = np.array([{"a": 2.0, "b": 0.5, "ü": -1.0}.get(g, 0.0) for g in frame["grade"]])
+        income = np.nan_to_num(frame["income"].cast(nw.Float64).to_numpy(), nan=1.0)
+        z = grade + income - 1.5 * frame["young"].cast(nw.Int64).to_numpy() - 1.2
+        return 1 / (1 + np.exp(-z))
+
+    return score
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Strings, missing values, weights, two sensitive attributes and ids."""
+    rng = np.random.default_rng(5)
+    n = 3_000
+    sex = rng.choice(["f", "m"], n, p=[0.4, 0.6])
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(n) * 7 + 1,
+            "young": rng.random(n) < np.where(sex == "f", 0.6, 0.3),
+            "grade": rng.choice(["a", "b", "ü"], n, p=[0.3, 0.4, 0.3]).astype(object),
+            "income": rng.integers(0, 3, n).astype(float),
+            "sex": sex,
+            "region": rng.choice(["north", "south"], n),
+            "w": rng.integers(1, 9, n) / 8,
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "income"] = np.nan
+    frame.loc[rng.random(n) < 0.1, "grade"] = None
+    chance = vendor()(frame) * 0.8 + 0.1
+    frame["repaid"] = (rng.random(n) < chance).astype(np.int64)
+    frame["said"] = (vendor()(frame) > 0.5).astype(np.int64)
+    return frame
+
+
+@pytest.fixture
+def there(engine, people, put):
+    return put(engine, people)
+
+
+def source(there, **more):
+    return engines.source(there, inputs=INPUTS, **more)
+
+
+def in_memory(people, model=None, **more):
+    """What the same call says about the frame itself, its columns passed by value."""
+    return fairmend.audit(
+        model or vendor(),
+        people[INPUTS],
+        people["repaid"],
+        sensitive_features=people["sex"],
+        **more,
+    )
+
+
+def assert_same_audit(found, expected):
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), rtol=1e-12, atol=1e-14)
+    # sums of weights differ by rounding only
+    pd.testing.assert_frame_equal(
+        found.groups_to_frame(), expected.groups_to_frame(), rtol=1e-12, atol=1e-14
+    )
+
+
+# -------------------------------------------------------------------- tabulate
+
+
+def test_cells_are_those_of_a_group_by(there, people):
+    columns = [*INPUTS, "sex", "repaid"]
+    cells = engines.tabulate(there, columns, sample_weight="w")
+    wanted = (
+        people.assign(w2=people["w"] ** 2)
+        .groupby(columns, dropna=False, sort=True)
+        .agg(people=("w", "size"), w=("w", "sum"), w2=("w2", "sum"))
+        .reset_index()
+    )
+    got = nw.from_native(cells.frame.native, eager_only=True).to_pandas()
+
+    assert len(got) == len(wanted)
+    by_key = dict(zip(map(_key, got[columns].to_numpy(object)), range(len(got)), strict=True))
+    place = [by_key[_key(row)] for row in wanted[columns].to_numpy(object)]
+    np.testing.assert_array_equal(cells.people[place], wanted["people"])
+    # weights are eighths: every partial sum is exact, so the order of adding cannot matter
+    np.testing.assert_array_equal(cells.weight[place], wanted["w"])
+    np.testing.assert_array_equal(cells.squared[place], wanted["w2"])
+
+
+def _key(row):
+    return tuple(None if pd.isna(v) else (str(v) if isinstance(v, str) else float(v)) for v in row)
+
+
+def test_cells_come_in_one_order(there, people):
+    columns = ["grade", "income", "sex"]
+    cells = engines.tabulate(there, columns)
+    reference = engines.tabulate(people, columns)
+    a, b = (nw.from_native(c.frame.native, eager_only=True) for c in (cells, reference))
+    assert [_key(row) for row in a.rows()] == [_key(row) for row in b.rows()]
+    np.testing.assert_array_equal(cells.people, reference.people)
+
+
+def test_small_cells_do_not_leave(there, people):
+    columns = ["grade", "income", "sex"]
+    with pytest.warns(fairmend.FairmendWarning, match="too small to leave the engine"):
+        cells = engines.tabulate(engines.source(there, suppress_below=120), columns)
+    every = engines.tabulate(people, columns).people
+    np.testing.assert_array_equal(cells.people, every[every >= 120])
+    assert 0 < len(cells.people) < len(every)
+
+
+# -------------------------------------------------------------------- audit and counterfactual
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_audit_of_a_model(there, people, weight):
+    found = fairmend.audit(
+        vendor(), source(there), "repaid", sensitive_features="sex", sample_weight=weight
+    )
+    weights = None if weight is None else people[weight]
+    assert_same_audit(found, in_memory(people, sample_weight=weights))
+
+
+def test_audit_of_recorded_predictions_and_intersections(there, people):
+    found = fairmend.audit("said", there, "repaid", sensitive_features=["sex", "region"])
+    expected = fairmend.audit(
+        people["said"], None, people["repaid"], sensitive_features=people[["sex", "region"]]
+    )
+    assert_same_audit(found, expected)
+
+
+def test_counterfactual(there, people):
+    settings = {"disparity": "fpr", "target": "m"}
+    found = fairmend.counterfactual(
+        vendor(), source(there), "repaid", sensitive_features="sex", **settings
+    )
+    expected = fairmend.counterfactual(
+        vendor(), people[INPUTS], people["repaid"], sensitive_features=people["sex"], **settings
+    )
+    np.testing.assert_array_equal(found.mass, expected.mass)
+    assert found.status is expected.status
+    with pytest.raises(DataError, match="needs the audited people"):
+        found.weights()
+
+
+# -------------------------------------------------------------------- fit, predict, transform
+
+
+@pytest.fixture
+def fitted(people):
+    mended = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
+    return mended.fit(people[INPUTS], people["repaid"], sensitive_features=people["sex"])
+
+
+def test_fit_gives_the_same_plan(there, people, fitted):
+    mended = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
+    mended.fit(source(there), "repaid", sensitive_features="sex")
+    assert mended.plan_.outlook == fitted.plan_.outlook
+    container = nw.from_native(mended.data_.table.native, eager_only=True).implementation
+    ours = people[INPUTS] if container.is_pandas() else nw.from_native(people[INPUTS]).to_polars()
+    np.testing.assert_array_equal(
+        mended.predict(ours, sensitive_features=people["sex"], ids=people["id"]),
+        fitted.predict(people[INPUTS], sensitive_features=people["sex"], ids=people["id"]),
+    )
+
+
+def test_map_rows_decides_row_for_row(there, people, fitted, fetched):
+    mapped = fetched(engines.map_rows(fitted, there, sensitive_features="sex", ids="id"))
+    said = fitted.predict(people[INPUTS], sensitive_features=people["sex"], ids=people["id"])
+    np.testing.assert_array_equal(mapped["decision"], said)
+    assert (said != people["said"]).any()
+    assert list(mapped.columns) == [*people.columns, "decision"]
+    np.testing.assert_array_equal(mapped["w"], people["w"])
+
+
+def test_map_rows_edits_row_for_row(there, people, fitted, fetched):
+    mapped = fetched(
+        engines.map_rows(fitted, there, sensitive_features="sex", ids="id", what="transform")
+    )
+    edited = fitted.transform(people[INPUTS], sensitive_features=people["sex"], ids=people["id"])
+    for name in INPUTS:
+        assert list(map(_one, mapped[name])) == list(map(_one, edited[name])), name
+    assert list(mapped.columns) == list(people.columns)
+
+
+def _one(value):
+    return _key([value])
+
+
+def test_missing_groups_opt_out_and_draws_are_keyed(engine, people, put, fitted, fetched):
+    some = people.assign(sex=people["sex"].where(people["id"] % 3 > 0, None))[::-1]
+    mapped = fetched(
+        engines.map_rows(fitted, put(engine, some), sensitive_features="sex", ids="id")
+    )
+    some = some.sort_values("id")
+    said = fitted.predict(some[INPUTS], sensitive_features=some["sex"], ids=some["id"])
+    np.testing.assert_array_equal(mapped["decision"], said)
+    opted_out = some["sex"].isna().to_numpy()
+    np.testing.assert_array_equal(mapped["decision"][opted_out], some["said"][opted_out])
+
+
+def test_predict_transform_and_report_take_it_directly(engine, there, people, fitted, fetched):
+    if engine == "pandas":
+        pytest.skip("frames in memory are what the others are compared with")
+    said = fitted.predict(people[INPUTS], sensitive_features=people["sex"], ids=people["id"])
+    found = fitted.predict(there, sensitive_features="sex", ids="id")
+    found = found if isinstance(found, np.ndarray) else fetched(found)["decision"].to_numpy()
+    np.testing.assert_array_equal(found, said)
+    edited = fitted.transform(people[INPUTS], sensitive_features=people["sex"], ids=people["id"])
+    moved = fitted.transform(there, sensitive_features="sex", ids="id")
+    moved = moved if isinstance(moved, pd.DataFrame) else fetched(moved)
+    for name in INPUTS:
+        assert list(map(_one, moved[name])) == list(map(_one, edited[name])), name
+    report = fitted.report(there, "repaid", sensitive_features="sex", sample_weight="w")
+    expected = fitted.report(
+        people[INPUTS], people["repaid"], sensitive_features=people["sex"],
+        sample_weight=people["w"],
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(report.after.to_frame(), expected.after.to_frame(), rtol=1e-12)
+
+
+# -------------------------------------------------------------------- mistakes
+
+
+def test_mistakes_are_told(engine, there, people, fitted):
+    if engine == "pandas":
+        pytest.skip("frames in memory take values as well as names")
+    calls = {
+        "y: must name a column": lambda: fairmend.audit(
+            vendor(), there, people["repaid"], sensitive_features="sex"
+        ),
+        "'sexx' is not one. Did you mean 'sex'": lambda: fairmend.audit(
+            vendor(), there, "repaid", sensitive_features="sexx"
+        ),
+        "model .* must name a column": lambda: fairmend.audit(
+            people["said"], there, "repaid", sensitive_features="sex"
+        ),
+        "must be known for every person; got .* missing": lambda: fairmend.audit(
+            "said", there, "repaid", sensitive_features="grade"
+        ),
+        "column 'w': must be free": lambda: engines.map_rows(
+            fitted, there, sensitive_features="sex", column="w"
+        ),
+    }
+    for message, call in calls.items():
+        with pytest.raises(DataError, match=message):
+            call()
+
+
+def test_weights_are_checked(engine, people, put):
+    for bad, message in ((-1.0, "not negative"), (None, "known for every person")):
+        frame = people.assign(w=people["w"].where(people["id"] > 1, bad))
+        with pytest.raises(DataError, match=message), warnings.catch_warnings():
+            engines.tabulate(put(engine, frame), ["sex"], sample_weight="w")
+        if engine in ("parquet", "spark", "csv"):
+            break  # writing twice to one place

@@ -1,0 +1,433 @@
+"""Files: packed counting, results that are whole or not there, and going on after an end."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+import fairmend
+from fairmend import engines
+from fairmend.engines import job as job_module
+from fairmend.engines.packed import count_packed, domains
+from fairmend.engines.source import files, find
+from fairmend.errors import DataError, ModelError
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+INPUTS = ["a", "b", "c"]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(job_module, "FIRST_WAIT_S", 0.001)
+
+
+def make_people(n=4_000, seed=0):
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["x", "y"], n)
+    X = pd.DataFrame({name: rng.integers(0, 2, n) for name in INPUTS})
+    X["a"] = (rng.random(n) < np.where(group == "x", 0.3, 0.6)).astype(np.int64)
+    y = (rng.random(n) < 0.2 + 0.2 * X.sum(axis=1)).astype(np.int64)
+    return X.assign(group=group, y=y, id=np.arange(n))
+
+
+@pytest.fixture(scope="module")
+def people():
+    return make_people()
+
+
+class Vendor:
+    """A model that may fail: ``failures`` calls from now on raise."""
+
+    def __init__(self, failures=0):
+        self.failures, self.calls = failures, 0
+
+    def __call__(self, rows):
+        self.calls += 1
+        if self.failures > 0:
+            self.failures -= 1
+            raise ConnectionError("503 service unavailable")
+        return 1 / (1 + np.exp(-(np.asarray(rows[INPUTS], float) @ [1.5, 1.0, 0.5] - 1.6)))
+
+
+@pytest.fixture
+def fitted(people):
+    vendor = Vendor()
+    mended = fairmend.RepairedClassifier(vendor, "sp", random_state=1)
+    mended.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
+    return mended
+
+
+@pytest.fixture
+def lake(tmp_path, people):
+    """Three Parquet files, one of them in a folder of its own."""
+    places = [tmp_path / "in" / name for name in ("1.parquet", "2.parquet", "more/1.parquet")]
+    (tmp_path / "in" / "more").mkdir(parents=True)
+    for place, part in zip(places, np.array_split(np.arange(len(people)), 3), strict=True):
+        people.iloc[part].to_parquet(place, index=False)
+    return str(tmp_path / "in" / "**" / "*.parquet")
+
+
+def apply(mended, X, out=None, **more):
+    return engines.map_rows(mended, X, sensitive_features="group", ids="id", out=out, **more)
+
+
+def decided(mended, people):
+    return mended.predict(people[INPUTS], sensitive_features=people["group"], ids=people["id"])
+
+
+def read(folder):
+    return pl.read_parquet(f"{folder}/**/*.parquet").sort("id").to_pandas()
+
+
+# -------------------------------------------------------------------- packed keys
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_packed_counts_are_a_group_by(tmp_path_factory, data):
+    n = data.draw(st.integers(1, 60))
+    columns = {
+        "bit": st.integers(0, 1),
+        "small": st.integers(-3, 4),
+        "wide": st.integers(100, 700),
+        "flag": st.booleans(),
+        "word": st.sampled_from(["", "a", "ä", "long word"]),
+    }
+    frame = {
+        name: data.draw(st.lists(st.none() | values if name != "bit" else values,
+                                 min_size=n, max_size=n))
+        for name, values in columns.items()
+    }  # fmt: skip
+    table = pl.DataFrame(
+        frame,
+        schema={"bit": pl.UInt8, "small": pl.Int8, "wide": pl.Int64, "flag": pl.Boolean,
+                "word": pl.String},
+    ).with_columns(w=pl.Series(data.draw(st.lists(st.sampled_from([0.5, 1.0, 3.0]),
+                                                  min_size=n, max_size=n))))  # fmt: skip
+    path = str(tmp_path_factory.mktemp("packed") / "rows.parquet")
+    table.write_parquet(path, row_group_size=7)
+    found = domains(find(path), list(columns))
+    assert found is not None
+    cells = count_packed([path], found, "w").sort(list(columns))
+    wanted = (
+        table.group_by(list(columns))
+        .agg(pl.len(), pl.col("w").sum(), (pl.col("w") ** 2).sum().alias("w2"))
+        .sort(list(columns))
+    )
+    assert cells.select(list(columns)).equals(wanted.select(list(columns)))
+    # halves: every sum is exact
+    for got, expected in (("__people", "len"), ("__weight", "w"), ("__squared", "w2")):
+        assert cells[got].to_list() == wanted[expected].to_list()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [np.linspace(0, 1, 300), np.arange(300) * 10**6, [f"id {i}" for i in range(300)]],
+    ids=["floats", "far apart", "many texts"],
+)
+def test_what_cannot_be_packed_is_counted_all_the_same(tmp_path, column):
+    frame = pd.DataFrame({"c": column, "k": np.arange(300) % 2})
+    both = pd.concat([frame, frame])
+    both.to_parquet(tmp_path / "x.parquet", index=False)
+    path = str(tmp_path / "x.parquet")
+    assert domains(find(path), ["c"]) is None
+    cells = engines.tabulate(path, ["c", "k"])
+    assert len(cells.frame) == 300
+    np.testing.assert_array_equal(cells.people, 2)
+
+
+def test_more_cells_than_memory_go_into_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.random((200_000, 3)), columns=list("abc"))
+    pd.concat([frame, frame.head(10)]).to_parquet(tmp_path / "x.parquet", index=False)
+    # 200,000 rows of three floats, hashes and counts are 10 MB and more: it spills
+    place = engines.source(tmp_path / "x.parquet", memory_limit="40MB", temp_directory=tmp_path)
+    assert engines.tabulate_into(tmp_path / "cells.parquet", place, list("abc")) == 200_000
+    cells = pd.read_parquet(tmp_path / "cells.parquet")
+    assert sorted(cells["__people"].unique()) == [1, 2]
+    assert (cells["__people"] == 2).sum() == 10
+    with pytest.raises(DataError, match="must be files or a DuckDB relation"):
+        engines.tabulate_into(tmp_path / "other.parquet", frame, ["a"])
+
+
+# -------------------------------------------------------------------- results in files
+
+
+def test_one_file_gives_one_file(tmp_path, people, fitted):
+    people.to_parquet(tmp_path / "in.parquet", index=False)
+    done = apply(fitted, tmp_path / "in.parquet", tmp_path / "out.parquet")
+    assert (done.written, done.skipped) == ((str(tmp_path / "out.parquet"),), ())
+    assert done.rows == len(people)
+    got = pd.read_parquet(tmp_path / "out.parquet")
+    pd.testing.assert_frame_equal(got[people.columns], people, check_dtype=False)
+    np.testing.assert_array_equal(got["decision"], decided(fitted, people))
+
+
+def test_csv_becomes_parquet(tmp_path, people, fitted):
+    people.to_csv(tmp_path / "in.csv", index=False)
+    apply(fitted, tmp_path / "in.csv", tmp_path / "out", what="transform")
+    got = pd.read_parquet(tmp_path / "out" / "in.parquet")
+    edited = fitted.transform(people[INPUTS], sensitive_features=people["group"], ids=people["id"])
+    pd.testing.assert_frame_equal(got[INPUTS], edited, check_dtype=False)
+    assert not got[INPUTS].equals(people[INPUTS])
+
+
+def test_relations_and_lazy_frames_are_written_too(tmp_path, people, fitted):
+    import duckdb
+
+    people.to_parquet(tmp_path / "in.parquet", index=False)
+    relation = duckdb.connect().read_parquet(str(tmp_path / "in.parquet"))
+    apply(fitted, relation, tmp_path / "relation.parquet")
+    apply(fitted, pl.scan_parquet(tmp_path / "in.parquet"), tmp_path / "lazy.parquet")
+    for name in ("relation", "lazy"):
+        got = pd.read_parquet(tmp_path / f"{name}.parquet")
+        np.testing.assert_array_equal(got["decision"], decided(fitted, people))
+
+
+def test_finished_files_are_not_done_again(tmp_path, people, fitted, lake):
+    first = apply(fitted, lake, tmp_path / "out")
+    assert len(first.written) == 3
+    times = {name: os.stat(name).st_mtime_ns for name in first.written}
+    os.remove(first.written[1])
+    again = apply(fitted, lake, tmp_path / "out")
+    assert again.written == (first.written[1],)
+    assert set(again.skipped) == set(first.written) - {first.written[1]}
+    assert again.rows == len(people)
+    assert all(os.stat(name).st_mtime_ns == times[name] for name in again.skipped)
+    np.testing.assert_array_equal(read(tmp_path / "out")["decision"], decided(fitted, people))
+
+
+def test_another_input_or_another_repair_is_not_taken_for_finished(tmp_path, people, fitted, lake):
+    apply(fitted, lake, tmp_path / "out")
+    other = fairmend.RepairedClassifier(Vendor(), "sp", random_state=2)
+    other.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
+    with pytest.raises(DataError, match="made otherwise"):
+        apply(other, lake, tmp_path / "out")
+    changed = files(lake)[0]
+    pd.read_parquet(changed).head(100).to_parquet(changed, index=False)
+    with pytest.raises(DataError, match="made otherwise"):
+        apply(fitted, lake, tmp_path / "out")
+    done = apply(fitted, lake, tmp_path / "out", overwrite=True)
+    assert len(done.written) == 1
+    assert len(done.skipped) == 2
+
+
+def test_a_run_that_ends_early_leaves_whole_files_and_goes_on(tmp_path, people, lake):
+    first = tmp_path / "out" / "1.parquet"
+
+    class Stopped(Vendor):
+        stopping = True
+
+        def __call__(self, rows):
+            if self.stopping and first.exists():
+                raise KeyboardInterrupt
+            return super().__call__(rows)
+
+    mended = fairmend.RepairedClassifier(Stopped(), "sp", random_state=1)
+    mended.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
+    with pytest.raises(KeyboardInterrupt):
+        apply(mended, lake, tmp_path / "out", remember=False)
+    assert list((tmp_path / "out").rglob("*")) == [first]  # whole, and nothing half-written
+    mended.model.stopping = False
+    done = apply(mended, lake, tmp_path / "out", remember=False)
+    assert done.skipped == (str(first),)
+    assert len(done.written) == 2
+    np.testing.assert_array_equal(read(tmp_path / "out")["decision"], decided(mended, people))
+
+
+def test_several_files_need_a_folder_and_one_format(tmp_path, people, fitted, lake):
+    with pytest.raises(DataError, match="must be a folder for 3 files"):
+        apply(fitted, lake, tmp_path / "out.parquet")
+    people.to_csv(tmp_path / "in" / "4.csv", index=False)
+    with pytest.raises(DataError, match="Parquet and CSV together"):
+        engines.tabulate(tmp_path / "in", ["a"])
+    with pytest.raises(DataError, match="got a path"):
+        apply(fitted, people, tmp_path / "out.parquet")
+
+
+def test_a_file_that_is_no_table_is_told(tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"not a table")
+    with pytest.raises(DataError, match="must be a Parquet or CSV file"):
+        engines.tabulate(tmp_path / "x.parquet", ["a"])
+
+
+# -------------------------------------------------------------------- a model that fails
+
+
+def test_failures_are_retried_within_a_budget(tmp_path, people, fitted, lake):
+    fitted.model.failures = 3
+    apply(fitted, lake, tmp_path / "out", remember=False)
+    np.testing.assert_array_equal(read(tmp_path / "out")["decision"], decided(fitted, people))
+
+
+def test_beyond_the_budget_the_file_is_named_and_nothing_written(tmp_path, fitted, lake):
+    fitted.model.failures = 10**6
+    calls = fitted.model.calls
+    with pytest.raises(ModelError, match=r"file '.*1\.parquet' of .* rows.*503.*3 attempts"):
+        apply(fitted, lake, tmp_path / "out", remember=False, retries=2)
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+    tried = fitted.model.calls - calls  # three times a batch; each core has one in hand
+    assert 3 <= tried <= 3 * (os.cpu_count() or 1)
+
+
+def test_remembered_rows_are_not_asked_about(people, fitted):
+    job = job_module.Job.of(fitted, what="predict", groups={"group": "group"}, ids="id")
+    assert job.memory is not None  # the plans' laws may ask about destinations
+    calls = fitted.model.calls
+    job(people)
+    assert fitted.model.calls == calls
+
+
+# -------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("what", ["predict", "transform"])
+@pytest.mark.parametrize("ids", ["id", None])
+def test_memory_changes_nothing(people, what, ids):
+    mended = fairmend.RepairedClassifier(Vendor(), "fnr", random_state=3)
+    seen = people[~((people["a"] == 1) & (people["b"] == 1) & (people["c"] == 0))]
+    mended.fit(seen[INPUTS], seen["y"], sensitive_features=seen["group"])
+    assert job_module.Job.of(mended, what=what, groups={"g": "group"}, ids=ids).memory is not None
+    new = make_people(2_000, seed=9)
+    new.loc[::50, "c"] = 7  # a value that fit did not see
+    new.loc[::70, "group"] = None
+    by_memory, by_asking = (
+        engines.map_rows(
+            mended, new, sensitive_features="group", ids=ids, what=what, remember=remember
+        )
+        for remember in (True, False)
+    )
+    pd.testing.assert_frame_equal(by_memory, by_asking)
+    name = "decision" if what == "predict" else "a"
+    own = (Vendor()(new) > 0.5) if what == "predict" else new["a"]
+    assert (by_memory[name] != own).any()
+
+
+def test_unknown_groups_are_an_error_or_kept(people, fitted):
+    strange = people.assign(group=people["group"].where(people["id"] > 0, "z"))
+    with pytest.raises(DataError, match="must be among the audited groups"):
+        apply(fitted, strange)
+    fitted.set_params(unknown_group="keep")
+    kept = apply(fitted, strange)
+    assert kept["decision"][0] == int(Vendor()(strange.head(1))[0] > 0.5)
+
+
+# -------------------------------------------------------------------- other containers
+
+
+def test_a_classifier_fitted_on_an_array_reads_columns_by_its_names(tmp_path, people):
+    matrix = people[INPUTS].to_numpy()
+    model = LogisticRegression().fit(matrix, people["y"])
+    mended = fairmend.RepairedClassifier(model, "sp", random_state=0)
+    mended.fit(matrix, people["y"], sensitive_features=people["group"])
+    named = people.rename(columns=dict(zip(INPUTS, ("x0", "x1", "x2"), strict=True)))
+    named.to_parquet(tmp_path / "in.parquet", index=False)
+    said = mended.predict(matrix, sensitive_features=people["group"], ids=people["id"])
+    for remember in (True, False):
+        found = apply(mended, tmp_path / "in.parquet", remember=remember).read_all()
+        np.testing.assert_array_equal(found.column("decision").to_numpy(), said)
+    with pytest.raises(DataError, match="'x0' is not one"):
+        apply(mended, people)
+
+
+def test_the_models_own_names_say_which_columns_are_inputs(tmp_path, people):
+    model = LogisticRegression().fit(people[INPUTS], people["y"])
+    people.to_parquet(tmp_path / "in.parquet", index=False)
+    found = fairmend.audit(model, tmp_path / "in.parquet", "y", sensitive_features="group")
+    wanted = fairmend.audit(model, people[INPUTS], people["y"], sensitive_features=people["group"])
+    pd.testing.assert_frame_equal(found.to_frame(), wanted.to_frame())
+
+
+def test_categories_stay_categories(tmp_path, people):
+    frame = people.assign(c=people["c"].map({0: "no", 1: "yes"}).astype("category"))
+
+    def model(rows):
+        assert isinstance(rows["c"].dtype, pd.CategoricalDtype)
+        return 0.2 + 0.3 * rows["a"] + 0.2 * (rows["c"] == "yes")
+
+    mended = fairmend.RepairedClassifier(model, "sp", random_state=0)
+    mended.fit(frame[INPUTS], frame["y"], sensitive_features=frame["group"])
+    frame.assign(c=frame["c"].astype(str)).to_parquet(tmp_path / "in.parquet", index=False)
+    found = apply(mended, tmp_path / "in.parquet", remember=False).read_all()
+    np.testing.assert_array_equal(found.column("decision").to_numpy(), decided(mended, frame))
+
+
+def test_tables_are_found_by_name(people):
+    import duckdb
+
+    duckdb.register("fairmend_people", people)
+    try:
+        cells = engines.tabulate("fairmend_people", ["group"])
+    finally:
+        duckdb.unregister("fairmend_people")
+    np.testing.assert_array_equal(cells.people, people["group"].value_counts().sort_index())
+
+
+# -------------------------------------------------------------------- Dask: what goes wrong
+
+
+def test_a_model_that_cannot_travel_is_told(people, fitted):
+    import threading
+
+    import dask.dataframe as dd
+
+    fitted.model.lock = threading.Lock()
+    with pytest.raises(DataError, match="must be something that can be sent to the workers"):
+        apply(fitted, dd.from_pandas(people, npartitions=2))
+
+
+def test_a_failing_partition_is_named(people, fitted):
+    import dask
+    import dask.dataframe as dd
+
+    fitted.model.failures = 10**6
+    frame = apply(fitted, dd.from_pandas(people, npartitions=3), retries=0, remember=False)
+    with (
+        dask.config.set(scheduler="synchronous"),
+        pytest.raises(ModelError, match=r"partition [012] of"),
+    ):
+        frame.compute()
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_nothing(tmp_path, people, fitted):
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    def slow():
+        def model(rows):
+            time.sleep(0.3)
+            return 1 / (1 + np.exp(-(np.asarray(rows[INPUTS], float) @ [1.5, 1.0, 0.5] - 1.6)))
+
+        return model
+
+    mended = fairmend.RepairedClassifier(slow(), "sp", random_state=1)
+    mended.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=str(tmp_path)
+    )
+    with cluster, Client(cluster) as client:
+        frame = dd.from_pandas(people, npartitions=12)
+        future = client.compute(apply(mended, frame, remember=False))
+        time.sleep(1.5)
+        assert not future.done()
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        mapped = future.result(timeout=120)
+    np.testing.assert_array_equal(mapped.sort_values("id")["decision"], decided(mended, people))
+
+
+def test_outputs_say_what_made_them(tmp_path, people, fitted):
+    people.to_parquet(tmp_path / "in.parquet", index=False)
+    apply(fitted, tmp_path / "in.parquet", tmp_path / "out.parquet")
+    said = pq.read_metadata(tmp_path / "out.parquet").metadata[b"fairmend.apply"].decode()
+    assert '"input": "in.parquet"' in said
+    assert str(os.stat(tmp_path / "in.parquet").st_size) in said
