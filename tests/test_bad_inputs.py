@@ -162,7 +162,8 @@ BAD = {
     "y one class": (
         lambda: audit(y=np.zeros(8)),
         DataError,
-        "y: must have two values; got one class: everybody has 0.0. Error rates need both outcomes in the data.",
+        "y: must have two values; got one class: everybody has 0.0. Error rates need both "
+        "outcomes in the data.",
     ),
     "y three classes": (
         lambda: audit(y=np.arange(8) % 3),
