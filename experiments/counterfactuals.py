@@ -1,37 +1,37 @@
-"""The paper's counterfactual distributions, its number beside ours.
+"""The paper's counterfactual distributions, its numbers beside ours.
 
-    python experiments/counterfactuals.py
+    python experiments/counterfactuals.py [--splits 20] [--jobs 2]
 
-Example 1, the toy descent (Figure 2), the joint proxies, and the table of marginals on Adult. One
-line each says how the text was read. Writes results/counterfactuals.json; about ten seconds.
+Example 1, the toy descent and its course (Figure 2), the joint proxies, the stopping rule, and the
+table of marginals on Adult. One line each says how the text was read. Writes
+results/counterfactuals.json; about ten seconds.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from _shared import Record, arguments_of, run_all, run_as_script, split, write_json
 from scipy.optimize import linprog
 from scipy.special import rel_entr
 from sklearn.linear_model import LogisticRegression
 
 import fairmend
 from fairmend import FPR, BlackBox, Counterfactual, Population, counterfactual, datasets, descend
+from fairmend.tables import UNKNOWN, TextTable
 
-RESULTS = Path(__file__).resolve().parent.parent / "results" / "counterfactuals.json"
+MOST_SPLITS = 5
 
-# What the paper prints, in per cent.
-EXAMPLE_ONE = {"M(P0)": 25.1, "M(P1)": 43.6, "M(Q)": 0.0}
-EXAMPLE_ONE_Q = (0.50, 0.09, 0.41, 0.00)  # rows (0,0), (0,1), (1,0), (1,1)
-TOY = {"group FPR": 29.1, "gap remaining": 4.1}
-JOINT_PROXIES = {"DA0": 14.0, "DA0 without X1": 24.8, "DA0 under Q": 0.0}
-# Feature: women, men, then the counterfactuals of women for SP, women for FNR, men for FPR.
+PRINTED_Q = (0.50, 0.09, 0.41, 0.00)
+"""Example 1's counterfactual in the paper, rows (0,0), (0,1), (1,0), (1,1)."""
+SETTLED = 0.005
+"""A descent has arrived where its gap first falls below this."""
+# The paper's table in per cent: women, men, then the counterfactuals of women for SP, women for
+# FNR, men for FPR.
 MARGINALS = {
     "Married": (18, 63, 39, 23, 54),
     "Immigrant": (10, 11, 11, 11, 12),
@@ -52,47 +52,52 @@ MARGINALS = {
 }
 
 
-def main(results: Path = RESULTS) -> dict[str, Any]:
-    """Run everything, print it, write it, return it."""
-    started = time.perf_counter()
-    found = {
-        "example_one": example_one(),
-        "toy_descent": toy_descent(),
-        "joint_proxies": joint_proxies(),
-        "marginals": marginals(),
-        "fairmend": fairmend.__version__,
+COLUMNS = ("women", "men", "SP women", "FNR women", "FPR men")
+COUNTERFACTUALS = (("sp", "Female", True), ("fnr", "Female", False), ("fpr", "Male", False))
+"""The last three columns: metric, group, and whether h is soft."""
+
+
+# -------------------------------------------------------------------- synthetic populations
+
+
+class Figure(NamedTuple):
+    """One number, in per cent unless it says otherwise."""
+
+    what: str
+    paper: float | None
+    ours: float
+
+
+def item(name: str, reading: str, *figures: Figure, **more: Any) -> Record:
+    """One example of the paper with its figures."""
+    return {
+        "name": name,
+        "reading": reading,
+        "figures": [figure._asdict() for figure in figures],
+        **more,
     }
-    found["seconds"] = round(time.perf_counter() - started, 1)
-    write_json(results, found)
-    print(f"\n{found['seconds']} s; written to {results}")
-    return found
 
 
-def example_one() -> dict[str, float]:
+def example_one() -> Record:
     """Example 1: exact, on four rows."""
     one = datasets.example_one()
     target, baseline = one.tabulated().populations
     projected = fairmend.counterfactual_data(one.tabulated(), disparity=FPR)
-    printed = np.array(EXAMPLE_ONE_Q)
-    ours = {
-        "M(P0)": 100 * FPR.value(target, baseline),
-        "M(P1)": 100 * FPR.value(target.reweighted(baseline.mass), baseline),
-        "M(Q)": 100 * projected.after,
-        "M(Q printed)": 100 * FPR.value(target.reweighted(printed), baseline),
-        "KL of the projection": projected.kl,
-        "KL of the printed Q": float(rel_entr(printed, target.mass).sum()),
-    }
-    _heading("Example 1, FPR", "exact probabilities, no sampling; h(x) = 1[x2 = 1]")
-    _side_by_side(EXAMPLE_ONE, ours)
-    print(
-        f"  the projection's Q is KL {ours['KL of the projection']:.3f} from P0, "
-        f"the printed Q {ours['KL of the printed Q']:.2f} (and M = {ours['M(Q printed)']:+.2f} %)"
+    printed = np.array(PRINTED_Q)
+    return item(
+        "Example 1, FPR",
+        "exact probabilities, no sampling; h(x) = 1[x2 = 1]",
+        Figure("M(P0)", 25.1, 100 * FPR.value(target, baseline)),
+        Figure("M(P1)", 43.6, 100 * FPR.value(target.reweighted(baseline.mass), baseline)),
+        Figure("M(Q), the projection", 0.0, 100 * projected.after),
+        Figure("M(Q), the printed Q", 0.0, 100 * FPR.value(target.reweighted(printed), baseline)),
+        Figure("KL of the projection from P0, nats", None, projected.kl),
+        Figure("KL of the printed Q, nats", None, float(rel_entr(printed, target.mass).sum())),
     )
-    return ours
 
 
-def toy_descent(n: int = 12_500) -> dict[str, Any]:
-    """The appendix's descent: exact, and by resampling as in the paper."""
+def toy_descent(n: int = 12_500) -> list[Record]:
+    """The appendix's descent: exact, and by resampling as in the paper (Figure 2)."""
     toy = datasets.toy_descent()
     target, baseline = toy.tabulated().populations
     exact, _, _ = descend(target, baseline, FPR)
@@ -100,37 +105,51 @@ def toy_descent(n: int = 12_500) -> dict[str, Any]:
     X, y, s = audit
     resampled = counterfactual(
         toy.decision, X, y, sensitive_features=s, disparity="fpr", method="descent",
-        resample=True, stop="never", step_size=0.3, max_iter=100, holdout=holdout,
+        resample=True, stop="never", max_iter=100, holdout=holdout,
         target="target",
     )  # fmt: skip
-    assert resampled.trace is not None
-    assert resampled.trace.holdout_value is not None
-    after = {
-        "exact": realised_fpr(target, exact, toy.rows),
-        "resampled": realised_fpr(target, on_rows(resampled, toy.rows), toy.rows),
-    }
+    trace = resampled.trace
+    assert trace is not None
+    assert trace.holdout_value is not None
+    after = realised_fpr(target, exact, toy.rows)
+    by_resampling = realised_fpr(target, on_rows(resampled, toy.rows), toy.rows)
     base = FPR.of(baseline)
-    ours = {
-        "group FPR": 100 * FPR.of(target),
-        "gap remaining": 100 * (after["exact"] - base),
-        "gap before": 100 * FPR.value(target, baseline),
-        "group FPR after": 100 * after["exact"],
-        "gap after, resampling": 100 * (after["resampled"] - base),
-        "trace": [round(float(v), 5) for v in resampled.trace.value],
-        "holdout trace": [round(float(v), 5) for v in resampled.trace.holdout_value],
-    }
-    _heading(
-        "Toy descent, FPR",
-        "hard h = 1[x1 = 1]; the paper's 29.1 is the group's FPR and its 4.1 the gap that remains "
-        "when people keep their outcome and are moved by the optimal coupling, squared L2",
-    )
-    _side_by_side(TOY, ours)
-    print(
-        f"  gap {ours['gap before']:.2f} -> {ours['gap remaining']:.2f}, "
-        f"group FPR {ours['group FPR']:.1f} -> {ours['group FPR after']:.1f}; by resampling "
-        f"{n:,} people a gap of {ours['gap after, resampling']:.2f} remains"
-    )
-    return ours
+    return [
+        item(
+            "Toy descent, FPR",
+            "exact probabilities; hard h = 1[x1 = 1]; the paper's 29.1 is the group's FPR, its 4.1 "
+            "the gap that remains when people keep their outcome and are moved by the optimal "
+            "coupling, squared L2",
+            Figure("FPR of the group", 29.1, 100 * FPR.of(target)),
+            Figure("gap that remains", 4.1, 100 * (after - base)),
+            Figure("FPR of the group after", None, 100 * after),
+            Figure("gap before", None, 100 * FPR.value(target, baseline)),
+            Figure(
+                f"gap that remains by resampling {n:,} people", None, 100 * (by_resampling - base)
+            ),
+        ),
+        item(
+            "Figure 2",
+            f"{n:,} people to audit and as many to hold out, resampling; step size 0.1, the "
+            "default here (the paper prints none); it has arrived where the gap is first below "
+            f"{100 * SETTLED:.1f} points",
+            Figure("iterations until it arrives", 50, arrival(trace.value)),
+            Figure("iterations, holdout data", 50, arrival(trace.holdout_value)),
+            Figure("gap after 100 iterations, audit data", 0.0, 100 * float(trace.value[-1])),
+            Figure("gap after 100 iterations, holdout", 0.0, 100 * float(trace.holdout_value[-1])),
+            trace={"audit": trace.value.tolist(), "holdout": trace.holdout_value.tolist()},
+        ),
+    ]
+
+
+def arrival(gaps: np.ndarray) -> int:
+    """The first iteration whose gap is below `SETTLED`; the last where none is.
+
+    >>> arrival(np.array([0.3, 0.1, 0.004, 0.006]))
+    2
+    """
+    below = np.flatnonzero(np.abs(gaps) < SETTLED)
+    return int(below[0]) if len(below) else len(gaps) - 1
 
 
 def realised_fpr(target: Population, mass: np.ndarray, rows: np.ndarray) -> float:
@@ -162,7 +181,7 @@ def on_rows(found: Counterfactual, rows: np.ndarray) -> np.ndarray:
     return mass
 
 
-def joint_proxies(n: int = 50_000) -> dict[str, Any]:
+def joint_proxies(n: int = 50_000) -> list[Record]:
     """The appendix's joint proxies: DA_0 with both, without X1, and under the counterfactual."""
     population = datasets.joint_proxies()
 
@@ -172,96 +191,160 @@ def joint_proxies(n: int = 50_000) -> dict[str, Any]:
 
     (X, y, _), (audit, outcome, s) = sample(0), sample(1)
 
-    def aligned(columns: list[str]) -> Counterfactual:
-        model = LogisticRegression(C=1e6, fit_intercept=False).fit(X[columns], y)
+    def aligned(columns: list[str], *, intercept: bool) -> Counterfactual:
+        model = LogisticRegression(C=1e6, fit_intercept=intercept).fit(X[columns], y)
         box = BlackBox(model, soft=True)
         return counterfactual(box, audit[columns], outcome, sensitive_features=s, disparity="da")
 
-    both, without = aligned(["x1", "x2", "x3"]), aligned(["x2", "x3"])
-    first = both.joint_proxies().iloc[0]
-    ours = {
-        "DA0": 100 * both.before,
-        "DA0 without X1": 100 * without.before,
-        "DA0 under Q": 100 * both.after,
-        "first pair": [first["first"], first["second"]],
-    }
-    _heading(
-        "Joint proxies, DA with weight 0",
-        f"X coded 0/1 for a regression without intercept on {n // 1000}k samples, Y drawn from the "
-        "-1/+1 coding, soft h, nats",
-    )
-    _side_by_side(JOINT_PROXIES, ours)
-    print(f"  the pair that carries most beyond its parts: {first['first']}, {first['second']}")
-    return ours
+    items = []
+    for name, intercept, reading in (
+        ("Joint proxies, DA with weight 0", False, "without intercept"),
+        ("Joint proxies, to the letter", True, "with intercept (-1/+1 is then the same model)"),
+    ):
+        both = aligned(["x1", "x2", "x3"], intercept=intercept)
+        without = aligned(["x2", "x3"], intercept=intercept)
+        first = both.joint_proxies().iloc[0]
+        items.append(
+            item(
+                name,
+                f"Y drawn from the -1/+1 coding; soft h, a regression on {n // 1000}k samples "
+                f"coded 0/1, {reading}; nats",
+                Figure("DA0", 14.0, 100 * both.before),
+                Figure("DA0 without X1", 24.8, 100 * without.before),
+                Figure("DA0 under Q", 0.0, 100 * both.after),
+                pair=[first["first"], first["second"]],
+            )
+        )
+    return items
 
 
-def adult_split(seed: int) -> tuple[LogisticRegression, Any, Any, Any]:
-    """A model fitted on 30 % of Adult and the 50 % to audit it on."""
-    adult = datasets.load_adult()
-    order = np.random.default_rng(seed).permutation(len(adult.y))
-    train, audit = np.split(order, [int(0.3 * len(order)), int(0.8 * len(order))])[:2]
-    model = LogisticRegression(C=100, max_iter=1_000).fit(adult.X.iloc[train], adult.y[train])
-    return model, adult.X.iloc[audit], adult.y[audit], adult.sensitive_features.iloc[audit]
+# -------------------------------------------------------------------- Adult
 
 
-def marginals(splits: int = 5) -> dict[str, Any]:
-    """The paper's table of marginals: mean over random splits of Adult."""
-    runs = []
-    for seed in range(splits):
-        model, X, y, s = adult_split(seed)
-        columns = []
-        for disparity, target, soft in (("sp", "Female", True), ("fnr", "Female", False),
-                                        ("fpr", "Male", False)):  # fmt: skip
-            table = counterfactual(
-                BlackBox(model, soft=soft), X, y, sensitive_features=s, disparity=disparity,
-                target=target, method="descent",
-            ).marginals()  # fmt: skip
-            if disparity == "sp":
-                columns += [table["observed"], table["baseline"]]
-            columns.append(table["counterfactual"])
-        runs.append(100 * np.stack(columns, axis=1))
-    ours = np.mean(runs, axis=0)
-    paper = np.array(list(MARGINALS.values()), float)
-    apart = np.abs(ours - paper).mean(axis=0)
-    _heading(
-        "Marginals on Adult, per cent",
-        f"model on 30 %, audit on 50 %, mean of {splits} splits; descent with exact reweighting; "
-        "SP with soft h, FNR and FPR with hard h = 1[p > 0.5]",
-    )
-    names = ("women", "men", "SP women", "FNR women", "FPR men")
-    print(f"  {'paper | ours':30}" + "".join(f"{name:>16}" for name in names))
-    for name, theirs, mine in zip(MARGINALS, paper, ours, strict=True):
-        cells = "".join(f"{t:9.0f} | {m:4.1f}" for t, m in zip(theirs, mine, strict=True))
-        print(f"  {name:30}{cells}")
-    print(f"  {'mean absolute difference':30}" + "".join(f"{a:16.2f}" for a in apart))
-    return {
-        "columns": names,
+def one_split(seed: int) -> list[Record]:
+    """The columns of the marginals' table, and where the paper's stopping rule stops."""
+    here = split("adult", seed)
+    audit = here.audit
+
+    def descent(disparity: str, target: str, soft: bool, **settings: Any) -> Counterfactual:
+        return counterfactual(
+            BlackBox(here.model, soft=soft), audit.X, audit.y, sensitive_features=audit.s,
+            disparity=disparity, target=target, method="descent", **settings,
+        )  # fmt: skip
+
+    tables = [descent(*which).marginals() for which in COUNTERFACTUALS]
+    columns = [tables[0]["observed"], tables[0]["baseline"]]
+    columns += [table["counterfactual"] for table in tables]
+    stopped = descent(*COUNTERFACTUALS[0], resample=True, stop="paper")
+    return [
+        {
+            "marginals": 100 * np.stack(columns, axis=1),
+            "stopped_from": stopped.before,
+            "stopped_at": stopped.after,
+        }
+    ]
+
+
+def adult(splits: int, jobs: int) -> tuple[Record, Record]:
+    """The paper's table of marginals, mean over random splits; and its stopping rule."""
+    splits = min(splits, MOST_SPLITS)
+    lines = run_all([(one_split, (seed,)) for seed in range(splits)], jobs)
+    ours = np.mean([line["marginals"] for line in lines], axis=0)
+    apart = np.abs(ours - np.array(list(MARGINALS.values()), float)).mean(axis=0)
+    marginals = {
+        "reading": f"model on 30 %, audit on 50 %, mean of {splits} splits; descent with exact "
+        "reweighting; SP with soft h, FNR and FPR with hard h = 1[p > 0.5]",
+        "columns": COLUMNS,
         "features": list(MARGINALS),
-        "ours": ours.round(2).tolist(),
-        "mean_absolute_difference": dict(zip(names, apart.round(3).tolist(), strict=True)),
+        "paper": list(MARGINALS.values()),
+        "ours": ours.tolist(),
+        "mean_absolute_difference": dict(zip(COLUMNS, apart.tolist(), strict=True)),
+    }
+    stopping = item(
+        "The stopping rule, to the letter",
+        f"Adult SP, soft h, resampling, until M no longer falls; mean of {splits} splits",
+        *(
+            Figure(what, None, 100 * float(np.mean([line[name] for line in lines])))
+            for what, name in (
+                ("M at the start", "stopped_from"),
+                ("M where it stops", "stopped_at"),
+            )
+        ),
+    )
+    return marginals, stopping
+
+
+# -------------------------------------------------------------------- printing
+
+
+def items_table(items: Sequence[Record]) -> TextTable:
+    """Every figure of the synthetic examples."""
+    return TextTable(
+        "The paper's examples, in per cent unless said otherwise",
+        ("<", "<figure", "paper", "ours"),
+        [
+            (
+                one["name"],
+                figure["what"],
+                UNKNOWN if figure["paper"] is None else f"{figure['paper']:g}",
+                _number(figure["ours"]),
+            )
+            for one in items
+            for figure in one["figures"]
+        ],
+    )
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{round(value, 2) + 0.0:.2f}"  # no -0.00
+
+
+def marginals_table(found: Record) -> TextTable:
+    """The paper's table, each cell with ours behind it."""
+    return TextTable(
+        "Marginals on Adult in per cent, paper · ours",
+        ("<", *found["columns"]),
+        [
+            *(
+                (name, *(f"{t:.0f} · {m:.1f}" for t, m in zip(theirs, mine, strict=True)))
+                for name, theirs, mine in zip(
+                    found["features"], found["paper"], found["ours"], strict=True
+                )
+            ),
+            (
+                "mean absolute difference",
+                *(f"{apart:.2f}" for apart in found["mean_absolute_difference"].values()),
+            ),
+        ],
+    )
+
+
+def tables(found: Record) -> list[TextTable]:
+    """Both tables, with the readings under them."""
+    readings = [f"{one['name']}: {one['reading']}" for one in found["items"]]
+    return [
+        replace(items_table(found["items"]), notes=readings),
+        replace(marginals_table(found["marginals"]), notes=[found["marginals"]["reading"]]),
+    ]
+
+
+def run(splits: int, jobs: int) -> Record:
+    """Everything."""
+    marginals, stopping = adult(splits, jobs)
+    return {
+        "items": [example_one(), *toy_descent(), *joint_proxies(), stopping],
+        "marginals": marginals,
     }
 
 
-def _heading(what: str, reading: str) -> None:
-    print(f"\n{what}\n  reading: {reading}")
-
-
-def _side_by_side(paper: dict[str, float], ours: dict[str, Any]) -> None:
-    for name, printed in paper.items():
-        print(f"  {name:16} paper {printed:5.1f} %   ours {ours[name]:6.2f} %")
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write beside it and rename, so that nobody ever reads half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line, run, print, write."""
+    options = arguments_of(__doc__, arguments, "counterfactuals.json")
+    found = run(options.splits, options.jobs)
+    write_json(options.out, found)
+    print(*tables(found), f"written to {options.out}", sep="\n\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
-    sys.exit(0)
+    run_as_script(main)

@@ -872,10 +872,15 @@ def test_the_auc_after_a_repair_is_that_of_the_edited_rows_whatever_the_scale():
     assert aucs[0] == pytest.approx(aucs[1], abs=1e-4)
 
 
-def test_level_0_edits_nobody():
+@pytest.mark.parametrize("method", ["least_change", "order", "transport"])
+def test_level_0_edits_nobody(method):
     X, y, s = tilted()
-    mended = RepairedClassifier(scored("probability"), "fnr", level=0, random_state=0)
+    mended = RepairedClassifier(
+        scored("probability"), "fnr", method=method, level=0, random_state=0
+    )
     mended.fit(X, y, sensitive_features=s)
+    assert mended.plan_.status.name == "PARTLY"
+    assert mended.plan_.outlook.gap_after == mended.plan_.outlook.gap_before
     new = X + 0.01
     np.testing.assert_array_equal(mended.transform(new, sensitive_features=s), new)
 

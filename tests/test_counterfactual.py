@@ -1,9 +1,5 @@
 """The front door: real data, groups, settings, and what a Counterfactual says of itself."""
 
-import importlib.util
-import json
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -371,31 +367,6 @@ def test_without_inputs_sp_can_still_be_closed_but_not_sampled():
     assert abs(found.after) <= 1e-10
     with pytest.raises(DataError, match=r"^sample\(\): needs the inputs"):
         found.sample(3)
-
-
-# -------------------------------------------------------------------- the experiment
-
-
-@pytest.mark.slow
-def test_the_experiment_prints_the_papers_numbers_beside_ours(tmp_path, capsys):
-    path = Path(__file__).parent.parent / "experiments" / "counterfactuals.py"
-    spec = importlib.util.spec_from_file_location("counterfactuals", path)
-    experiment = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(experiment)
-    found = experiment.main(tmp_path / "made" / "out.json")
-    assert json.loads((tmp_path / "made" / "out.json").read_text()) == json.loads(json.dumps(found))
-    assert [p.name for p in (tmp_path / "made").iterdir()] == ["out.json"]
-    one, toy, joint = (found[k] for k in ("example_one", "toy_descent", "joint_proxies"))
-    assert one["M(P0)"] == pytest.approx(25.1, abs=0.05)
-    assert one["M(P1)"] == pytest.approx(43.6, abs=0.05)
-    assert abs(one["M(Q)"]) <= 1e-8
-    assert toy["gap remaining"] == pytest.approx(4.1, abs=0.1)
-    assert joint["DA0"] == pytest.approx(14.0, abs=0.5)
-    apart = found["marginals"]["mean_absolute_difference"]
-    assert max(apart.values()) < 2.5
-    printed = capsys.readouterr().out
-    assert printed.count("reading:") == 4
-    assert "Married" in printed
 
 
 def test_the_papers_example_by_both_methods():

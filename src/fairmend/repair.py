@@ -323,7 +323,7 @@ def needed(task: RepairTask) -> float:
     """
     gap, source = task.gaps[0], task.source
     excess = gap.excess(source.decision)
-    if source.tally is None or gap.over_decisions or task.level == 0:
+    if source.tally is None or gap.over_decisions:
         return excess
     a_person, alone = float(source.tally.weight.sum()) / source.n, len(source) / source.n
     return excess - (gap.rate + gap.aim - 0.5) * a_person * alone

@@ -190,8 +190,12 @@ class RepairTask:
 
     @property
     def nothing_to_close(self) -> bool:
-        """Whether the target group is no worse off than the baseline."""
-        return len(self.gaps) == 1 and not self.gaps[0].gap(self.source.decision) > 0
+        """Whether the target group is no worse off than the baseline, or is to stay as it is."""
+        return self.level == 0 or not self._worse_off
+
+    @property
+    def _worse_off(self) -> bool:
+        return len(self.gaps) > 1 or self.gaps[0].gap(self.source.decision) > 0
 
     def fewest(self, gap: RealisedGap) -> float:
         """The weight of people a rate must be over to be one: few, or next to nothing if exact."""
@@ -229,7 +233,8 @@ class RepairTask:
     def identity(self) -> IdentityPlan:
         """The plan that edits nobody."""
         stay = Route.stay(len(self.table))
-        return IdentityPlan(**self.common(PlanStatus.IDENTITY, self.outlook(stay)))
+        status = self.done if self._worse_off else PlanStatus.IDENTITY
+        return IdentityPlan(**self.common(status, self.outlook(stay)))
 
     def warn_if_not_significant(self) -> None:
         """Say, or refuse if so told, that the (first) gap may be chance."""
