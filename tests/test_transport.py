@@ -71,7 +71,10 @@ def by_highs(problem):
         np.where(allowed, cost.ravel(), 0.0),
         A_eq=sums, b_eq=np.r_[p, q],
         bounds=[(0, None if free else 0) for free in allowed],
-        method="highs", options={"primal_feasibility_tolerance": 1e-10},
+        method="highs",
+        options=dict.fromkeys(
+            ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10
+        ),
     )  # fmt: skip
     return answer.fun if answer.status == 0 else None
 
@@ -390,6 +393,21 @@ def test_prices_slab_by_slab_are_the_matrix(monkeypatch):
     assert np.isinf(prices[[0, 1, 2, 30, 31, 32], [30, 31, 32, 0, 1, 2]]).all()
     assert (np.diagonal(prices) == 0).all()
     assert np.isinf(prices).sum() == 6
+
+
+@pytest.mark.parametrize("kind", ["l1", "l2", "squared_l2"])
+def test_yes_or_no_features_are_compared_as_bits(kind):
+    """More than a word's worth of them, of different weights; the same as distances of points."""
+    rng = np.random.default_rng(0)
+    at = rng.integers(0, 2, (40, 45)) * rng.choice([1.0, 0.3, 2.5], 45)
+    prices = PointPrices(at[:25], at[25:], kind)
+    metric = {"l1": "cityblock", "l2": "euclidean", "squared_l2": "sqeuclidean"}[kind]
+    whole = cdist(at[:25], at[25:], metric)
+    np.testing.assert_allclose(prices.matrix(), whole, rtol=1e-14)  # another order of additions
+    np.testing.assert_allclose(prices.slab(slice(3, 9)), whole[3:9], rtol=1e-14)
+    np.testing.assert_allclose(prices.slab(np.array([7, 2])), whole[[7, 2]], rtol=1e-14)
+    alike = PointPrices(at[:1], at[:1], kind)
+    assert alike.matrix().tolist() == [[0.0]]
 
 
 # -------------------------------------------------------------------- entropic

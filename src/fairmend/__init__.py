@@ -24,6 +24,7 @@ from fairmend.projection import project
 if TYPE_CHECKING:
     from fairmend.artifact import load
     from fairmend.classifier import RepairedClassifier
+    from fairmend.remote import RemoteModel
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "ModelError",
     "Population",
     "RateGap",
+    "RemoteModel",
     "RepairRefused",
     "RepairedClassifier",
     "__version__",
@@ -69,6 +71,10 @@ def __getattr__(name: str) -> Any:
         from fairmend.classifier import RepairedClassifier
 
         return RepairedClassifier
+    if name == "RemoteModel":
+        from fairmend.remote import RemoteModel
+
+        return RemoteModel
     if name == "load":
         from fairmend.artifact import load
 

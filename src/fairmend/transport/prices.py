@@ -15,8 +15,8 @@ from fairmend.costs import EditCost
 
 __all__ = ["MatrixPrices", "PointPrices", "Prices", "ScorePrices", "edit_prices"]
 
-SLAB = 500_000
-"""Entries of the cost matrix that are in memory at once: 4 MB."""
+SLAB = 150_000
+"""Entries of the cost matrix that are in memory at once: 1.2 MB, which fits into caches."""
 # One coordinate a category: with more than this, comparing codes is quicker than points.
 _MOST_COORDINATES = 200
 # Of different lengths of steps between two values, each takes a pass of its own.
@@ -109,7 +109,8 @@ class PointPrices(Prices):
     forbids = False
 
     def __init__(self, here: FloatArray, there: FloatArray, kind: str) -> None:
-        varies = (here != here[:1]).any(axis=0) | (there != here[:1]).any(axis=0)
+        everything = np.concatenate([here, there])
+        varies = (everything != everything[:1]).any(axis=0)
         self.here, self.there, self.kind = here[:, varies], there[:, varies], kind
         self.shape = (len(here), len(there))
         self._words = _words(self.here, self.there, squared=kind != "l1")
@@ -148,10 +149,12 @@ def _words(
     Comparing them is several times as quick as adding up distances. None if there are more values,
     or more different steps than pay.
     """
-    low = np.minimum(here.min(axis=0), there.min(axis=0))
-    high = np.maximum(here.max(axis=0), there.max(axis=0))
-    two = all(((side == low) | (side == high)).all() for side in (here, there))
-    if not two or not hasattr(np, "bitwise_count"):  # NumPy 1 has none
+    everything = np.concatenate([here, there])
+    low = everything.min(axis=0, initial=np.inf)
+    high = everything.max(axis=0, initial=-np.inf)
+    if not ((everything == low) | (everything == high)).all() or not hasattr(
+        np, "bitwise_count"
+    ):  # NumPy 1 has none
         return None
     steps, kind = np.unique((high - low) ** (2 if squared else 1), return_inverse=True)
     if len(steps) > _MOST_STEPS:

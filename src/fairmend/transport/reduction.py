@@ -135,8 +135,11 @@ def _judged(found: Coupling, finished: bool, certificate: Certificate) -> Coupli
     if found.marginal_error > MARGINALS:
         return replace(found, status=CouplingStatus.FAILED)
     gap = found.cost - certificate.lower_bound
-    # masses are right to rounding, so costs are to that times a price
-    rounding = 10 * DUST * float(found.price.max(initial=0.0))
+    # where next to nothing moves, what rounding leaves of masses times prices is no gap
+    largest = max(
+        float(np.abs(x).max(initial=0.0)) for x in (found.price, certificate.potential_to)
+    )
+    rounding = 100 * DUST * largest
     optimal = gap <= OPTIMAL * found.cost + rounding
     status = CouplingStatus.OPTIMAL if optimal else CouplingStatus.BOUNDED
     return replace(found, status=status, certificate=certificate)
