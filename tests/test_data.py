@@ -392,3 +392,20 @@ def test_a_weight_is_a_number_of_people(drawn):
         tabulate(decide, x, y, sensitive_features=s, sample_weight=times),
         tabulate(decide, x[copies], y[copies], sensitive_features=s[copies]),
     )
+
+
+@pytest.mark.parametrize("what", ["y", "sensitive_features", "sample_weight"])
+def test_series_in_another_order_than_x_are_refused(what):
+    X = pd.DataFrame({"a": [0, 1, 0, 1]}, index=[7, 3, 5, 1])
+    given = {
+        "y": pd.Series([0, 1, 1, 0], X.index),
+        "sensitive_features": pd.Series(["a", "a", "b", "b"], X.index),
+        "sample_weight": pd.Series([1.0, 2.0, 1.0, 2.0], X.index),
+    }
+    audited = tabulate(lambda rows: rows["a"], X, **given)
+    # labels of their own say nothing: rows are told by their place
+    others = {name: series.reset_index(drop=True) for name, series in given.items()}
+    assert tabulate(lambda rows: rows["a"], X, **others).groups == audited.groups
+    given[what] = given[what].sort_index()
+    with pytest.raises(DataError, match=f"{what}: must come in the order of X"):
+        tabulate(lambda rows: rows["a"], X, **given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
@@ -85,6 +86,31 @@ def as_numbers(array: NDArray[Any]) -> FloatArray | None:
     if array.dtype.kind == "O" and all(map(is_number, array)):
         return np.array([np.nan if is_missing(v) else float(v) for v in array], np.float64)
     return None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def as_measure(array: NDArray[Any]) -> FloatArray | None:
+    """Numbers, or dates and times as days, missing ones as nan; None where an entry is neither.
+
+    >>> as_measure(np.array(["1970-01-02", "NaT"], "M8[D]"))
+    array([ 1., nan])
+    """
+    numbers = as_numbers(array)
+    if numbers is not None or array.dtype.kind not in "MO":
+        return numbers
+    days = []
+    for value in map(scalar, array):
+        if is_missing(value):
+            days.append(np.nan)
+        elif isinstance(value, date):
+            moment = value if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
+            aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            days.append((aware - _EPOCH) / timedelta(days=1))
+        else:
+            return None
+    return np.array(days, np.float64)
 
 
 def scalar(value: Any) -> Hashable:

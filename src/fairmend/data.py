@@ -476,6 +476,10 @@ def read(
             f"got {len(column):,} entries for {len(frame):,} rows",
             "Check that both come from the same filter.",
         )
+    _check_order(
+        frame if frame is None else frame.native,
+        {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight},
+    )
     outcome, labels = _read_outcome(column, pos_label)
     n = len(outcome)
     group, groups, attribute = _read_groups(sensitive_features, frame, n)
@@ -529,6 +533,33 @@ def _check_known(column: Encoded, what: str, fix: str) -> None:
             f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
             fix,
         )
+
+
+def _check_order(X: Any, given: Mapping[str, Any]) -> None:
+    """Refuse a series whose row labels are those of X in another order: nobody means that.
+
+    Rows are told by their place, as in scikit-learn; labels that are not X's say nothing.
+    """
+    rows = _row_labels(X)
+    if rows is None:
+        return
+    for what, values in given.items():
+        own = _row_labels(values)
+        if own is None or len(own) != len(rows) or own.equals(rows):
+            continue
+        if own.is_unique and rows.is_unique and own.isin(rows).all():
+            raise DataError(
+                what,
+                "must come in the order of X",
+                "it holds the row labels of X in another order",
+                "Pass it as values.loc[X.index].",
+            )
+
+
+def _row_labels(values: Any) -> Any:
+    """The index of a pandas object; None for anything else."""
+    index = getattr(values, "index", None)
+    return index if hasattr(index, "equals") and hasattr(index, "is_unique") else None
 
 
 def _check_length(column: Any, n: int, what: str) -> None:
@@ -587,6 +618,7 @@ def read_membership(
     A missing label is an opt-out: that person wants the model's own answer.
     """
     n = len(frame)
+    _check_order(frame.native, {"sensitive_features": given})
     encoded = []
     for name, column in _sensitive_columns(given, frame):
         what = f"sensitive_features {name!r}"

@@ -19,6 +19,7 @@ from fairmend.columns import (
     FloatArray,
     Frame,
     IntArray,
+    as_measure,
     as_numbers,
     is_missing,
     scalar,
@@ -44,6 +45,8 @@ __all__ = [
 
 BINS = 10
 """Numbers with more distinct values than this are compared by their tenths."""
+MOST_SHOWN = 20
+"""Of a category with more values than this, the others count as one."""
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 MOST_PAIRED = 30
 """Joint proxies are sought among this many features, those that carry most alone."""
@@ -313,7 +316,10 @@ def joint_proxies(found: Counterfactual) -> list[JointProxy]:
 
 
 def _binned(found: Counterfactual) -> list[tuple[str, IntArray]]:
-    """Each feature as small codes: its values, or tenths of the target group for fine numbers."""
+    """Each feature as small codes: its values, or tenths of the target group for fine numbers.
+
+    Of a category with many values the rare ones count as one.
+    """
     table = _table(found)
     return [
         (str(name), _tenths(column, found.source.mass))
@@ -322,10 +328,14 @@ def _binned(found: Counterfactual) -> list[tuple[str, IntArray]]:
 
 
 def _tenths(column: Encoded, mass: FloatArray) -> IntArray:
-    numbers = as_numbers(column.values)
-    if numbers is None or len(numbers) <= BINS:
+    numbers, values = as_measure(column.values), len(column.values)
+    weight = np.bincount(column.codes, mass, values)
+    if values <= BINS or (numbers is None and values <= MOST_SHOWN):
         return column.codes.astype(np.int64)
-    weight = np.bincount(column.codes, mass, len(numbers))
+    if numbers is None:
+        rank = np.empty(values, np.int64)
+        rank[np.argsort(-weight, kind="stable")] = np.arange(values)
+        return np.asarray(np.minimum(rank, MOST_SHOWN)[column.codes], np.int64)
     middle = np.cumsum(weight) - weight / 2  # values are sorted, missing last: a bin of its own
     tenth = np.minimum(BINS - 1, BINS * middle).astype(np.int64)
     tenth[~np.isfinite(numbers)] = BINS
@@ -333,14 +343,22 @@ def _tenths(column: Encoded, mass: FloatArray) -> IntArray:
 
 
 def _explained(found: Counterfactual, code: IntArray) -> float:
-    """Var(E[psi | code]) / Var(psi) under P0; psi has mean zero."""
+    """Var(E[psi | code]) / Var(psi) under P0, less what k codes explain of n people by chance.
+
+    psi has mean zero. Of noise, k codes explain (k - 1) / (n - 1) on average: that is taken off
+    (epsilon squared). An exact distribution has no noise.
+    """
     p, psi = found.source.mass, found.influence
     total = float(p @ psi**2)
     if total <= 0:
         return 0.0
     weight, summed = np.bincount(code, p), np.bincount(code, p * psi)
     kept = weight > 0
-    return float((summed[kept] ** 2 / weight[kept]).sum()) / total
+    share = float((summed[kept] ** 2 / weight[kept]).sum()) / total
+    n, k = found.source.n, int(kept.sum())
+    if found.source.tally is None:
+        return share
+    return max(0.0, 1 - (1 - share) * (n - 1) / (n - k)) if n > k else 0.0
 
 
 def _share_of_gap(found: Counterfactual, code: IntArray) -> float:

@@ -1,8 +1,8 @@
 """Mixed-type rows as numbers for the outcome and group models.
 
-Numbers are centred and scaled, with a flag where they may be missing; yes-or-no columns stay 0 and
-1; categories become one column a value. A value never seen in the audit data gets no column, so it
-counts as none of the known ones; so do the rare values of a category with very many.
+Numbers and dates are centred and scaled, with a flag where they may be missing; yes-or-no columns
+stay 0 and 1; categories become one column a value. A value never seen in the audit data gets no
+column, so it counts as none of the known ones; so do rare values.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fairmend.columns import Encoded, FloatArray, Frame, as_numbers, is_missing, scalar
+from fairmend.columns import Encoded, FloatArray, Frame, as_measure, is_missing, scalar
 
 __all__ = ["Feature", "FeatureMap"]
 
 MOST_VALUES = 100
 """A category keeps its most common values: a column of names must not fill the memory."""
+RAREST = 0.005
+"""A value of a smaller share of the people tells a model nothing but noise."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,12 @@ class FeatureMap:
 
 
 def _learn(name: str, column: Encoded, mass: FloatArray) -> Feature:
-    numbers = as_numbers(column.values)
+    numbers = as_measure(column.values)
     weight = np.bincount(column.codes, mass, len(column.values))
     if numbers is None:
-        common = np.sort(np.argsort(-weight, kind="stable")[:MOST_VALUES])
+        common = np.argsort(-weight, kind="stable")[:MOST_VALUES]
+        frequent = common[weight[common] >= RAREST * weight.sum()]
+        common = np.sort(frequent if len(frequent) > 0 else common[:1])
         return Feature(name, tuple(_key(value) for value in column.values[common]))
     known = np.isfinite(numbers)
     missing = not known.all()
@@ -82,7 +86,7 @@ def _key(value: Any) -> Any:
 
 def _apply(feature: Feature, column: Encoded) -> FloatArray:
     if feature.is_number:
-        numbers = as_numbers(column.values)
+        numbers = as_measure(column.values)
         if numbers is None:  # text where the audit data had numbers: none of it is known
             numbers = np.full(len(column.values), np.nan)
         known = np.isfinite(numbers)
