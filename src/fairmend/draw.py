@@ -48,7 +48,7 @@ from fairmend.columns import (
 )
 from fairmend.errors import DataError
 
-__all__ = ["Drawer", "content_ids", "random_key", "read_key"]
+__all__ = ["Drawer", "content_ids", "is_id", "random_key", "read_key"]
 
 KEY_BYTES = 32
 # Marks the mapping; another number would be another mapping, and everybody would be drawn anew.
@@ -123,7 +123,7 @@ class Drawer:
         >>> drawer.pseudonym(7) == drawer.pseudonym("7") != drawer.pseudonym("8")
         True
         """
-        if not _is_id(person):
+        if not is_id(person):
             raise _no_id(person, 0)
         text = str(_person(person)).encode()
         return blake2b(text, digest_size=16, key=self._keys[1], person=b"pseudonym").hexdigest()
@@ -191,14 +191,19 @@ def _read(ids: Any) -> NDArray[Any]:
             pass
     else:
         for row, value in enumerate(entries):
-            if not _is_id(value):
+            if not is_id(value):
                 raise _no_id(value, row)
     objects = np.empty(len(entries), object)
     objects[:] = entries
     return objects
 
 
-def _is_id(value: Any) -> bool:
+def is_id(value: Any) -> bool:
+    """Whether a value can stand for a person: a whole number, or text that is not empty.
+
+    >>> [is_id(value) for value in (7, "x", 7.0, 7.5, "", True, None)]
+    [True, True, True, False, False, False, False]
+    """
     if isinstance(value, str):
         return value != "" and not any("\ud800" <= letter <= "\udfff" for letter in value)
     if isinstance(value, bool | np.bool_ | np.timedelta64):

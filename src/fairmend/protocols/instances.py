@@ -63,7 +63,10 @@ def _record(names: tuple[str, ...]) -> Callable[..., Any]:
     """A row as an object; much faster to make than a dictionary."""
     fields = [(f"f{j}", Any) for j in range(len(names))]
     renamed = {f"f{j}": name for j, name in enumerate(names)}
-    return msgspec.defstruct("Record", fields, rename=renamed, gc=False)
+    try:
+        return msgspec.defstruct("Record", fields, rename=renamed, gc=False)
+    except ValueError:  # a name with quotes or control characters
+        return lambda *row: dict(zip(names, row, strict=True))
 
 
 def _keys(sent: _Body) -> int:

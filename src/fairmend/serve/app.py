@@ -73,11 +73,12 @@ def make_app(sidecar: Sidecar) -> Starlette:
 
     return Starlette(
         routes=[
+            # looked through in this order: those with a fixed name first
             post("/invocations", clients.predicting(mlflow)),
+            post("/predict", clients.predicting(plain)),
             post("/v2/models/{model}/infer", clients.predicting(clients.v2)),
             post("/v2/models/{model}/versions/{version}/infer", clients.predicting(clients.v2)),
             post("/v1/models/{model}:predict", clients.predicting(plain)),
-            post("/predict", clients.predicting(plain)),
             post("/outcomes", clients.outcomes),
             get("/ping", clients.ping),
             get("/health", clients.ping),
@@ -142,13 +143,18 @@ class _Clients:
                 note("error", "error", error=where(error))
                 return reply(protocol.error("internal", "something went wrong here"), 500)
             finally:
-                seconds, metrics = time.perf_counter() - started, self.sidecar.metrics
-                metrics.count("fairmend_requests_total", protocol=protocol.name, code=told.code)
-                metrics.time("fairmend_request_seconds", seconds)
-                note("request", protocol=protocol.name, code=told.code, status=told.status,
-                     ms=round(1000 * seconds, 2), decision=told.decision)  # fmt: skip
+                seconds = time.perf_counter() - started
+                # soon, not now: the answer goes out first
+                self.sidecar.loop.call_soon(self._noted, protocol.name, told, seconds)
 
         return predict
+
+    def _noted(self, protocol: str, told: _Told, seconds: float) -> None:
+        metrics = self.sidecar.metrics
+        metrics.count("fairmend_requests_total", protocol=protocol, code=told.code)
+        metrics.time("fairmend_request_seconds", seconds)
+        note("request", protocol=protocol, code=told.code, status=told.status,
+             ms=round(1000 * seconds, 2), decision=told.decision)  # fmt: skip
 
     async def _predict(self, protocol: Protocol, request: Request, told: _Told) -> Response:
         sidecar, config = self.sidecar, self.config
@@ -158,7 +164,8 @@ class _Clients:
         try:
             body = await read_body(request, config.most_bytes, config.timeout)
             kind = request.headers.get("content-type", JSON)
-            decided = await sidecar.answer(protocol, body, kind, request.headers, request.url.path)
+            path = request.scope["path"]
+            decided = await sidecar.answer(protocol, body, kind, request.headers, path)
         finally:
             sidecar.in_flight -= 1
         told.decision = decided.decision

@@ -6,6 +6,7 @@ not fit is left to the protocols, which convert what can be converted and say wh
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
@@ -47,9 +48,10 @@ class FastReader:
         self._spots = list(enumerate(self._apart, self._wide))
         self._frames: dict[tuple[str, ...], Any] = {}
         self._split = msgspec.json.Decoder(_Body)
-        self._records: dict[str, msgspec.json.Decoder[Any]] = {
-            key: msgspec.json.Decoder(self._body(key)) for key in ("instances", "dataframe_records")
-        }
+        self._records: dict[str, msgspec.json.Decoder[Any]] = {}
+        with suppress(ValueError):  # a name with quotes or control characters
+            for key in ("instances", "dataframe_records"):
+                self._records[key] = msgspec.json.Decoder(self._body(key))
 
     def _body(self, key: str) -> type:
         named = [*self._types, *self._apart]
@@ -81,8 +83,11 @@ class FastReader:
         return None
 
     def _by_records(self, key: str, body: bytes) -> Read | None:
-        found = self._records[key].decode(body).rows
-        if not found or not self._both:
+        decoder = self._records.get(key)
+        if decoder is None or not self._both:
+            return None
+        found = decoder.decode(body).rows
+        if not found:
             return None
         k = self._wide
         if len(found) == 1:

@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -84,7 +84,11 @@ class DecisionLog:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = _locked(self.path)
-        self._db = _opened(self.path)
+        try:
+            self._db = _opened(self.path)
+        except DataError:
+            self._lock.close()
+            raise
         self._heads = {table: _head(self._db, table) for table in TABLES}
         self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self.healthy = True
@@ -256,8 +260,8 @@ def _locked(path: Path) -> Any:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
-        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA wal_autocheckpoint = 0")
@@ -278,6 +282,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             "status INTEGER, content BLOB, decision TEXT) WITHOUT ROWID"
         )
     except sqlite3.Error as error:
+        db.close()
         raise DataError(f"log {str(path)!r}", "must be a log that can be written",
                         f"SQLite says: {error}", "Choose another place.") from None  # fmt: skip
     return db
@@ -384,23 +389,25 @@ def export(
     return count
 
 
-class _reading:  # noqa: N801  reads as a word: with _reading(path)
-    """A connection that can only read, and says so when there is nothing to read."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def __enter__(self) -> sqlite3.Connection:
+@contextmanager
+def _reading(path: str | Path) -> Iterator[sqlite3.Connection]:
+    """A connection that can only read, or word that there is nothing to read."""
+    refusal = DataError(
+        f"log {str(path)!r}",
+        "must be a decision log",
+        "it is not one",
+        "Name the file that `fairmend serve` writes.",
+    )
+    try:
+        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    except sqlite3.Error:
+        raise refusal from None
+    with closing(db):
         try:
-            self.db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, isolation_level=None)
-            self.db.execute("SELECT count(*) FROM events")
+            db.execute("SELECT count(*) FROM events")
         except sqlite3.Error:
-            raise DataError(f"log {str(self.path)!r}", "must be a decision log", "it is not one",
-                            "Name the file that `fairmend serve` writes.") from None  # fmt: skip
-        return self.db
-
-    def __exit__(self, *_: object) -> None:
-        self.db.close()
+            raise refusal from None
+        yield db
 
 
 def rows_of(path: str | Path, query: str, *given: Any) -> Iterator[tuple[Any, ...]]:

@@ -125,8 +125,8 @@ class Repairer:
         """A law found before."""
         return self._laws.get((group, row, said))
 
-    def find_laws(self, group: str, rows: Sequence[Row], said: Sequence[Said]) -> None:
-        """Find laws and keep them; may ask the vendor, and so belongs in a thread."""
+    def find_laws(self, group: str, rows: Sequence[Row], said: Sequence[Said]) -> list[Law]:
+        """Find laws, and keep them for later; may ask the vendor, and so belongs in a thread."""
         plan = self._plans[self._groups[group]]
         scores = [each.score for each in said]
         answers = Answers(
@@ -139,6 +139,7 @@ class Repairer:
                 self._laws.pop(key, None)
         for row, each, law in zip(rows, said, found, strict=True):
             self._laws[group, row, each] = law
+        return found
 
     def _laws_of(self, route: Route) -> list[Law]:
         table = [] if route.table is None else self._rows(route.table)

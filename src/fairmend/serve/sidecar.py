@@ -10,17 +10,19 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
 
 from fairmend.columns import Frame
-from fairmend.draw import Drawer, read_key
+from fairmend.draw import Drawer, is_id, read_key
 from fairmend.errors import DataError, FairmendError
 from fairmend.protocols.wire import JSON, Asked, BadAnswer, BadRequest, Protocol
 from fairmend.remote import cells, kinds
@@ -28,13 +30,16 @@ from fairmend.serve.config import Config
 from fairmend.serve.fast import Read
 from fairmend.serve.log import DecisionLog, Entry, LogUnavailable, Reply
 from fairmend.serve.metrics import Metrics
-from fairmend.serve.repairer import Repairer, Said
+from fairmend.serve.repairer import Law, Repairer, Said
 from fairmend.serve.schema import Row
 from fairmend.serve.upstream import Upstream, UpstreamError
 
 __all__ = ["Decided", "Failure", "Sidecar"]
 
 PROBES = 64
+_OF_PEOPLE = ("fairmend-group", "fairmend-id")
+"""Headers that say who a row is about."""
+_LOADS = 3
 _json = msgspec.json.Encoder()
 _FAST = Asked(None, [], "fast")
 """Stands for a request whose rows were read in one step."""
@@ -116,7 +121,8 @@ class Sidecar:
         )
 
     async def stop(self) -> None:
-        await self.record("stop")
+        with suppress(Failure):  # a full disk must not keep it from ending
+            await self.record("stop")
         await self.upstream.close()
         await asyncio.to_thread(self.log.close)
 
@@ -133,6 +139,7 @@ class Sidecar:
             await self.record("reload refused", kept=self.serving.fingerprint)
             raise
         self.current = fresh
+        self.changed_probes, self.probed_at = [], 0.0  # those were the old one's
         self.metrics.count("fairmend_reloads_total", result="ok")
         await self.record("reload", artifact=fresh.fingerprint)
         return fresh.fingerprint
@@ -147,17 +154,17 @@ class Sidecar:
         from fairmend.artifact import load
 
         path = Path(self.config.artifact)
-        try:
-            fingerprint = sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise DataError(
-                f"artifact {str(path)!r}",
-                "must be readable",
-                f"it is not: {error.strerror}",
-                "Check its name.",
-            ) from None
-        classifier = load(path, model=self._ask_from_thread, key=self.key, check_model=False)
-        return Repairer(classifier, fingerprint, self.apart)
+        for _ in range(_LOADS):
+            before = _fingerprint(path)
+            classifier = load(path, model=self._ask_from_thread, key=self.key, check_model=False)
+            if _fingerprint(path) == before:  # else it was replaced while it was read
+                return Repairer(classifier, before, self.apart)
+        raise DataError(
+            f"artifact {str(path)!r}",
+            "must stay as it is while it is read",
+            "it changed each time",
+            "Load it again once it is in its place.",
+        )
 
     def _ask_from_thread(self, native: Any) -> Any:
         """What plans ask when they need the vendor's word about mixtures of rows."""
@@ -206,7 +213,8 @@ class Sidecar:
         if not 1 <= len(token) <= 255:
             raise Failure("bad_key", "an Idempotency-Key has 1 to 255 characters", 400)
         key = self._hash(token.encode())
-        digest = self._hash(b"\0".join([path.encode(), content_type.encode(), body]))
+        beside = [path, content_type, *(headers.get(name, "") for name in _OF_PEOPLE)]
+        digest = self._hash("\0".join(beside).encode() + b"\0" + body)
         if key in self._pending:
             known, future = self._pending[key]
             _same(known, digest)
@@ -279,10 +287,9 @@ class Sidecar:
         self, failure: Failure, serving: Repairer, decision: str, started: float
     ) -> Failure:
         """A failure, once it is on disk: that nobody was answered is part of the record."""
-        nothing: tuple[None, ...] = (None,) * 5
         values = (
             decision, None, time.time(), None, serving.fingerprint, self.config.vendor,
-            self.config.version, self.config.mode, *nothing[:4], None,
+            self.config.version, self.config.mode, None, None, None, None, None,
             1000 * (time.perf_counter() - started), failure.code, None,
         )  # fmt: skip
         try:
@@ -320,15 +327,11 @@ class Sidecar:
     ) -> tuple[Asked, Read]:
         """A request and its rows, the usual forms in one step."""
         fast = serving.fast.read(protocol.name, body) if content_type == JSON else None
-        if fast is None:
-            asked = protocol.read(body, content_type)
-            most = self.config.most_rows
-            if len(asked.rows) > most:
-                raise BadRequest("too_many_rows", f"at most {most} rows", 413)
-            return asked, serving.schema.read(asked, self.apart)
-        if len(fast[0]) > self.config.most_rows:
-            raise BadRequest("too_many_rows", f"at most {self.config.most_rows} rows", 413)
-        return _FAST, fast
+        asked = protocol.read(body, content_type) if fast is None else _FAST
+        most = self.config.most_rows
+        if len(asked.rows if fast is None else fast[0]) > most:
+            raise BadRequest("too_many_rows", f"at most {most} rows", 413)
+        return asked, serving.schema.read(asked, self.apart) if fast is None else fast
 
     def _people_of(
         self, serving: Repairer, asked: Asked, read: Read, headers: Mapping[str, str]
@@ -339,23 +342,23 @@ class Sidecar:
             if name not in apart or name in columns:
                 raise BadRequest("bad_parameter", "a parameter does not belong here", 422)
             columns[name] = _spread(value, n)
-        if "fairmend-group" in headers and self.config.groups[0] not in columns:
-            labels = _from_header(headers["fairmend-group"]).split("&")
+        if _OF_PEOPLE[0] in headers and self.config.groups[0] not in columns:
+            labels = _from_header(headers[_OF_PEOPLE[0]]).split("&")
             if len(labels) != len(self.config.groups):
                 raise BadRequest("bad_group", "Fairmend-Group has one label an attribute", 422)
             for name, label in zip(self.config.groups, labels, strict=True):
                 columns[name] = [label.strip()] * n
-        if "fairmend-id" in headers and self.config.id not in columns:
+        if _OF_PEOPLE[1] in headers and self.config.id not in columns:
             if n != 1:
                 raise BadRequest("bad_id", "Fairmend-Id is for one row; use a column", 422)
-            columns[self.config.id] = [_from_header(headers["fairmend-id"])]
+            columns[self.config.id] = [_from_header(headers[_OF_PEOPLE[1]])]
         groups = [columns.get(name) for name in self.config.groups]
         ids = columns.get(self.config.id)
         found = []
         for i, row in enumerate(rows):
             own = [None if column is None else column[i] for column in groups]
             person = None if ids is None else ids[i]
-            if person is not None and not _is_id(person):
+            if person is not None and not is_id(person):
                 raise BadRequest("bad_id", "ids are whole numbers or text that is not empty", 422)
             found.append(_Person(row, serving.group(own), person))
         return found
@@ -370,12 +373,10 @@ class Sidecar:
     async def _repair(self, serving: Repairer, people: list[_Person], deadline: float) -> str:
         """Find who is edited, and ask about the edited rows; in shadow a failure is only noted."""
         try:
-            await self._find_laws(serving, people, deadline)
-            for each in people:
-                if serving.mends(each.group):
-                    law = serving.law(each.group, each.row, each.said)  # type: ignore[arg-type]
-                    if law is not None:
-                        each.sent = serving.destination(law, each.row, each.person)
+            laws = await self._laws(serving, people, deadline)
+            for each, law in zip(people, laws, strict=True):
+                if law is not None:
+                    each.sent = serving.destination(law, each.row, each.person)
             edited = [each for each in people if each.sent is not None]
             if edited:
                 schema = serving.schema
@@ -393,24 +394,39 @@ class Sidecar:
             return "shadow_failed"
         return "ok"
 
-    async def _find_laws(self, serving: Repairer, people: list[_Person], deadline: float) -> None:
-        """Laws not found before, in a thread: it may ask the vendor about mixtures."""
-        wanted: dict[str, dict[Any, None]] = {}
+    async def _laws(
+        self, serving: Repairer, people: list[_Person], deadline: float
+    ) -> list[Law | None]:
+        """Everybody's law, None for people of groups that are not mended.
+
+        Those not found before are found in a thread: that may ask the vendor about mixtures.
+        """
+        found: dict[tuple[str, Row, Said], Law] = {}
+        wanted: dict[str, dict[tuple[Row, Said], None]] = {}
+        keys: list[tuple[str, Row, Said] | None] = []
         for each in people:
-            group, row, said = each.group, each.row, each.said
+            group, said = each.group, each.said
             if group is None or said is None or not serving.mends(group):
+                keys.append(None)
                 continue
-            if serving.law(group, row, said) is None:
-                wanted.setdefault(group, {})[row, said] = None
+            keys.append((group, each.row, said))
+            law = serving.law(group, each.row, said)
+            if law is None:
+                wanted.setdefault(group, {})[each.row, said] = None
+            else:
+                found[group, each.row, said] = law
         for group, pairs in wanted.items():
             rows, answers = zip(*pairs, strict=True)
             try:
                 async with asyncio.timeout_at(deadline):
-                    await asyncio.to_thread(serving.find_laws, group, rows, answers)
+                    laws = await asyncio.to_thread(serving.find_laws, group, rows, answers)
             except TimeoutError:
                 raise UpstreamError(
                     "upstream_timeout", "the vendor did not answer in time", 504
                 ) from None
+            for (row, said), law in zip(pairs, laws, strict=True):
+                found[group, row, said] = law
+        return [None if key is None else found[key] for key in keys]
 
     def _content(
         self,
@@ -509,6 +525,18 @@ class Sidecar:
         await self._committed(entry)
 
 
+def _fingerprint(path: Path) -> str:
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(
+            f"artifact {str(path)!r}",
+            "must be readable",
+            f"it is not: {error.strerror}",
+            "Check its name.",
+        ) from None
+
+
 @lru_cache(maxsize=4)
 def _day(number: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(86_400 * number))
@@ -536,20 +564,10 @@ def _spread(value: Any, n: int) -> list[Any]:
 
 def _from_header(text: str) -> str:
     """Headers are Latin letters; anything else comes percent-encoded."""
-    from urllib.parse import unquote
-
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise BadRequest("bad_header", "headers are percent-encoded UTF-8", 400) from None
-
-
-def _is_id(value: Any) -> bool:
-    if isinstance(value, str):
-        return value != "" and not any("\ud800" <= letter <= "\udfff" for letter in value)
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def _as_upstream(error: Exception) -> Exception:

@@ -1,0 +1,81 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for serving.py and vendors.py
+
+import fairmend
+import serving
+import vendors
+
+
+@pytest.fixture(scope="session")
+def mended():
+    """A repair of the stand-in vendor's model, whose edits need its word about mixtures."""
+    X, y, group = vendors.people()
+    repaired = fairmend.RepairedClassifier(
+        serving.decide, "fnr", immutable=["age"], key=bytes.fromhex(serving.KEY)
+    )
+    return repaired.fit(X, y, sensitive_features=group)
+
+
+@pytest.fixture(scope="session")
+def artifact(mended, tmp_path_factory):
+    path = tmp_path_factory.mktemp("artifact") / "mended.zip"
+    mended.save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def vendor():
+    vendor = serving.Vendor()
+    yield vendor
+    vendor.close()
+
+
+@pytest.fixture
+def start(tmp_path, artifact, vendor):
+    """Start sidecars that are stopped at the end of the test."""
+    running = []
+    vendor.behave("well")
+
+    def start(**settings):
+        upstream = settings.pop("upstream", vendor.url)
+        sidecar = serving.Sidecar(
+            tmp_path, settings.pop("artifact", artifact), upstream, **settings
+        )
+        running.append(sidecar)
+        return sidecar
+
+    yield start
+    vendor.behave("well")
+    for sidecar in running:
+        sidecar.stop()
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory, artifact, vendor):
+    """Sidecars that several tests use, one a mode; they ask quickly-failing vendors again soon."""
+    running = {
+        mode: serving.Sidecar(
+            tmp_path_factory.mktemp(mode), artifact, vendor.url, mode=mode, concurrency=200,
+            timeout=1.0, breaker_failures=1_000,
+        )
+        for mode in ("shadow", "repair")
+    }  # fmt: skip
+    yield running
+    for sidecar in running.values():
+        assert sidecar.stop() == 0
+
+
+@pytest.fixture
+def shadow(shared, vendor):
+    yield shared["shadow"]
+    vendor.behave("well")
+
+
+@pytest.fixture
+def repair(shared, vendor):
+    yield shared["repair"]
+    vendor.behave("well")

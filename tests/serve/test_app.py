@@ -1,0 +1,301 @@
+"""The sidecar as a process: what it answers, and what it records before it does."""
+
+import base64
+import json
+import socket
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import serving
+import vendors
+
+
+def rows(path, table="decisions"):
+    with sqlite3.connect(path) as db:
+        db.row_factory = sqlite3.Row
+        return [dict(row) for row in db.execute(f"SELECT * FROM {table} ORDER BY seq")]
+
+
+def test_decisions_are_those_of_the_library_in_every_form(start, mended):
+    sidecar = start(mode="repair", explain=True)
+    X, _, group = vendors.people(400, seed=5)
+    ids = np.arange(400)
+    expected = mended.predict(X, sensitive_features=group, ids=ids)
+    edited = mended.transform(X, sensitive_features=group, ids=ids)
+    assert expected != mended.box_.ask_labels(X) if hasattr(mended.box_, "ask_labels") else True
+    scores = serving.decide(edited)
+    for path, body in serving.bodies(X, group, ids):
+        kind = "text/csv" if isinstance(body, bytes) else "application/json"
+        url = sidecar.url + path.replace("{model}", "fairmend")
+        status, content, headers = serving.post(url, body, content_type=kind)
+        assert status == 200, content
+        assert serving.answers(content) == scores, path
+        more = content.get("fairmend") or content["parameters"]["fairmend"]
+        assert more["repaired"] == expected.tolist(), path
+        assert more["decision"] == headers["Fairmend-Decision"]
+    logged = rows(sidecar.log)[:400]
+    assert [row["repaired"] for row in logged] == expected.tolist()
+    assert [row["decision"] for row in logged[:2]] == [
+        f"{logged[0]['decision'][:-2]}/0", f"{logged[0]['decision'][:-2]}/1",
+    ]  # fmt: skip
+    changed = (edited != X).to_numpy()
+    assert changed.any(), "somebody is edited, or this shows nothing"
+    assert [row["edited"] for row in logged] == [
+        ",".join(np.array(X.columns)[line]) for line in changed
+    ]
+
+
+ONE = {"columns": ["age", "dose", "urban", "group", "id"], "data": [[40, 1.0, 1, "b", 7]]}
+
+
+def edited_person(mended):
+    """Somebody whose edit is certain, with their edited row."""
+    X, _, group = vendors.people(400, seed=5)
+    edited = mended.transform(X, sensitive_features=group, ids=np.arange(400))
+    at = int(np.flatnonzero((edited != X).to_numpy().any(axis=1))[0])
+    return {**X.iloc[at].to_dict(), "group": "b", "id": at}, serving.decide(edited)[at]
+
+
+def test_shadow_answers_as_the_vendor_and_records_what_a_repair_would_do(shadow, mended):
+    person, repaired = edited_person(mended)
+    own = serving.chance([person["age"], person["dose"], person["urban"]])
+    person["age"], person["urban"] = int(person["age"]), int(person["urban"])
+    status, content, _ = serving.post(shadow.url + "/predict", {"instances": [person]})
+    assert (status, content) == (200, {"predictions": [own]})
+    row = rows(shadow.log)[-1]
+    assert (row["mode"], row["original"], row["repaired"]) == ("shadow", 0, 1)
+    assert (row["original_score"], row["repaired_score"]) == (own, repaired)
+    assert row["features"] is None
+    assert str(person["id"]) not in row["person"].split()
+
+
+def test_off_passes_on_and_records(start, vendor):
+    sidecar = start(mode="off")
+    before = vendor.calls
+    status, content, _ = serving.post(sidecar.url + "/invocations", {"dataframe_split": ONE})
+    assert (status, content) == (200, {"predictions": [serving.chance([40, 1.0, 1])]})
+    assert vendor.calls == before + 1
+    assert rows(sidecar.log)[0]["repaired"] is None
+
+
+def test_groups_and_ids_in_headers_and_people_who_do_not_say(repair, mended):
+    person, repaired = edited_person(mended)
+    bare = [int(person["age"]), person["dose"], int(person["urban"])]
+    url = repair.url + "/predict"
+    named = {"Fairmend-Group": "b", "Fairmend-Id": str(person["id"])}
+    assert serving.post(url, {"instances": [bare]}, named)[1] == {"predictions": [repaired]}
+    assert serving.post(url, {"instances": [bare]})[1] == {"predictions": [serving.chance(bare)]}
+    status, content, _ = serving.post(url, {"instances": [bare]}, {"Fairmend-Group": "secret"})
+    assert (status, content["error"]["code"]) == (422, "unknown_group")
+    assert "secret" not in str(content)
+
+
+def test_numbers_keep_their_types_on_the_way(shadow):
+    url = shadow.url + "/predict"
+    assert serving.post(url, {"instances": [[40.0, 1, 1]]})[0] == 200
+    for wrong in ([40.5, 1, 1], ["40", 1, 1], [True, 1, 1], [None, 1, 1], [40, 1], [40, 1, 1, 1]):
+        status, content, _ = serving.post(url, {"instances": [wrong]})
+        assert status == 422, (wrong, content)
+
+
+def test_the_same_person_gets_the_same_answer_from_every_process(start, repair):
+    X, _, group = vendors.people(400, seed=6)
+    body = {"instances": X.assign(group=group.to_numpy(), id=range(400)).to_dict("records")}
+    before = serving.post(repair.url + "/predict", body)[1]
+    second = start(mode="repair")
+    assert serving.post(second.url + "/predict", body)[1] == before
+
+
+FAULTS = {
+    "reset": (502, "upstream_reset"),
+    "half": (502, "upstream_incomplete"),
+    "bad json": (502, "upstream_bad_answer"),
+    "short": (502, "upstream_row_count"),
+    "500": (502, "upstream_error"),
+    "429": (503, "upstream_busy"),
+    "400": (502, "upstream_rejected"),
+    "redirect": (502, "upstream_redirect"),
+    "stall": (504, "upstream_timeout"),
+}
+
+
+def test_every_fault_of_the_vendor_has_its_code(shadow, vendor):
+    url = shadow.url + "/predict"
+    person = {"instances": [{"age": 40, "dose": 0.123456, "urban": 1, "group": "b", "id": 1}]}
+    for how, (expected, code) in FAULTS.items():
+        vendor.behave(how)
+        began = time.perf_counter()
+        status, content, headers = serving.post(url, person)
+        assert time.perf_counter() - began < 1.2, how
+        assert (status, content["error"]["code"]) == (expected, code), how
+        assert "0.123456" not in str(content)
+        assert ("Retry-After" in headers) == (status == 503)
+    vendor.behave("well")
+    assert serving.post(url, person)[0] == 200
+    logged = [row["status"] for row in rows(shadow.log)][-len(FAULTS) - 1 :]
+    assert logged == [code for _, code in FAULTS.values()] + ["ok"]
+    assert "0.123456" not in (shadow.folder / "serve.log").read_text()
+
+
+def test_a_vendor_that_is_gone_and_comes_back(start, artifact, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    sidecar = start(
+        upstream=f"http://127.0.0.1:{port}/score", breaker_failures=3, breaker_seconds=0.5,
+        retries=1, probe_seconds=3600,
+    )  # fmt: skip
+    # the probe that failed was the first of three
+    url = sidecar.url + "/invocations"
+    codes = [serving.post(url, {"dataframe_split": ONE}) for _ in range(3)]
+    assert [content["error_code"] for _, content, _ in codes] == [
+        "UPSTREAM_REFUSED", "UPSTREAM_REFUSED", "UPSTREAM_OPEN",
+    ]  # fmt: skip
+    status, _, headers = codes[-1]
+    assert (status, headers["Retry-After"]) == (503, "1")
+    late = serving.Vendor(port=port)
+    try:
+        time.sleep(0.6)
+        assert serving.post(url, {"dataframe_split": ONE})[0] == 200
+        assert serving.post(url, {"dataframe_split": ONE})[0] == 200
+    finally:
+        late.close()
+    assert [row["status"] for row in rows(sidecar.log)] == [
+        "upstream_refused", "upstream_refused", "upstream_open", "ok", "ok",
+    ]  # fmt: skip
+
+
+def test_a_key_sent_a_hundred_times_at_once_asks_once(start, vendor):
+    sidecar = start(mode="repair", concurrency=200)
+    url = sidecar.url + "/invocations"
+    before = vendor.calls
+
+    def ask(number):
+        return serving.post(url, {"dataframe_split": ONE}, {"Idempotency-Key": "once"})
+
+    with ThreadPoolExecutor(100) as pool:
+        got = list(pool.map(ask, range(100)))
+    assert {status for status, _, _ in got} == {200}
+    assert len({json.dumps(content) for _, content, _ in got}) == 1
+    assert len({headers["Fairmend-Decision"] for _, _, headers in got}) == 1
+    assert len(rows(sidecar.log)) == 1
+    calls = vendor.calls - before
+    assert calls == 1 + bool(rows(sidecar.log)[0]["edited"])
+    other = {"dataframe_split": ONE | {"data": [[41, 1.0, 1, "b", 7]]}}
+    status, content, _ = serving.post(url, other, {"Idempotency-Key": "once"})
+    assert (status, content["error_code"]) == (422, "KEY_REUSED")
+    status, _, _ = serving.post(
+        url, {"dataframe_split": ONE}, {"Idempotency-Key": "once", "Fairmend-Group": "a"}
+    )
+    assert status == 422, "who it is about is part of the request"
+    assert sidecar.stop() == 0
+    again = start(mode="repair")
+    status, content, _ = serving.post(
+        again.url + "/invocations", {"dataframe_split": ONE}, {"Idempotency-Key": "once"}
+    )
+    assert json.dumps(content) == json.dumps(got[0][1])
+    assert len(rows(again.log)) == 1
+
+
+def test_a_failed_request_can_be_sent_again_with_its_key(shadow, vendor):
+    url = shadow.url + "/invocations"
+    vendor.behave("500")
+    assert serving.post(url, {"dataframe_split": ONE}, {"Idempotency-Key": "k"})[0] == 502
+    vendor.behave("well")
+    assert serving.post(url, {"dataframe_split": ONE}, {"Idempotency-Key": "k"})[0] == 200
+
+
+def test_tokens(start):
+    env = {"FAIRMEND_TOKEN": "let me in", "FAIRMEND_ADMIN_TOKEN": "me too"}
+    sidecar = start(env=env)
+    url = sidecar.url + "/invocations"
+    body = {"dataframe_split": ONE}
+    for wrong in ({}, {"Authorization": "Bearer let me"}, {"Authorization": "let me in"}):
+        assert serving.post(url, body, wrong)[0] == 401
+    assert serving.post(url, body, {"Authorization": "Bearer let me in"})[0] == 200
+    assert serving.get(sidecar.admin + "/metrics")[0] == 401
+    assert serving.get(sidecar.admin + "/metrics", {"Authorization": "Bearer me too"})[0] == 200
+    password = base64.b64encode(b"any:me too").decode()
+    assert serving.get(sidecar.admin + "/ready", {"Authorization": f"Basic {password}"})[0] == 200
+
+
+def test_health_metadata_and_metrics(start):
+    sidecar = start(concurrency=3)
+    for path in ("/ping", "/health", "/v2/health/live", "/v2/health/ready", "/v2"):
+        assert serving.get(sidecar.url + path)[0] == 200, path
+    assert serving.get(sidecar.url + "/version")[1]
+    status, about, _ = serving.get(sidecar.url + "/v2/models/fairmend")
+    assert [tensor["datatype"] for tensor in about["inputs"]] == ["INT64", "FP64", "INT64"]
+    assert serving.get(sidecar.url + "/v2/models/other")[0] == 404
+    serving.post(sidecar.url + "/invocations", {"dataframe_split": ONE})
+    status, text, _ = serving.get(sidecar.admin + "/metrics")
+    assert status == 200
+    assert 'fairmend_requests_total{protocol="mlflow",code="ok"} 1' in text
+    assert 'fairmend_request_seconds_bucket{le="+Inf"} 1' in text
+    assert serving.get(sidecar.admin + "/live")[0] == 200
+
+
+def test_too_many_at_once_are_told_to_wait(start, vendor):
+    sidecar = start(concurrency=2, timeout=1.0)
+    vendor.behave("stall")
+    with ThreadPoolExecutor(8) as pool:
+        ask = partial(serving.post, sidecar.url + "/invocations", {"dataframe_split": ONE})
+        got = [each.result() for each in [pool.submit(ask) for _ in range(8)]]
+    busy = [headers for status, _, headers in got if status == 429]
+    assert len(busy) == 6
+    assert all(headers["Retry-After"] == "1" for headers in busy)
+
+
+def test_outcomes_arrive_later(shadow):
+    _, _, headers = serving.post(shadow.url + "/invocations", {"dataframe_split": ONE})
+    known = f"{headers['Fairmend-Decision']}/0"
+    url = shadow.url + "/outcomes"
+    told = {"outcomes": [{"decision": known, "y": 1}]}
+    assert serving.post(url, told)[:2] == (201, {"recorded": 1})
+    for wrong, code in [
+        ({"outcomes": [{"decision": "secret/0", "y": 1}]}, "unknown_decision"),
+        ({"outcomes": [{"decision": known, "y": 2}]}, "bad_outcome"),
+        ({"outcomes": [{"decision": known, "y": True}]}, "bad_outcome"),
+        ({"outcomes": []}, "bad_request"),
+    ]:
+        status, content, _ = serving.post(url, wrong)
+        assert (status, content["error"]["code"]) == (422, code)
+        assert "secret" not in str(content)
+    told = [(row["decision"], row["y"]) for row in rows(shadow.log, "outcomes")]
+    assert told == [(known, 1)]
+
+
+def test_repair_needs_a_basis(tmp_path, artifact):
+    from fairmend import DataError
+    from fairmend.serve.config import read_config
+
+    said = {"artifact": str(artifact), "upstream": "http://h/score"}
+    with pytest.raises(DataError, match="why decisions may be changed"):
+        read_config(None, **said, mode="repair")
+    with pytest.raises(DataError, match="loopback"):
+        read_config(None, **said, host="0.0.0.0")
+    with pytest.raises(DataError, match="known settings"):
+        read_config(None, **said, colour="red")
+    assert read_config(None, **said, mode="repair", basis="approved").basis == "approved"
+
+
+def test_the_basis_is_on_record(start):
+    sidecar = start(mode="repair", basis="Article 6, approved by the board")
+    [event] = rows(sidecar.log, "events")
+    detail = json.loads(event["detail"])
+    assert (event["kind"], detail["basis"]) == ("start", "Article 6, approved by the board")
+    assert detail["artifact"] == sidecar.artifact
+
+
+def test_the_page_on_deployment_lists_every_setting_and_code():
+    from fairmend.serve.config import Config
+
+    page = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text()
+    assert [name for name in Config.__struct_fields__ if f"`{name}`" not in page] == []
+    assert [code for _, code in FAULTS.values() if f"`{code}`" not in page] == []

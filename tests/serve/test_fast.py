@@ -1,0 +1,119 @@
+"""Reading in one step: what the protocols would read, and nothing that they refuse."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairmend.columns import Frame
+from fairmend.protocols import protocol_named
+from fairmend.protocols.wire import BadRequest
+from fairmend.serve.fast import FastReader
+from fairmend.serve.schema import Schema
+
+TABLE = pd.DataFrame(
+    {
+        "age": [1, 2],
+        "dose": [0.5, np.nan],
+        "name": ["x", "y"],
+        "old": [True, False],
+        "class": ["a", None],
+    }
+)
+SCHEMA = Schema.of(Frame.read(TABLE))
+APART = ("group", "id")
+FAST = FastReader(SCHEMA, APART)
+ORDER = [*TABLE, *APART]
+
+cell = st.one_of(
+    st.none(), st.booleans(), st.integers(-5, 5), st.just(2**70), st.floats(-2, 2),
+    st.sampled_from(["", "x", "a:b", "é"]),
+)  # fmt: skip
+good = st.fixed_dictionaries(
+    {
+        "age": st.integers(-5, 5),
+        "dose": st.none() | st.floats(-2, 2),
+        "name": st.text(max_size=3),
+        "old": st.booleans(),
+        "class": st.none() | st.text(max_size=3),
+    },
+    optional={"group": st.text(max_size=2), "id": st.integers(0, 9)},
+)
+
+
+@st.composite
+def requests(draw):
+    """Records or a split frame, mostly sound, with something wrong now and then."""
+    records = draw(st.lists(good, max_size=3))
+    if records and draw(st.booleans()):
+        broken = dict(draw(st.sampled_from(records)))
+        name = draw(st.sampled_from([*ORDER, "other"]))
+        if draw(st.booleans()):
+            broken[name] = draw(cell)
+        else:
+            broken.pop(name, None)
+        records.append(broken)
+    form = draw(st.sampled_from(["instances", "dataframe_records", "dataframe_split"]))
+    if form != "dataframe_split":
+        body = {form: records}
+    else:
+        names = draw(st.permutations(list(records[0]))) if records else []
+        body = {form: {"columns": names, "data": [list(map(r.get, names)) for r in records]}}
+    text = json.dumps(body)
+    if draw(st.integers(0, 9)) == 0:
+        text = text.replace('{"age"', '{"age": 1, "age"', 1)
+    return "instances" if form == "instances" else "mlflow", text.encode()
+
+
+@given(requests())
+def test_both_ways_agree(request):
+    name, body = request
+    fast = FAST.read(name, body)
+    if fast is None:
+        return
+    slow = SCHEMA.read(protocol_named(name).read(body), APART)
+    assert fast == slow
+    assert [list(map(type, row)) for row in fast[0]] == [list(map(type, row)) for row in slow[0]]
+
+
+def test_usual_requests_are_read_in_one_step():
+    record = {"age": 1, "dose": 2, "name": "x", "old": True, "class": None, "group": "b", "id": 7}
+    rows = [(1, 2.0, "x", True, None)]
+    apart = {"group": ["b"], "id": [7]}
+    bodies = [
+        ("instances", {"instances": [record]}),
+        ("mlflow", {"dataframe_records": [record]}),
+        ("mlflow", {"dataframe_split": {"columns": [*record], "data": [[*record.values()]]}}),
+    ]
+    for name, body in bodies:
+        assert FAST.read(name, json.dumps(body).encode()) == (rows, apart)
+    bare = {key: value for key, value in record.items() if key not in APART}
+    assert FAST.read("instances", json.dumps({"instances": [bare] * 2}).encode()) == (rows * 2, {})
+
+
+def test_what_is_an_input_and_set_apart_is_read_the_long_way():
+    both = FastReader(SCHEMA, ("name", "id"))
+    body = json.dumps({"instances": TABLE[:1].to_dict("records")}).encode()
+    assert both.read("instances", body) is None
+    asked = protocol_named("instances").read(body)
+    assert SCHEMA.read(asked, ("name", "id")) == (
+        [(1, 0.5, "x", True, "a")], {"name": ["x"]},
+    )  # fmt: skip
+
+
+def test_a_number_that_is_too_large_is_refused_both_ways():
+    body = json.dumps({"instances": [{**TABLE.iloc[0].to_dict(), "age": 2**64}]}, default=bool)
+    assert FAST.read("instances", body.encode()) is None
+    with pytest.raises(BadRequest) as told:
+        protocol_named("instances").read(body.encode())
+    assert told.value.status == 422
+
+
+def test_odd_names_are_read_the_long_way():
+    odd = Schema.of(Frame.read(pd.DataFrame({'a "quoted" name': [1, 2]})))
+    body = json.dumps({"instances": [{'a "quoted" name': 1}]}).encode()
+    assert FastReader(odd, APART).read("instances", body) is None
+    assert odd.read(protocol_named("instances").read(body), APART) == ([(1,)], {})

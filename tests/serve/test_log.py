@@ -1,0 +1,102 @@
+"""The decision log: its chain, its memory of keys, what it forgets, and how it is handed on."""
+
+import threading
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from fairmend import DataError
+from fairmend.serve.log import DecisionLog, Entry, Reply, export, verify
+
+
+def row(number, at=None):
+    return (
+        f"{number:04d}/0", "p", time.time() if at is None else at, "b", "a" * 64, "vendor", "1",
+        "shadow", 0, 1, 0.25, 0.75, "dose", 5.5, "ok", None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = DecisionLog(tmp_path / "log.sqlite")
+    yield log
+    log.close()
+
+
+def test_many_writers_make_one_chain(log):
+    def write(start):
+        for number in range(start, start + 50):
+            log.put_and_wait(Entry([("decisions", row(number))], [("d", "a", "b", number % 3)]))
+
+    threads = [threading.Thread(target=write, args=(1_000 * i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    verdict = verify(log.path)
+    assert verdict.holds
+    assert verdict.rows["decisions"] == 400
+    assert verify(log.path, head=verdict.heads["decisions"]).holds
+    assert "cut" in verify(log.path, head="0" * 64).broken
+
+
+def test_the_chain_goes_on_after_a_restart(tmp_path):
+    for number in range(3):
+        log = DecisionLog(tmp_path / "log.sqlite")
+        log.put_and_wait(Entry([("decisions", row(number))]))
+        log.close()
+    verdict = verify(tmp_path / "log.sqlite")
+    assert verdict.holds
+    assert verdict.rows["decisions"] == 3
+
+
+def test_what_is_forgotten_leaves_a_chain_that_holds(log):
+    now = time.time()
+    for number in range(10):
+        log.put_and_wait(Entry([("decisions", row(number, now - 1_000 + 100 * number))]))
+    log.put_and_wait(Entry([], prune_before=now - 450))
+    verdict = verify(log.path)
+    assert verdict.holds, verdict.broken
+    assert verdict.rows == {"decisions": 4, "outcomes": 0, "events": 1}
+    log.put_and_wait(Entry([], prune_before=now + 1))
+    log.put_and_wait(Entry([("decisions", row(99))]))
+    verdict = verify(log.path)
+    assert verdict.holds, verdict.broken
+    assert verdict.rows["decisions"] == 1
+
+
+def test_a_key_is_remembered_with_its_answer(log):
+    reply = Reply(b"key", b"body", 200, b"{}", "0001")
+    log.put_and_wait(Entry([("decisions", row(1))], reply=reply))
+    assert log.reply(b"key") == reply
+    assert log.reply(b"other") is None
+    assert log.knows(["0001/0", "0002/0"]) == {"0001/0"}
+
+
+def test_one_writer_only(log):
+    with pytest.raises(DataError, match="one writer"):
+        DecisionLog(log.path)
+
+
+def test_parquet_holds_what_the_log_holds(log, tmp_path):
+    for number in range(5):
+        log.put_and_wait(Entry([("decisions", row(number))]))
+    to = tmp_path / "log.parquet"
+    assert export(log.path, to) == 5
+    table = pq.read_table(to)
+    assert table["decision"].to_pylist() == [f"{number:04d}/0" for number in range(5)]
+    assert table["repaired_score"].to_pylist() == [0.75] * 5
+    with pytest.raises(DataError, match="must not exist"):
+        export(log.path, to)
+    assert export(log.path, to, table="events", overwrite=True) == 0
+    with pytest.raises(DataError, match="must be one of"):
+        export(log.path, to, table="cells")
+
+
+def test_what_is_no_log_is_said_to_be_none(tmp_path):
+    with pytest.raises(DataError, match="must be a decision log"):
+        verify(tmp_path / "nothing.sqlite")
+    (tmp_path / "text").write_text("no database")
+    with pytest.raises(DataError, match="must be a log that can be written"):
+        DecisionLog(tmp_path / "text")
