@@ -624,3 +624,25 @@ def test_arguments_are_checked(arguments, complaint):
 def test_auc_of_all_ties_is_a_half():
     tied = Population.of([1, 2, 3], [1, 1, 1], [0.2, 0.5, 0.9], score=np.full(3, 0.7))
     assert auc(tied) == pytest.approx(0.5, abs=ROUNDING)
+
+
+def test_without_outcomes_decisions_alone_are_compared():
+    """As in Local Law 144: who is selected is known, who would have done well is not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    s = rng.choice(["a", "b"], 500)
+    y = rng.integers(0, 2, 500)
+    known = audit(lambda rows: rows[:, 0] > 0.3, X, y, sensitive_features=s, metrics=["sp"])
+    for found in (
+        audit(lambda rows: rows[:, 0] > 0.3, X, None, sensitive_features=s),
+        audit(X[:, 0] > 0.3, None, None, sensitive_features=s),
+    ):
+        assert [(g.metric, g.gap, g.low, g.high, g.p_value) for g in found.gaps] == [
+            (g.metric, g.gap, g.low, g.high, g.p_value) for g in known.gaps
+        ]
+        for told, true in zip(found.groups, known.groups, strict=True):
+            assert (told.impact_ratio, told.selection_rate) == (
+                true.impact_ratio, true.selection_rate,
+            )  # fmt: skip
+            assert np.isnan([told.base_rate, told.accuracy, told.auc]).all()
+        assert "nan" not in str(found)

@@ -74,7 +74,13 @@ def knows_red_and_blue():
 
 BAD = {
     "y missing": (
-        lambda: audit(y=None),
+        lambda: audit(y=None, metrics=["sp", "fnr"]),
+        DataError,
+        "y: must hold what really happened for fnr; got None. Pass it, or ask for "
+        "metrics=['sp'], which compares decisions alone.",
+    ),
+    "y missing where it is needed": (
+        lambda: fairmend.counterfactual(decide, X, None, sensitive_features=S, disparity="sp"),
         DataError,
         "y: must hold one value a person; got None. Pass a list, an array, a series or "
         "the name of a column of X.",

@@ -298,7 +298,8 @@ def audit(
         predictions given as an array it may be None.
     y
         What really happened: 0/1, -1/1, booleans, or two values with ``pos_label``; or a column
-        name of X, which is then no input of the model.
+        name of X, which is then no input of the model. None where it is not known: decisions alone
+        are compared then (sp and impact ratios).
     sensitive_features
         One label a person; several columns give intersections; names of columns of X will do, and
         those stay inputs of the model.
@@ -340,7 +341,10 @@ def audit(
         sample_weight=sample_weight,
         pos_label=pos_label,
         inputs=False,
+        decisions_only=True,
     )
+    if not data.outcome_known and metrics is METRICS:
+        metrics = ("sp",)
     return audit_data(data, confidence=confidence, metrics=metrics, reference=reference)
 
 
@@ -366,6 +370,8 @@ def audit_data(
     cells = [_by_decision(population) for population in data.populations]
     rest = _rests(cells) if reference == "rest" else None
     disparities = [as_disparity(metric) for metric in metrics]
+    if not data.outcome_known:
+        _check_outcomes_are_not_asked_for(disparities)
     gaps: list[Gap] = []
     family = 0
     for disparity in disparities:
@@ -386,6 +392,23 @@ def audit_data(
             for people in cells
         ),
     )
+
+
+def _check_outcomes_are_not_asked_for(disparities: Sequence[Disparity]) -> None:
+    both = np.array([0.0, 1.0])
+    for disparity in disparities:
+        if isinstance(disparity, RateGap) and all(
+            np.ptp(term(np.full(2, h), both) * np.ones(2)) == 0
+            for term in (disparity.rate, disparity.given)
+            for h in both
+        ):
+            continue
+        raise DataError(
+            "y",
+            f"must hold what really happened for {disparity.name}",
+            "got None",
+            "Pass it, or ask for metrics=['sp'], which compares decisions alone.",
+        )
 
 
 def _by_decision(population: Population) -> Population:
@@ -681,16 +704,17 @@ def _summaries(data: AuditData, cells: Sequence[Population]) -> tuple[GroupSumma
     for group, people, rate, seen in zip(data.groups, cells, selected, known, strict=True):
         ratio = rate / most
         right = people.outcome * people.decision + (1 - people.outcome) * (1 - people.decision)
-        ranked = enough(people, FNR) and enough(people, FPR)
+        judged = seen and data.outcome_known
+        ranked = judged and enough(people, FNR) and enough(people, FPR)
         summaries.append(
             GroupSummary(
                 group=group,
                 n=people.n,
-                base_rate=float(people.mass @ people.outcome) if seen else nan,
+                base_rate=float(people.mass @ people.outcome) if judged else nan,
                 selection_rate=rate,
                 impact_ratio=ratio,
                 below_four_fifths=None if np.isnan(ratio) else ratio < FOUR_FIFTHS,
-                accuracy=float(people.mass @ right) if seen else nan,
+                accuracy=float(people.mass @ right) if judged else nan,
                 auc=auc(data[group]) if ranked else nan,
             )
         )

@@ -207,6 +207,8 @@ class AuditData:
     """For each person read, their row of the table."""
     person_group: IntArray | None = None
     """For each person read, the place of their group in ``groups``."""
+    outcome_known: bool = True
+    """Whether what really happened was told; without it only decisions can be compared."""
 
     def __getitem__(self, group: Hashable) -> Population:
         return self.populations[self.place(group)]
@@ -293,6 +295,7 @@ class Records:
     attribute: str
     counts: Counts | None = None
     """Where an entry stands for many people; otherwise for one."""
+    outcome_known: bool = True
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -308,13 +311,14 @@ def tabulate(
     pos_label: Hashable = None,
     inputs: bool = True,
     known: Frame | None = None,
+    decisions_only: bool = False,
 ) -> AuditData:
     """Check the data, ask the model once per distinct row, and count.
 
     ``inputs=False`` leaves the inputs untabulated when predictions were recorded: an audit needs
-    only decisions, outcomes and groups. X may be elsewhere: a path, a lazy, Dask or Spark frame
-    (see `fairmend.engines`), with columns given by name; ``known`` is then a table in whose
-    container and types its inputs are to come.
+    only decisions, outcomes and groups; with ``decisions_only`` y may be None as well. X may be
+    elsewhere: a path, a lazy, Dask or Spark frame (see `fairmend.engines`), with columns given by
+    name; ``known`` is then a table in whose container and types its inputs are to come.
 
     >>> import numpy as np
     >>> X = np.array([[0], [1], [1], [0]])
@@ -350,6 +354,7 @@ def tabulate(
             sample_weight=sample_weight,
             pos_label=pos_label,
             apart=box.column,
+            decisions_only=decisions_only,
         )
     predictions = box.recorded(frame, len(records))
     if predictions is None:
@@ -396,6 +401,7 @@ def tabulate(
         table=table,
         person_row=row if records.counts is None else None,
         person_group=records.group if records.counts is None else None,
+        outcome_known=records.outcome_known,
     )
 
 
@@ -461,6 +467,7 @@ def read(
     pos_label: Hashable = None,
     apart: str | None = None,
     counts: Counts | None = None,
+    decisions_only: bool = False,
 ) -> Records:
     """Check everything that comes in, in the order people think of it: y, groups, weights, X.
 
@@ -468,7 +475,11 @@ def read(
     sample_weight, and ``apart`` (a column of predictions), are no inputs of the model. ``counts``
     says how many people each entry stands for, where that is not one.
     """
-    column = _column(y, frame, "y")
+    outcome_known = not (decisions_only and y is None)
+    if outcome_known:
+        column = _column(y, frame, "y")
+    else:
+        column = np.arange(_people(sensitive_features, frame)) % 2  # no rate is asked of it
     if frame is not None and len(frame) != len(column):
         raise DataError(
             "y",
@@ -494,7 +505,11 @@ def read(
         named = [name for name in (y, sample_weight, apart) if isinstance(name, str)]
         only_these = set(frame.names) <= set(named)  # a file of predictions and outcomes alone
         inputs = None if only_these else frame.drop(named)
-    return Records(inputs, outcome, group, groups, weight, labels, attribute, counts)
+    return Records(inputs, outcome, group, groups, weight, labels, attribute, counts, outcome_known)
+
+
+def _people(sensitive_features: Any, frame: Frame | None) -> int:
+    return len(_sensitive_columns(sensitive_features, frame)[0][1])
 
 
 def _column(values: Any, frame: Frame | None, what: str) -> Any:
