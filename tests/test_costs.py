@@ -298,3 +298,10 @@ def test_mistakes_are_named(cost, message):
     with pytest.raises(DataError) as error:
         learn(cost).matrix(TABLE, TABLE)
     assert str(error.value) == message
+
+
+def test_an_empty_table_has_a_place_too():
+    table = Frame.read(pd.DataFrame({"a": [1.0, 2.0], "town": ["x", "y"]}))
+    cost = EditCost.learn(table, np.full(2, 0.5), Cost())
+    nobody = table.take(np.empty(0, np.int64))
+    assert cost.matrix(nobody, table).shape == (0, 2)

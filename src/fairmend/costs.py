@@ -81,8 +81,8 @@ class _Axis:
         if self.values:
             code = {value: float(j) for j, value in enumerate(self.values)}
             new = float(len(self.values))  # differs from every known value
-            by_value = np.array([[code.get(_known(value), new)] for value in column.values])
-            return np.asarray(by_value[column.codes], np.float64)
+            by_value = np.array([code.get(_known(value), new) for value in column.values])
+            return np.asarray(by_value[column.codes, None], np.float64)
         numbers = as_numbers(column.values)
         if numbers is None:
             raise DataError(
