@@ -14,7 +14,7 @@ STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
 PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
 
-.PHONY: help setup demo check lint types test theory docs bench reproduce fuzz release-check clean again
+.PHONY: help setup demo check lint types test coverage theory docs bench reproduce fuzz release-check clean again
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
@@ -57,6 +57,9 @@ check: lint types           ## the quick inner loop: lint, types and the fast te
 
 test: lint types            ## everything that must hold before a change lands
 	$(PYTEST)
+
+coverage: setup             ## every test, and what they leave untouched, file by file
+	$(PYTEST) --cov --cov-report=term-missing:skip-covered --cov-report=html:results/coverage
 
 theory: setup               ## the promises of the mathematics, with all their repetitions (minutes)
 	FAIRMEND_REPETITIONS=full $(PYTEST) tests/theory

@@ -29,12 +29,13 @@ from fairmend.draw import Drawer, content_ids, random_key
 from fairmend.engines.source import is_elsewhere
 from fairmend.engines.verbs import predict_elsewhere, transform_elsewhere
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed, nearest
-from fairmend.findings import Explanation, FrontierPoint, Provenance
+from fairmend.findings import SMALLEST_CELL, Explanation, FrontierPoint, Provenance
+from fairmend.frontier import Levels
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.order import order_preserving
 from fairmend.plan import Plan, Route
-from fairmend.repair import least_change
-from fairmend.report import Report, make_report
+from fairmend.repair import FlipPlan, least_change
+from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
 from fairmend.task import KnownOutcome, RepairTask
 from fairmend.transport import paper, transport
@@ -69,7 +70,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         What to close: a name (sp, fnr, fpr, fdr, da), a `Disparity`, or several to close together;
         of several, the first says which groups are worse off.
     method
-        ``"least_change"`` (default), ``"order"``, ``"transport"`` or ``"paper"``.
+        ``"least_change"`` (default), ``"order"``, ``"transport"``, ``"paper"``, or a function of
+        your own from `AuditData` to a `Plan`.
     target
         The group to mend; by default every group that fares worse than the reference.
     reference
@@ -132,7 +134,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         model: Any = None,
         disparity: str | Disparity | Sequence[str | Disparity] = "sp",
         *,
-        method: Method = "least_change",
+        method: Method | Callable[..., Plan] = "least_change",
         target: Hashable = None,
         reference: Hashable = "best",
         immutable: Sequence[str] = (),
@@ -223,6 +225,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             self.feature_names_in_ = np.array(data.table.names, object)
         self.__dict__.pop("counterfactual_", None)
         self._outcomes: dict[Hashable, KnownOutcome | None] = {}
+        self._loaded = False
 
     def fit_transform(
         self,
@@ -240,7 +243,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def _check_settings(self) -> None:
         if self.model is None:
             raise DataError("model", "must be given", "got None", "Pass the classifier to mend.")
-        if self.method not in _METHODS:
+        if not callable(self.method) and self.method not in _METHODS:
             raise DataError(
                 "method",
                 f"must be one of {', '.join(_METHODS)}",
@@ -324,7 +327,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def _make_plan(
         self, data: AuditData, box: BlackBox, target: Hashable, baseline: Hashable, level: float
     ) -> Plan:
-        method = _METHODS[self.method]
+        method = self.method if callable(self.method) else _METHODS[self.method]
         settings: dict[str, Any] = {
             "disparity": self.disparity,
             "target": target,
@@ -334,7 +337,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         }
         if self.require_significant:
             task = RepairTask.read(
-                data, method=self.method, require_significant=True, **settings, level=level
+                data, method=self._method_name, require_significant=True, **settings, level=level
             )
             if not task.nothing_to_close:
                 task.warn_if_not_significant()
@@ -345,7 +348,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 settings[name] = value
             elif value != {"level": 1.0, "cost": Cost(), "rank": None}[name]:
                 raise DataError(
-                    f"method={self.method!r}",
+                    f"method={self._method_name!r}",
                     f"must do without {_SAID_BY[name]}",
                     f"got {value!r}",
                     "Leave it out, or use method='least_change'.",
@@ -356,11 +359,15 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             if name in settings or not _takes(method, name):
                 raise DataError(
                     "method_options",
-                    f"must be further settings of method={self.method!r}",
+                    f"must be further settings of method={self._method_name!r}",
                     f"got {name!r}",
                     nearest(name, _further(method, settings)),
                 )
         return method(data, **settings, **dict(self.method_options or {}))
+
+    @property
+    def _method_name(self) -> str:
+        return str(getattr(self.method, "__name__", self.method))
 
     def _cost(self) -> Cost:
         given = self.cost if isinstance(self.cost, Cost) else Cost(kind=self.cost or "l1")  # type: ignore[arg-type]
@@ -518,12 +525,28 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         frontier: bool = False,
         levels: Sequence[float] = LEVELS,
         command: str | None = None,
+        apart: bool | None = None,
+        smallest_cell: int = SMALLEST_CELL,
     ) -> Report:
-        """What the repair does on data it was not fitted on, before and after.
+        """What the repair does to people, before and after.
 
         ``frontier`` adds what closing less of the gap would do, at each of ``levels``. ``command``
         is what to write into the report as its maker; by default the calls that made it.
+
+        ``apart`` is whether these people were kept apart from those of `fit`: True if you know they
+        were, False if they are the same, None if that is not known. The report says no more than
+        that. Rows and values that fewer than ``smallest_cell`` people share are counted in it, and
+        not told.
         """
+        if isinstance(smallest_cell, bool) or not (
+            isinstance(smallest_cell, Integral) and smallest_cell >= 1
+        ):
+            raise DataError(
+                "smallest_cell",
+                "must be a whole number of people, at least 1",
+                f"got {smallest_cell!r}",
+                f"{SMALLEST_CELL} is usual; 1 shows everything.",
+            )
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
         settings = {
             name: value
@@ -532,11 +555,19 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             and value != signature(type(self)).parameters[name].default
         }
         return replace(
-            self._report(data, self.plans_),
-            explanation=Explanation.of(self.counterfactual_) if self.plans_ else None,
+            self._report(data, int(smallest_cell)),
+            explanation=Explanation.of(self.counterfactual_, int(smallest_cell))
+            if self.plans_
+            else None,
             frontier=tuple(self._frontier(data, levels)) if frontier else (),
             provenance=Provenance.of(
-                self.data_, data, model=self.box_.model, settings=settings, command=command
+                self.data_,
+                data,
+                model=self.box_.model,
+                settings=settings,
+                command=command,
+                apart=apart,
+                loaded=self._loaded,
             ),
         )
 
@@ -557,13 +588,43 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         ]
 
     def _frontier(self, data: AuditData, levels: Sequence[float]) -> list[FrontierPoint]:
-        points: list[FrontierPoint] = []
-        for level in levels:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FairmendWarning)  # said once, in fit
-                plans = self._make_plans(self.data_, self.box_, float(level))
-            points += self._report(data, plans).at_level(float(level))
-        return points
+        points: dict[float, list[FrontierPoint]] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairmendWarning)  # said once, in fit
+            plans_at = self._levels()
+            # those who are edited at some level are edited at every higher one: found first
+            for level in sorted({float(level) for level in levels}, reverse=True):
+                points[level] = frontier_points(
+                    data,
+                    plans_at(level),
+                    level,
+                    disparity=read_disparities(self.disparity)[0],
+                    scores_are_probabilities=self.box_.output == "probability",
+                    favours_positive=self._favours_positive(self.data_.labels),
+                )
+        return [point for level in levels for point in points[float(level)]]
+
+    def _levels(self) -> Callable[[float], Mapping[Hashable, Plan]]:
+        """The plans of any level: those of `fit` cut elsewhere, or where that won't do made anew."""
+        fitted = [plan for plan in self.plans_.values() if isinstance(plan, FlipPlan)]
+        if self.two_sided or len(fitted) < len(self.plans_) or self.method != "least_change":
+            return lambda level: self._make_plans(self.data_, self.box_, level)
+        cuts = {
+            plan.target: Levels.of(
+                plan,
+                self.data_,
+                disparity=self.disparity,
+                box=self.box_ if self.box_.can_be_asked else None,
+                target=plan.target,
+                baseline=plan.baseline,
+                cost=self._cost(),
+                rank=self.rank,
+                outcome_model=self.outcome_model,
+                random_state=int(self.random_state or 0),
+            )
+            for plan in fitted
+        }
+        return lambda level: {target: one.at(level) for target, one in cuts.items()}
 
     def save(
         self,
@@ -581,15 +642,16 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
         save(self, path, created=created, overwrite=overwrite)
 
-    def _report(self, data: AuditData, plans: Mapping[Hashable, Plan]) -> Report:
+    def _report(self, data: AuditData, smallest_cell: int) -> Report:
         return make_report(
             data,
-            plans,
+            self.plans_,
             self.data_,
             disparities=read_disparities(self.disparity),
-            outcomes={group: self._outcome(group) for group in plans},
+            outcomes={group: self._outcome(group) for group in self.plans_},
             scores_are_probabilities=self.box_.output == "probability",
             favours_positive=self._favours_positive(self.data_.labels),
+            smallest_cell=smallest_cell,
         )
 
     def _outcome(self, group: Hashable) -> KnownOutcome | None:
@@ -599,7 +661,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if group not in self._outcomes:
             task = RepairTask.read(
                 self.data_,
-                method=self.method,
+                method=self._method_name,
                 disparity="sp",
                 target=group,
                 outcome_model=self.outcome_model,
