@@ -42,7 +42,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@touch $@
 
-demo: setup                 ## audit and explain a stand-in vendor model on embedded real data
+demo: setup                 ## audit, explain and mend a stand-in vendor model on embedded real data
 	@$(BIN)/python -m fairmend.demo
 
 lint: setup                 ## ruff: rules and layout

@@ -8,12 +8,13 @@ import sys
 import pytest
 
 WIDTH = 100
-WITHOUT_OPTIONAL_PACKAGES = """
+WITHOUT = """
 import sys
+absent = set(sys.argv[1:])
 
 class Absent:
     def find_spec(self, name, *_):
-        if name.split(".")[0] in {"altair", "jinja2", "ortools", "ot", "polars"}:
+        if name.split(".")[0] in absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
@@ -83,8 +84,10 @@ def test_the_page_is_written_and_named(printed, folder):
     assert [path.name for path in folder.iterdir()] == ["fairmend-demo.html"]
 
 
-def test_it_says_the_same_every_time_and_needs_only_pandas(printed, tmp_path):
-    again = run("-c", WITHOUT_OPTIONAL_PACKAGES, folder=tmp_path).stdout
+@pytest.mark.parametrize("other", ["pandas", "polars"])
+def test_it_says_the_same_every_time_and_needs_only_pandas_or_polars(printed, tmp_path, other):
+    absent = ("altair", "jinja2", "ortools", "ot", other)
+    again = run("-c", WITHOUT, *absent, folder=tmp_path).stdout
     end = printed.index("All of it as one page")
     assert again[:end] == printed[:end]
     assert again[end:].startswith("No page was written.")

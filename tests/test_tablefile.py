@@ -35,6 +35,27 @@ def test_the_first_bytes_go_before_the_suffix():
         kind_of(b"\xff\xfea\x00", "x.csv")
 
 
+@pytest.mark.parametrize(
+    ("head", "what"), [(b"\x1f\x8b\x08\x00", "gzip"), (b"PK\x03\x04", "a zip")]
+)
+def test_packed_files_are_called_so(head, what):
+    with pytest.raises(DataError, match=f"must be CSV, Parquet or Arrow as it is; got {what}"):
+        kind_of(head[:8], "x.csv.gz")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ('a,"b\nc",a', "column 'a': must be in the file once; got 2 of that name"),
+        ("a,,", "columns without a name: must be in the file once; got 2"),
+    ],
+)
+def test_columns_of_one_name_are_refused(tmp_path, header, message):
+    (tmp_path / "t.csv").write_text(f"{header}\n1,2,3\n")
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "t.csv")
+
+
 def test_a_header_alone_is_no_table(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n")
     with pytest.raises(DataError, match="must hold at least one row; got none"):

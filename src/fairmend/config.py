@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from fairmend.errors import DataError, nearest
 
-__all__ = ["Option", "find_settings", "settle"]
+__all__ = ["Option", "SettingsError", "find_settings", "settle"]
 
 Holds = Literal["text", "number", "switch", "list"]
 NAMES = ("fairmend.toml", "pyproject.toml")
@@ -33,6 +33,10 @@ PREFIX = "FAIRMEND_"
 
 _WORDS = {"1": True, "true": True, "yes": True, "on": True,
           "0": False, "false": False, "no": False, "off": False}  # fmt: skip
+
+
+class SettingsError(DataError):
+    """A setting that no command takes, or not so."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,16 @@ def _parsed(path: Path) -> Mapping[str, Any]:
         with path.open("rb") as file:
             return tomllib.load(file)
     except OSError as error:
-        raise DataError(f"config {str(path)!r}", "must be readable", f"it is not: {error.strerror}",
-                        "Check the name after --config.") from None  # fmt: skip
+        raise SettingsError(
+            f"config {str(path)!r}",
+            "must be readable",
+            f"it is not: {error.strerror}",
+            "Check the name after --config.",
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"config {str(path)!r}", "must be TOML", f"it is not: {error}",
-                        "Mend that place.") from None  # fmt: skip
+        raise SettingsError(
+            f"config {str(path)!r}", "must be TOML", f"it is not: {error}", "Mend that place."
+        ) from None
 
 
 def _section(path: Path, content: Mapping[str, Any]) -> Any:
@@ -108,7 +117,7 @@ def settle(
     for command, table in tables.items():
         place = f"{where} [{command}]"
         if not isinstance(table, Mapping):
-            raise DataError(place, "must be a table", f"got {table!r}", f"Write [{command}].")
+            raise SettingsError(place, "must be a table", f"got {table!r}", f"Write [{command}].")
         for key, value in table.items():
             name = key.replace("_", "-")
             if name not in commands[command]:
@@ -121,8 +130,8 @@ def settle(
     return settled
 
 
-def _unknown(where: str, of_what: str, key: str, known: Iterable[str]) -> DataError:
-    return DataError(
+def _unknown(where: str, of_what: str, key: str, known: Iterable[str]) -> SettingsError:
+    return SettingsError(
         where,
         f"must hold options of {of_what}",
         f"got the unknown key {key!r}",
@@ -136,7 +145,7 @@ def _as_held_by(where: str, concerned: Mapping[str, Option], value: Any) -> dict
     for command, option in concerned.items():
         try:
             held[command] = _as_held(where, option, value)
-        except DataError as error:
+        except SettingsError as error:
             refused = error
     if not held and refused is not None:
         raise refused
@@ -160,7 +169,7 @@ def _as_held(where: str, option: Option, value: Any) -> Any:
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)
     wanted = {"text": "text", "number": "a number", "switch": "true or false", "list": "a list"}
-    raise DataError(
+    raise SettingsError(
         f"{where}: {option.name}",
         f"must be {wanted[option.holds]}",
         f"got {value!r}",
@@ -174,7 +183,7 @@ def _from_text(option: Option, text: str) -> Any:
         return next(csv.reader([text], skipinitialspace=True), [])
     if option.holds == "switch":
         if text.strip().lower() not in _WORDS:
-            raise DataError(
+            raise SettingsError(
                 f"environment variable {option.variable}",
                 "must be true or false",
                 f"got {text!r}",

@@ -1,7 +1,7 @@
 """A walk through fairmend on real data: ``python -m fairmend.demo``, or ``make demo``.
 
-Needs pandas beside the package itself, no network, and a few seconds. Where the extra ``report`` is
-installed it also writes the report as a page, into the folder it is run in.
+Needs pandas or Polars beside the package itself, no network, and a few seconds. Where the extra
+``report`` is installed it also writes the report as a page, into the folder it is run in.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any
+from typing import Any, Literal
 
+import narwhals as nw
 import numpy as np
 
 from fairmend import explain
 from fairmend.audit import Audit, audit
 from fairmend.counterfactual import Counterfactual, counterfactual
 from fairmend.datasets import load_adult
-from fairmend.errors import MissingExtra
+from fairmend.errors import MissingExtra, require
 from fairmend.report import Report
 from fairmend.tables import TextTable, percent
 
@@ -47,7 +48,7 @@ class People:
 
 def main() -> None:
     """Audit a stand-in vendor model, explain what is found, mend it, and see on new people."""
-    adult = load_adult()
+    adult = load_adult(_installed())
     training, audited, kept_apart = _split(People(adult.X, adult.y, adult.sensitive_features))
 
     _title("fairmend: does a model you cannot open treat groups differently, and why?")
@@ -89,11 +90,21 @@ def _split(people: People) -> tuple[People, People, People]:
     """Those the vendor trains on, those it is audited on, and those kept apart: always the same."""
     order = np.random.default_rng(0).permutation(len(people))
     ends = np.round(np.cumsum([TRAINED, AUDITED]) * len(people)).astype(int)
+    X, sex = nw.from_native(people.X), nw.from_native(people.sex, series_only=True)
     trained, audited, kept_apart = (
-        People(people.X.iloc[part], people.y[part], people.sex.iloc[part])
+        People(X[part].to_native(), people.y[part], sex[part].to_native())
         for part in np.split(order, ends)
     )
     return trained, audited, kept_apart
+
+
+def _installed() -> Literal["pandas", "polars"]:
+    """What there is, pandas first; the command line brings Polars."""
+    try:
+        require("pandas", extra="pandas", why="the demo")
+    except MissingExtra:
+        return "polars"
+    return "pandas"
 
 
 def _vendor_model(people: People) -> Any:
@@ -142,7 +153,12 @@ def _repair(model: Any, people: People) -> Any:
 
 def _show_holdout(mended: Any, people: People) -> Report:
     report: Report = mended.report(
-        people.X, people.y, sensitive_features=people.sex, frontier=True, command=COMMAND
+        people.X,
+        people.y,
+        sensitive_features=people.sex,
+        frontier=True,
+        command=COMMAND,
+        apart=True,
     )
     _say(f"The last {len(people):,} people, before and after:")
     print(report, end="\n\n")

@@ -97,7 +97,16 @@ class Mender:
         """Everything in the stream, edited, onto a file."""
         stream.check(self.groups, "--group")
         stream.check([] if self.id_ is None else [self.id_], "--id")
-        stream.check(self._inputs, "the model's inputs")
+        if self.mended.box_.column is not None:
+            stream.check([self.mended.box_.column], "--predictions")
+        stream.check(self._inputs, "the file", "must have every input of the repair as a column")
+        if self.id_ in self._inputs:
+            raise DataError(
+                "--id",
+                "must not be an input of the repair, which would edit it",
+                f"{self.id_!r} is one",
+                f"Make the repair again with --id {self.id_!r}.",
+            )
         if self.emit == "both" and decision in stream.names:
             raise DataError(
                 "--decision",

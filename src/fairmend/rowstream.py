@@ -9,7 +9,6 @@ in batches of their own types.
 from __future__ import annotations
 
 import codecs
-import csv
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -28,6 +27,7 @@ from fairmend.errors import DataError, nearest, require
 from fairmend.tablefile import (
     Dialect,
     Kind,
+    header,
     kind_of,
     parse_csv,
     standard_input,
@@ -86,16 +86,13 @@ class RowStream(ABC):
     size: int | None
     """What `Block.read` counts up to; None if that is not known."""
 
-    def check(self, columns: Sequence[str], flag: str) -> None:
+    def check(
+        self, columns: Sequence[str], what: str, must: str = "must name a column of the file"
+    ) -> None:
         """Complain about columns that are not there, or there twice."""
         for name in columns:
             if name not in self.names:
-                raise DataError(
-                    flag,
-                    "must name a column of the file",
-                    f"{name!r} is not one",
-                    nearest(name, self.names),
-                )
+                raise DataError(what, must, f"{name!r} is not one", nearest(name, self.names))
             if Counter(self.names)[name] > 1:
                 raise DataError(
                     f"column {name!r}",
@@ -173,12 +170,7 @@ class _CsvStream(RowStream):
         if not body.strip():
             raise DataError(f"file {name!r}", "must hold a header and rows", "it is empty",
                             "Is it the right file?")  # fmt: skip
-        self.names = self._read_names()
-
-    def _read_names(self) -> tuple[str, ...]:
-        """The header's cells, as `read_table` reads them."""
-        text = self._header.decode("utf-8", errors="replace")
-        return tuple(next(csv.reader([text], delimiter=self._dialect.separator)))
+        self.names = header(self._header, self._dialect)
 
     def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
         first, read = 0, len(self._header)
@@ -208,8 +200,8 @@ class _CsvStream(RowStream):
     def _table(
         self, piece: bytes, types: Mapping[str, Any], columns: Sequence[str]
     ) -> pl.DataFrame:
-        header = self._header if self._header.endswith(b"\n") else self._header + b"\n"
-        content = header + piece
+        first = self._header if self._header.endswith(b"\n") else self._header + b"\n"
+        content = first + piece
         table = parse_csv(content, self._dialect, self._missing, types, columns=columns)
         return table.select(columns)
 

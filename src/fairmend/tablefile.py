@@ -12,6 +12,7 @@ import io
 import os
 import select
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,16 @@ from fairmend.errors import DataError, require
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Dialect", "Kind", "kind_of", "parse_csv", "read_table", "standard_input", "unreadable"]
+__all__ = [
+    "Dialect",
+    "Kind",
+    "header",
+    "kind_of",
+    "parse_csv",
+    "read_table",
+    "standard_input",
+    "unreadable",
+]
 
 Kind = Literal["csv", "parquet", "arrow", "arrow stream"]
 
@@ -36,6 +46,12 @@ _MAGIC: dict[bytes, Kind] = {
     b"ARROW1": "arrow",
     b"\xff\xff\xff\xff": "arrow stream",
 }
+_PACKED: dict[bytes, tuple[str, str]] = {
+    b"\x1f\x8b": ("gzip", "Unpack it on the way: gunzip -c FILE | fairmend COMMAND - ..."),
+    b"\x28\xb5\x2f\xfd": ("zstd", "Unpack it on the way: zstdcat FILE | fairmend COMMAND - ..."),
+    b"PK\x03\x04": ("a zip, as spreadsheets are", "Unpack it, or save the sheet as CSV UTF-8."),
+}
+"""What files that hold others begin with, what they are, and what to do about it."""
 PATIENCE_S = 0.25
 """Of one wait for standard input."""
 _OTHER_TEXT = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -142,6 +158,11 @@ def kind_of(head: bytes, name: str) -> Kind:
         raise DataError(
             f"file {name!r}", "must be text in UTF-8", "got UTF-16", "Save it as CSV UTF-8."
         )
+    for magic, (what, fix) in _PACKED.items():
+        if head.startswith(magic):
+            raise DataError(
+                f"file {name!r}", "must be CSV, Parquet or Arrow as it is", f"got {what}", fix
+            )
     return _SUFFIXES.get(Path(name).suffix.lower(), "csv")
 
 
@@ -157,7 +178,31 @@ def _parse(
         return pl.read_ipc(source)
     if kind == "arrow stream":
         return pl.read_ipc_stream(source)
-    return parse_csv(content.removeprefix(codecs.BOM_UTF8), Dialect.of(content), missing, types)
+    dialect, text = Dialect.of(content), content.removeprefix(codecs.BOM_UTF8)
+    _refuse_twins(header(text, dialect))
+    return parse_csv(text, dialect, missing, types)
+
+
+def header(content: bytes, dialect: Dialect) -> tuple[str, ...]:
+    r"""The cells of a CSV's first record.
+
+    >>> header(b'a,"b, or\nso"\n1,2\n', Dialect.of(b"a,b"))
+    ('a', 'b, or\nso')
+    """
+    text = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="replace", newline="")
+    return tuple(next(csv.reader(text, delimiter=dialect.separator), ()))
+
+
+def _refuse_twins(names: Sequence[str]) -> None:
+    """Of two columns with one name, nobody could say which is meant."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise DataError(
+                f"column {name!r}" if name else "columns without a name",
+                "must be in the file once",
+                f"got {count} of that name" if name else f"got {count}",
+                "Rename the others, or leave them out.",
+            )
 
 
 def parse_csv(

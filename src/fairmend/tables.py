@@ -99,3 +99,24 @@ def p_value(value: float) -> str:
     if value != value:  # noqa: PLR0124  nan
         return UNKNOWN
     return "< .001" if value < 0.0005 else f"{value:.3f}".removeprefix("0")
+
+
+def number(value: float, *, signed: bool = False) -> str:
+    """A number in as many digits as people read: four, or all before the point.
+
+    >>> number(55609.54), number(0.123456), number(-12.0, signed=True), number(float("nan"))
+    ('55,610', '0.1235', '-12', '–')
+    """
+    if value != value:  # noqa: PLR0124  nan
+        return UNKNOWN
+    sign = "+" if signed else ""
+    return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value + 0.0:{sign}.4g}"
+
+
+def counted(n: float) -> str:
+    """So many people.
+
+    >>> counted(1), counted(1_200)
+    ('1 person', '1,200 people')
+    """
+    return "1 person" if n == 1 else f"{n:,} people"

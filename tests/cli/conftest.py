@@ -82,10 +82,10 @@ class Done:
 
 @pytest.fixture
 def call(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "300")  # a message in one line, unless a test says otherwise
+
     def called(*arguments, cwd=tmp_path):
         monkeypatch.chdir(cwd)
-        if "COLUMNS" not in os.environ:
-            monkeypatch.setenv("COLUMNS", "300")  # a message in one line
         monkeypatch.setattr(sys, "argv", ["fairmend", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:

@@ -195,7 +195,8 @@ def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
     [
         (b"", "must hold a header and rows; it is empty"),
         (b"\xff\xfea\x00", "must be text in UTF-8; got UTF-16"),
-        (b'sex;score;zip\r\n"female;0.3;1\r\n', "must name a column of the file"),
+        (b'sex;score;zip\r\n"female;0.3;1\r\n', "must have every input of the repair as a column"),
+        (b"\x1f\x8b\x08\x00", "must be CSV, Parquet or Arrow as it is; got gzip. Unpack it on"),
     ],
 )
 def test_files_that_are_none(content, message, mended, call, tmp_path):

@@ -241,3 +241,16 @@ def test_the_file_to_try_with(call, tmp_path):
     }  # fmt: skip
     assert table["person"].n_unique() == table.height
     assert set(table["sex"]) == {"Female", "Male"}
+
+
+def test_the_file_to_try_with_and_those_to_come(call, tmp_path):
+    assert call("demo", "--write", "all.csv").code == 0
+    done = call("demo", "--write", "people.csv", "--new", "new.csv", "--json")
+    assert done.code == 0, done.err
+    everybody, people, new = (
+        pl.read_csv(tmp_path / name) for name in ("all.csv", "people.csv", "new.csv")
+    )
+    said = json.loads(done.out)
+    assert (said["people"], said["new_people"]) == (people.height, new.height)
+    assert not set(people["person"]) & set(new["person"])
+    assert pl.concat([people, new]).sort("person").equals(everybody)

@@ -11,6 +11,7 @@ from inspect import signature
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
 from fairmend.cli.apply import apply
@@ -28,13 +29,37 @@ from fairmend.serve.command import log_app, serve
 
 __all__ = ["app", "main"]
 
+
+def _plain(parameters: list[Any]) -> list[Any]:
+    """Switches, --help among them, without the <bool> that typer writes behind them."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help says of switches only what they do."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """A group of such commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+
 app = typer.Typer(
+    cls=PlainGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 a --fail-on limit was crossed, 2 wrong usage, 3 bad data, "
-    "4 the model failed, 5 the artifact was refused, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 a gap is beyond --fail-on or was not closed, 2 wrong usage, "
+    "3 bad data, 4 the model failed, 5 the artifact was refused, 130 interrupted.",
 )
 
 
@@ -57,12 +82,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce,
 }
 for name, command in COMMANDS.items():
-    app.command(name, help=paragraphs(command.__doc__ or ""))(guarded(command))
+    app.command(name, cls=PlainCommand, help=paragraphs(command.__doc__ or ""))(guarded(command))
 
 for info in log_app.registered_commands:
     assert info.callback is not None
-    info.callback = guarded(info.callback)
-app.add_typer(log_app)
+    info.callback, info.cls = guarded(info.callback), PlainCommand
+app.add_typer(log_app, cls=PlainGroup)
 
 
 @app.callback()
@@ -76,9 +101,7 @@ def settings(
             metavar="FILE",
         ),
     ] = None,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", metavar="")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Audit, explain and mend a black-box classifier that treats groups differently."""
     if version:

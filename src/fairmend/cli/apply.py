@@ -6,14 +6,13 @@ import sys
 import time
 from contextlib import nullcontext
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairmend.cli import options as o
-from fairmend.cli.loading import find_key, group_columns, load_repair
-from fairmend.cli.output import print_json, say
+from fairmend.cli.loading import drawn_share, find_key, group_columns, load_repair
+from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import ModelCall
 from fairmend.errors import DataError
 
@@ -35,7 +34,8 @@ EmitKind = Annotated[
     str,
     typer.Option(
         help="rows: the file with inputs edited, to be fed to the model. decisions: the mended "
-        "decisions alone. both: edited rows with a column of decisions.",
+        "decisions alone. both: edited rows with a column of decisions. Recorded predictions stay "
+        "as they were: they are about the rows before the edits.",
         metavar="WHAT",
         rich_help_panel=o.OUTPUT,
     ),
@@ -74,7 +74,7 @@ def apply(
     Cells that are not edited come out as they came in. The same person, told by --id and the key,
     always gets the same answer.
     """
-    from fairmend.files import refuse_existing, writing
+    from fairmend.files import writing
     from fairmend.mender import Mender
     from fairmend.rowstream import open_rows
 
@@ -83,7 +83,7 @@ def apply(
     if output == "-" and as_json:
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
     if output != "-":
-        refuse_existing(Path(output), overwrite=force)
+        refuse_unwritable(output, force=force)
     call = ModelCall(
         predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol
     )
@@ -100,17 +100,22 @@ def apply(
         with whole as out:
             tally = work.through(stream, out, decision)
     seconds = time.perf_counter() - started
+    stale = mended.box_.column if emit != "decisions" else None
     if as_json:
-        figures = {"artifact": artifact, "file": file, "output": output, "emit": emit}
+        figures = {"artifact": artifact, "file": file, "output": output, "emit": emit,
+                   "answers_before_edits": stale}  # fmt: skip
         print_json("fairmend.apply/1", figures | asdict(tally) | {"seconds": round(seconds, 3)})
-    else:
-        _tell(tally, seconds, emit)
+        return
+    _tell(tally, seconds, emit)
+    if stale is not None:
+        now = f"; the mended decisions are in {decision!r}" if emit == "both" else ""
+        say(f"note: {stale!r} still holds the model's answers about the rows before the edits{now}")
 
 
 def _check_chance(mended: RepairedClassifier, id_: str | None) -> None:
     """Say before long work what it will need where something is left to chance."""
-    drawn = max((plan.outlook.randomised for plan in mended.plans_.values()), default=0.0)
-    if drawn == 0 and not mended.box_.soft:
+    drawn = drawn_share(mended)
+    if drawn == 0:
         return
     if mended.key_ is None:
         raise DataError(

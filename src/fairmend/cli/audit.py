@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.output import Code, print_json, say
 from fairmend.cli.people import Columns, ModelCall, read_people
+from fairmend.errors import DataError
 
 if TYPE_CHECKING:
     from fairmend.audit import Audit
@@ -64,7 +66,7 @@ def audit(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or ()
     )
     people = read_people(file, columns, box)
-    wanted = [*(metric or ("sp", "fnr", "fpr", "fdr")), *(name for name, _ in limits)]
+    wanted = [*(metric or ("sp", "fnr", "fpr", "fdr")), *(limit.metric for limit in limits)]
     result = run(
         box,
         **people.call,
@@ -82,37 +84,59 @@ def audit(
     gate(crossed)
 
 
-def read_limit(text: str) -> tuple[str, float]:
+@dataclass(frozen=True)
+class Limit:
+    """The largest gap in a metric to accept, said in the unit it was typed in."""
+
+    metric: str
+    most: float
+    in_points: bool
+
+    def written(self, gap: float, sign: str = "") -> str:
+        return f"{100 * gap:{sign}.4g} points" if self.in_points else f"{gap:{sign}.4g}"
+
+
+def read_limit(text: str) -> Limit:
     """A metric and the largest gap to accept.
 
     >>> read_limit("fnr > 5%")
-    ('fnr', 0.05)
+    Limit(metric='fnr', most=0.05, in_points=True)
     """
-    parts = re.fullmatch(r"\s*(\w+)\s*>\s*([0-9.]+)\s*(%?)\s*", text)
+    from fairmend.disparity import as_disparity
+
+    def wrong(must: str, fix: str) -> typer.BadParameter:
+        return typer.BadParameter(f"{must}; got {text!r}. {fix}", param_hint="--fail-on")
+
+    parts = re.fullmatch(r"\s*(\w+)\s*>\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*", text)
+    if parts is None:
+        raise wrong("must read METRIC>LIMIT", "Write e.g. 'fnr>0.05' or 'fnr>5%'.")
+    metric, number, percent = parts[1].lower(), parts[2], parts[3]
     try:
-        assert parts is not None
-        return parts[1].lower(), float(parts[2]) / (100 if parts[3] else 1)
-    except (AssertionError, ValueError):
-        raise typer.BadParameter(
-            f"must read METRIC>LIMIT, e.g. 'fnr>0.05'; got {text!r}", param_hint="--fail-on"
-        ) from None
+        as_disparity(metric)
+    except DataError as error:
+        raise wrong("must begin with a metric", error.fix) from None
+    most = float(number) / (100 if percent else 1)
+    if most > 1 and metric != "da":  # which is a divergence, and may be any number
+        written = f"{metric}>{'100' if percent else number}%"
+        raise wrong("must be at most 1, or 100%: no gap is larger", f"Did you mean '{written}'?")
+    return Limit(metric, most, bool(percent))
 
 
-def over_the_limit(result: Audit, limits: Sequence[tuple[str, float]]) -> list[str]:
+def over_the_limit(result: Audit, limits: Sequence[Limit]) -> list[str]:
     """One line per gap beyond its limit, in either direction."""
     return [
         f"{gap.metric}: the gap of {gap.target} against {gap.baseline} is "
-        f"{100 * gap.gap:+.1f} points, beyond {100 * limit:g}"
-        for metric, limit in limits
+        f"{limit.written(gap.gap, '+')}, beyond {limit.written(limit.most)}"
+        for limit in limits
         for gap in result.gaps
-        if gap.metric == metric and gap.judged and abs(gap.gap) > limit
+        if gap.metric == limit.metric and gap.judged and abs(gap.gap) > limit.most
     ]
 
 
-def gate(crossed: Sequence[str]) -> None:
-    """End the run with its own code if a limit was crossed."""
+def gate(lines: Sequence[str]) -> None:
+    """End the run with its own code if there is something to complain about."""
     sys.stdout.flush()
-    for line in crossed:
+    for line in lines:
         say(line)
-    if crossed:
-        sys.exit(Code.CROSSED)
+    if lines:
+        sys.exit(Code.GAP)

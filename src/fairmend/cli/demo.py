@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
-from typing import IO, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairmend.cli import options as o
-from fairmend.cli.output import print_json, say
+from fairmend.cli.output import print_json, refuse_unwritable, say
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Write = Annotated[
     str | None,
@@ -20,22 +23,26 @@ Write = Annotated[
     ),
 ]
 
+New = Annotated[
+    str | None,
+    typer.Option(
+        help="With --write: every third person goes into this CSV instead, as those to come.",
+        metavar="FILE",
+        rich_help_panel=o.OUTPUT,
+    ),
+]
 
-def demo(write: Write = None, force: o.Force = False, as_json: o.AsJson = False) -> None:
+
+def demo(
+    write: Write = None, new: New = None, force: o.Force = False, as_json: o.AsJson = False
+) -> None:
     """Audit, explain and mend a stand-in vendor model on real data."""
     from fairmend.demo import main as run
 
+    if new is not None and write is None:
+        raise typer.BadParameter("needs --write FILE", param_hint="--new")
     if write is not None:
-        from fairmend.files import writing
-
-        with writing(write, overwrite=force) as out:
-            people = _scored_file(out)
-        if as_json:
-            print_json("fairmend.demo/1", {"file": write, "people": people})
-        else:
-            say(
-                f"wrote {write}: {people:,} people of UCI's Adult table, scored by a stand-in model"
-            )
+        _write(write, new, force=force, as_json=as_json)
     elif as_json:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             run()
@@ -44,7 +51,34 @@ def demo(write: Write = None, force: o.Force = False, as_json: o.AsJson = False)
         run()
 
 
-def _scored_file(out: IO[bytes]) -> int:
+def _write(file: str, new: str | None, *, force: bool, as_json: bool) -> None:
+    import polars as pl
+
+    from fairmend.files import writing
+
+    for name in filter(None, (file, new)):
+        refuse_unwritable(name, force=force)
+    parts = {file: _scored_people()}
+    if new is not None:
+        third = pl.int_range(pl.len()) % 3 == 2
+        parts = {file: parts[file].filter(~third), new: parts[file].filter(third)}
+    for name, people in parts.items():
+        with writing(name, overwrite=force) as out:
+            people.write_csv(out)
+    if as_json:
+        written = {"file": file, "people": parts[file].height}
+        if new is not None:
+            written |= {"new": new, "new_people": parts[new].height}
+        print_json("fairmend.demo/1", written)
+        return
+    for name, people in parts.items():
+        say(
+            f"wrote {name}: {people.height:,} people of UCI's Adult table, "
+            "scored by a stand-in model"
+        )
+
+
+def _scored_people() -> pl.DataFrame:
     """Every second person of Adult, as a vendor who trained on the others might hand them over."""
     import numpy as np
     import polars as pl
@@ -52,19 +86,16 @@ def _scored_file(out: IO[bytes]) -> int:
 
     from fairmend.datasets import load_adult
 
-    adult = load_adult()
-    inputs = np.asarray(adult.X)
+    adult = load_adult("polars")
+    inputs = adult.X.to_numpy()
     model = LogisticRegression(C=100, max_iter=1_000).fit(inputs[::2], adult.y[::2])
     score = model.predict_proba(inputs[1::2])[:, 1].round(3)
-    names = [str(name) for name in adult.X.columns]
-    table = pl.DataFrame(
+    return pl.DataFrame(
         {
             "person": [f"P{i:06d}" for i in range(1, 2 * len(score), 2)],
-            **{name: inputs[1::2, j] for j, name in enumerate(names)},
-            "sex": [str(sex) for sex in np.asarray(adult.sensitive_features)[1::2]],
+            **{name: inputs[1::2, j] for j, name in enumerate(adult.X.columns)},
+            "sex": adult.sensitive_features.gather_every(2, 1),
             "score": score,
             "over_50k": np.asarray(adult.y)[1::2],
         }
     )
-    table.write_csv(out)
-    return table.height

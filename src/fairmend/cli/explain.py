@@ -41,6 +41,7 @@ def explain(
     id_: o.Id = None,
     input_: o.Input = None,
     ignore: o.Ignore = None,
+    not_id: o.NotId = None,
     missing: o.Missing = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -53,8 +54,9 @@ def explain(
     )
     box = call.box()
     columns = Columns(
-        group, label, positive, weight, id_, input_ or (), ignore or (), missing or ()
-    )
+        group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
+        not_id=not_id or (),
+    )  # fmt: skip
     people = read_people(file, columns, box)
     found = run(
         box,

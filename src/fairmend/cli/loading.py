@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fairmend.cli.output import say
 from fairmend.cli.people import ModelCall
 from fairmend.errors import DataError
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
 
-__all__ = ["find_key", "group_columns", "load_repair"]
+__all__ = ["drawn_share", "find_key", "group_columns", "load_repair"]
 
 KEY_VARIABLE = "FAIRMEND_KEY"
 
@@ -23,8 +24,11 @@ def load_repair(path: str, call: ModelCall, key: bytes | None = None) -> Repaire
     """The repair beside its model; how to read the model's answers it knows unless told anew."""
     from fairmend.artifact import inspect, load
 
-    recorded = inspect(path).about.model.recorded
-    if not call.given and not recorded:
+    about = inspect(path).about
+    if key is not None and about.key_fingerprint is None:
+        say("note: the repair was made without --key-file, so nobody can check that this is the "
+            "key people were drawn with before")  # fmt: skip
+    if not call.given and not about.model.recorded:
         raise typer.BadParameter(
             "this repair was fitted on a model that can be asked: name it with --model MODEL"
         )
@@ -40,6 +44,13 @@ def find_key(file: str | None) -> bytes | None:
     if file is not None:
         return read_key(file=file)
     return read_key(env=KEY_VARIABLE) if KEY_VARIABLE in os.environ else None
+
+
+def drawn_share(mended: RepairedClassifier) -> float:
+    """The largest share of a group whose edit is left to a draw; 1 where decisions are chances."""
+    if mended.box_.soft:
+        return 1.0
+    return max((plan.outlook.randomised for plan in mended.plans_.values()), default=0.0)
 
 
 def group_columns(mended: RepairedClassifier, names: Sequence[str]) -> list[str]:

@@ -53,7 +53,9 @@ Weight = Annotated[
 ]
 Id = Annotated[
     str | None,
-    typer.Option("--id", help="Who it is.", metavar="COLUMN", rich_help_panel=COLUMNS),
+    typer.Option(
+        "--id", help="Who it is; never an input.", metavar="COLUMN", rich_help_panel=COLUMNS
+    ),
 ]
 Input = Annotated[
     list[str] | None,
@@ -69,6 +71,14 @@ Ignore = Annotated[
     list[str] | None,
     typer.Option(
         help="No input of the model; may be repeated.", metavar="COLUMN", rich_help_panel=COLUMNS
+    ),
+]
+NotId = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="An input of the model although it looks like an id: no two people share a value.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
     ),
 ]
 Missing = Annotated[
@@ -116,7 +126,6 @@ Soft = Annotated[
     bool,
     typer.Option(
         "--soft",
-        metavar="",
         help="Take probabilities themselves as the decisions.",
         rich_help_panel=MODEL,
     ),
@@ -161,7 +170,8 @@ Unknown = Annotated[
 KeyFile = Annotated[
     str | None,
     typer.Option(
-        help="The secret for people's draws (see fairmend key). Without it: FAIRMEND_KEY.",
+        help="The secret for people's draws, the same for repair and apply; make it once with "
+        "fairmend key. Without it: FAIRMEND_KEY.",
         metavar="FILE",
         rich_help_panel=REPAIR,
     ),
@@ -169,19 +179,18 @@ KeyFile = Annotated[
 
 AsJson = Annotated[
     bool,
-    typer.Option("--json", help="Print JSON instead of text.", metavar="", rich_help_panel=OUTPUT),
+    typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT),
 ]
 FailOn = Annotated[
     list[str] | None,
     typer.Option(
-        help="Exit with 1 if a gap is larger, e.g. 'fnr>0.05' or 'sp>5%'; may be repeated.",
+        help="Exit with 1 if a gap is larger, e.g. 'fnr>0.05' or, the same, 'fnr>5%'; may be "
+        "repeated.",
         metavar="LIMIT",
         rich_help_panel=OUTPUT,
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option(
-        "--force", help="Overwrite files that are there.", metavar="", rich_help_panel=OUTPUT
-    ),
+    typer.Option("--force", help="Overwrite files that are there.", rich_help_panel=OUTPUT),
 ]

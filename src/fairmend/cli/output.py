@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import os
+import re
 import signal
 import sys
 import traceback
@@ -13,26 +14,30 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, NoReturn
 
+from fairmend.config import SettingsError
 from fairmend.errors import (
     ArtifactError,
+    DataError,
     FairmendError,
     FairmendWarning,
     MissingExtra,
     ModelError,
 )
 
-__all__ = ["Code", "guarded", "print_json", "say"]
+__all__ = ["Code", "guarded", "print_json", "refuse_unwritable", "say"]
 
 
 class Code(IntEnum):
     """How a run ended."""
 
     OK = 0
-    CROSSED = 1
-    """A ``--fail-on`` limit was crossed."""
+    GAP = 1
+    """A gap is beyond ``--fail-on``, or was not closed."""
     USAGE = 2
+    """What was typed can be right for no file."""
     BAD_DATA = 3
     MODEL = 4
     """The model cannot be reached or read."""
@@ -65,6 +70,24 @@ def _plain(value: Any) -> Any:
 def say(text: str) -> None:
     """Tell the person, not the program that reads our output."""
     print(f"fairmend: {text}", file=sys.stderr)
+
+
+def refuse_unwritable(path: str | Path, *, force: bool) -> None:
+    """Say before long work, not after it, that its result could not be written."""
+    from fairmend.files import refuse_existing
+
+    place = Path(path)
+    what = f"output {str(place)!r}"
+    if place.is_dir():
+        raise DataError(what, "must be a file", "it is a folder", "Name a file in it.")
+    if not place.parent.is_dir():
+        raise DataError(
+            what,
+            "must be in a folder that is there",
+            f"there is no folder {str(place.parent)!r}",
+            "Make it first, or choose another place.",
+        )
+    refuse_existing(place, overwrite=force)
 
 
 # -------------------------------------------------------------------- every end has a code
@@ -107,7 +130,10 @@ def _code(error: FairmendError) -> Code:
         (ArtifactError, Code.ARTIFACT),
         (ModelError, Code.MODEL),
         (MissingExtra, Code.USAGE),
+        (SettingsError, Code.USAGE),
     )
+    if error.what in _WRONG_FOR_ANY_FILE or error.what.startswith("method="):
+        return Code.USAGE
     return next((code for kind, code in kinds if isinstance(error, kind)), Code.BAD_DATA)
 
 
@@ -163,6 +189,7 @@ _SPOKEN = {
     "target": "--target",
     "one_way": "--one-way",
     "immutable": "--immutable",
+    "max_edits": "--max-edits",
     "level": "--level",
     "method": "--method",
     "metric": "--metric",
@@ -172,7 +199,18 @@ _SPOKEN = {
     "favorable_label": "--favourable",
     "threshold": "--threshold",
     "output": "--answers",
+    "soft": "--soft",
+    "two_sided": "--two-sided",
+    "do_no_harm": "--do-no-harm",
+    "require_significant": "--require-significant",
+    "random_state": "--seed",
+    "unknown_group": "--unknown-group",
 }
+_WRONG_FOR_ANY_FILE = frozenset(
+    {"metric", "disparity", "method", "level", "confidence", "threshold", "output", "soft",
+     "max_edits", "two_sided", "random_state", "unknown_group"}
+)  # fmt: skip
+"""Arguments whose errors are about what was typed, never about what a file holds."""
 _NAMED = ("sensitive_features '", "X column '")
 _WRITTEN = {
     "BlackBox(model, output='score', threshold=...)": "--answers score --threshold NUMBER",
@@ -180,20 +218,41 @@ _WRITTEN = {
     "BlackBox(model, output='probability')": "--answers probability",
     "output='label'": "--answers label",
     "output='score'": "--answers score",
+    "leave output and threshold out": "leave --answers and --threshold out",
+    " and threshold=": " and --threshold ",
+    "must be False": "must be left out",
+    "soft=True": "--soft",
+    "Leave soft out": "Leave --soft out",
     "unknown_group='keep'": "--unknown-group keep",
-    "do_no_harm": "--do-no-harm",
     "require_significant=True": "--require-significant",
-    "require_significant": "--require-significant",
+    "immutable, one_way and cost": "--immutable, --one-way and --max-edits",
     " (--force, overwrite=True)": " (--force)",
     "Pass pos_label=": "Add --positive ",
-    " or pos_label=": " or --positive ",
     "e.g. with .fillna('unknown')": "e.g. 'unknown'",
     "fairmend.draw.random_key().hex()": "fairmend key FILE",
     ", or a Disparity": "",
     "Say fairmend.load(path, model, key=...), with the key_ of the saved one.": "Give --key-file.",
     "Say fairmend.load(path, model).": "Give --model.",
     ", or say check_model=False": "",
+    "groups in sensitive_features": "groups of --group",
+    "name features of X": "name inputs of the model",
+    "column of X": "column of the file",
+    "a few rows of X by hand: it must take X as it is passed here": "a few rows by hand",
+    "Pass X with the model's inputs": "Name the columns of the model's inputs",
+    "value of y": "value of --label",
+    "values of y": "values of --label",
+    "labels of y": "values of --label",
+    "class of y": "class of --label",
+    "y holds": "--label holds",
+    "as y has": "as --label has",
+    "e.g. y == ": "e.g. whether it is ",
+    "ive y and": "ive --label and",
+    "Give y in": "Give --label in",
+    "pass a function": "name a function",
 }
+_METHOD = re.compile(r"method='(\w+)'")
+_ARGUMENT = re.compile(rf"(?<!['\w-])({'|'.join(n for n in _SPOKEN if '_' in n)})(?!['\w])(=?)")
+"""An argument's name in a sentence; in quotes it is somebody's column."""
 
 
 def in_flags(error: FairmendError) -> str:
@@ -212,4 +271,5 @@ def in_flags(error: FairmendError) -> str:
 def _translated(text: str) -> str:
     for python, flag in _WRITTEN.items():
         text = text.replace(python, flag)
-    return text
+    text = _METHOD.sub(r"--method \1", text)
+    return _ARGUMENT.sub(lambda said: _SPOKEN[said[1]] + (" " if said[2] else ""), text)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "ModelCall", "People", "read_people", "same_value"]
 
+FEW = 20
+"""Among fewer people than this no two need share a value of anything."""
+
 
 @dataclass(frozen=True)
 class ModelCall:
@@ -82,6 +85,31 @@ class Columns:
     inputs: Sequence[str] = ()
     ignore: Sequence[str] = ()
     missing: Sequence[str] = ()
+    not_id: Sequence[str] | None = None
+    """Inputs though no two people share a value; None where nobody minds ids among the inputs."""
+
+    def refuse_two_roles(self, predictions: str | None) -> None:
+        """A column that is two things at once makes figures that look right and mean nothing."""
+        named = [
+            ("--label", self.label), ("--predictions", predictions), ("--weight", self.weight),
+            ("--id", self.id), *(("--group", name) for name in self.group),
+        ]  # fmt: skip
+        roles: dict[str, str] = {}
+        for flag, name in named:
+            if name is None:
+                continue
+            if name in roles:
+                raise _two_roles(flag, roles[name], name)
+            roles[name] = flag
+        for name in self.inputs:  # a model may read the group, and a score
+            if roles.get(name, "--group") not in ("--group", "--predictions"):
+                raise _two_roles("--input", roles[name], name)
+
+
+def _two_roles(flag: str, other: str, name: str) -> typer.BadParameter:
+    return typer.BadParameter(
+        f"must not be the column of {other}; got {name!r} for both", param_hint=flag
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +166,7 @@ def read_people(
     from fairmend.tablefile import read_table
 
     assert columns.label is not None
+    columns.refuse_two_roles(box.column)
     types = {} if like is None else dict(like.schema)
     table = read_table(file, missing=columns.missing, types=types)
     named = [
@@ -145,17 +174,21 @@ def read_people(
         ("--predictions", box.column), *(("--group", name) for name in columns.group),
         *(("--input", name) for name in columns.inputs),
         *(("--ignore", name) for name in columns.ignore),
-        *(("model", name) for name in input_names(box.model) or ()),
+        *(("--not-id", name) for name in columns.not_id or ()),
     ]  # fmt: skip
     for flag, name in named:
         if name is not None:
             _check_there(table.columns, flag, name)
     inputs = columns.inputs or input_names(box.model)
     known = list(types) or list(inputs or ())
+    for name in known:
+        _check_there(
+            table.columns, "the file", name, "must have every input of the model as a column"
+        )
     if not known:
         known = _all_others(table.columns, columns, box)
-    for name in known:
-        _check_there(table.columns, "the model's inputs", name)
+        if columns.not_id is not None:
+            _refuse_ids(table.select(known), columns.not_id)
     apart = [box.column] if box.column is not None and box.column not in known else []
     needed = [columns.label, *columns.group]
     kept = table.drop_nulls(needed)
@@ -192,11 +225,31 @@ def _all_others(names: Sequence[str], columns: Columns, box: BlackBox) -> list[s
     return [name for name in names if name not in other]
 
 
-def _check_there(names: Sequence[str], flag: str, name: str) -> None:
+def _refuse_ids(inputs: pl.DataFrame, insisted: Sequence[str]) -> None:
+    """Complain about inputs that tell who somebody is: a repair would edit them."""
+    for column in inputs:
+        tells = column.dtype.is_integer() or str(column.dtype) == "String"
+        if (
+            tells
+            and column.name not in insisted
+            and len(column) >= FEW
+            and column.null_count() == 0
+            and column.n_unique() == len(column)
+        ):
+            name = shlex.quote(column.name)
+            raise DataError(
+                f"column {column.name!r}",
+                "must not be an input if it only tells who somebody is",
+                f"all its {len(column):,} values differ",
+                f"Say --id {name} or --ignore {name}; if the model does read it, --not-id {name}.",
+            )
+
+
+def _check_there(
+    names: Sequence[str], what: str, name: str, must: str = "must name a column of the file"
+) -> None:
     if name not in names:
-        raise DataError(
-            flag, "must name a column of the file", f"{name!r} is not one", nearest(name, names)
-        )
+        raise DataError(what, must, f"{name!r} is not one", nearest(name, names))
 
 
 def same_value(column: pl.Series, text: str | None) -> Any:

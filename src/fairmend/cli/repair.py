@@ -13,16 +13,14 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
-from fairmend.cli.loading import find_key
-from fairmend.cli.output import print_json, say
+from fairmend.cli.loading import drawn_share, find_key
+from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
+from fairmend.cli.shortfall import Rule, find_shortfalls, settings_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from fairmend.classifier import RepairedClassifier
-    from fairmend.report import Report
 
 Metric = Annotated[
     list[str] | None,
@@ -98,7 +96,6 @@ TwoSided = Annotated[
     bool,
     typer.Option(
         "--two-sided",
-        metavar="",
         help="Let the reference move as well: all groups come to one rate.",
         rich_help_panel=o.REPAIR,
     ),
@@ -107,7 +104,6 @@ DoNoHarm = Annotated[
     bool,
     typer.Option(
         "--do-no-harm",
-        metavar="",
         help="Refuse a repair that takes favourable decisions away.",
         rich_help_panel=o.REPAIR,
     ),
@@ -116,15 +112,22 @@ Significant = Annotated[
     bool,
     typer.Option(
         "--require-significant",
-        metavar="",
         help="Refuse to repair a gap that may be chance.",
         rich_help_panel=o.REPAIR,
+    ),
+]
+AllowPartial = Annotated[
+    bool,
+    typer.Option(
+        "--allow-partial",
+        help="Exit with 0 although a gap was not closed.",
+        rich_help_panel=o.OUTPUT,
     ),
 ]
 Holdout = Annotated[
     str | None,
     typer.Option(
-        help="Report on the people of this file, none of whom the repair has seen.",
+        help="Report on the people of this file; see to it that none of them is in FILE.",
         metavar="FILE",
         rich_help_panel="Holdout",
     ),
@@ -140,7 +143,7 @@ HoldoutShare = Annotated[
 ]
 Seed = Annotated[
     int,
-    typer.Option(help="Of the split and the folds.", metavar="N", rich_help_panel="Holdout"),
+    typer.Option(help="Of the split and the folds.", metavar="N", min=0, rich_help_panel="Holdout"),
 ]
 Output = Annotated[
     str,
@@ -174,6 +177,7 @@ def repair(
     id_: o.Id = None,
     input_: o.Input = None,
     ignore: o.Ignore = None,
+    not_id: o.NotId = None,
     missing: o.Missing = None,
     metric: Metric = None,
     method: Method = "least_change",
@@ -194,54 +198,62 @@ def repair(
     output: Output = "repair.fairmend",
     report: ReportFile = None,
     fail_on: o.FailOn = None,
+    allow_partial: AllowPartial = False,
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Mend the model: write an artifact to apply, and a report on people kept apart.
 
     The model is not changed. The artifact says whose inputs to edit before the model sees them.
+    Exits with 1 if a gap could not be closed; artifact and report are written all the same.
     """
-    from fairmend.files import refuse_existing
+    from fairmend.classifier import RepairedClassifier
 
     limits = [read_limit(text) for text in fail_on or []]
-    directions = dict(_read_direction(text) for text in one_way or [])
+    rules = [
+        *(Rule("--immutable", name) for name in immutable or ()),
+        *(Rule("--one-way", _read_direction(text)) for text in one_way or ()),
+        *(Rule("--max-edits", most) for most in [max_edits] if most is not None),
+    ]
     page = Path(report) if report is not None else Path(output).with_suffix(".html")
     for path in (Path(output), page):
-        refuse_existing(path, overwrite=force)
+        refuse_unwritable(path, force=force)
     call = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol)
     box = call.box()
     columns = Columns(
-        group, label, positive, weight, id_, input_ or (), ignore or (), missing or ()
-    )
+        group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
+        not_id=not_id or (),
+    )  # fmt: skip
     people = read_people(file, columns, box)
     if holdout is None:
-        audited, kept_apart = _split(people, holdout_share, seed)
+        audited, reported = _split(people, holdout_share, seed)
         which = f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
     else:
-        audited, kept_apart = people, read_people(holdout, columns, box, like=people.inputs)
+        audited, reported = people, read_people(holdout, columns, box, like=people.inputs)
         which = holdout
-    mended = _fitted(
-        box,
-        audited,
-        settings={
-            "disparity": _one_or_several(metric or ["sp"]),
-            "method": method,
-            "target": people.as_group(target),
-            "reference": people.as_group(reference),
-            "immutable": [*(immutable or ()), *(n for n in group if n in people.inputs.columns)],
-            "one_way": directions,
-            "level": level,
-            "two_sided": two_sided,
-            "favorable_label": same_value(people.outcome, favourable),
-            "do_no_harm": do_no_harm,
-            "require_significant": require_significant,
-            "key": find_key(key_file),
-            "random_state": seed,
-        },
-        max_edits=max_edits,
-    )
+    never = [name for name in group if name in people.inputs.columns]
+    key = find_key(key_file)
+    settings: dict[str, Any] = {
+        "pos_label": people.positive,
+        "disparity": _one_or_several(metric or ["sp"]),
+        "method": method,
+        "target": people.as_group(target),
+        "reference": people.as_group(reference),
+        "level": level,
+        "two_sided": two_sided,
+        "favorable_label": same_value(people.outcome, favourable),
+        "do_no_harm": do_no_harm,
+        "require_significant": require_significant,
+        "key": key,
+        "random_state": seed,
+    }
+    mended = RepairedClassifier(box, **settings, **settings_of(rules, never)).fit(**audited.call)
+    shortfalls = find_shortfalls(mended, rules, never, audited)
     result = mended.report(
-        **kept_apart.call, frontier=True, command=f"{command_line()}  # reported on {which}"
+        **reported.call,
+        frontier=True,
+        command=f"{command_line()}  # reported on {which}",
+        apart=True if holdout is None else None,
     )
     mended.save(output, created=now(), overwrite=force)
     result.save_html(page, overwrite=force)
@@ -250,36 +262,37 @@ def repair(
         content = {
             "artifact": output,
             "report": str(page),
-            "holdout": {"people": len(kept_apart), "which": which},
+            "holdout": {"people": len(reported), "which": which},
             "left_out": people.left_out,
+            "not_closed": [shortfall.to_dict() for shortfall in shortfalls],
             "results": result.to_dict(),
             "crossed": crossed,
         }
         print_json("fairmend.repair/1", content)
     else:
-        _print(mended, result, which, len(kept_apart))
+        for shortfall in shortfalls:
+            print(shortfall, end="\n\n")
+        for plan in mended.plans_.values():
+            print(plan, end="\n\n")
+        if not mended.plans_:
+            print("No group fares worse than the reference: nobody is edited.", end="\n\n")
+        print(f"On {len(reported):,} people{_SEEN[result.apart]} ({which}):", end="\n\n")
+        print(result)
         say(f"wrote {output} and {page}")
-    gate(crossed)
+    if key is None and drawn_share(mended) > 0:
+        say("note: without --key-file no artifact can tell later whether apply has the right key; "
+            "make one first with fairmend key FILE")  # fmt: skip
+    not_closed = [shortfall.headline for shortfall in shortfalls]
+    if not_closed:
+        not_closed.append("--allow-partial makes a repair like that end with 0")
+    gate([*crossed, *([] if allow_partial else not_closed)])
 
 
-def _print(mended: RepairedClassifier, result: Report, which: str, people: int) -> None:
-    if not mended.plans_:
-        print("No group fares worse than the reference: nobody is edited.", end="\n\n")
-    for plan in mended.plans_.values():
-        print(plan, end="\n\n")
-    print(f"On {people:,} people the repair has not seen ({which}):", end="\n\n")
-    print(result)
-
-
-def _fitted(
-    box: Any, people: People, *, settings: dict[str, Any], max_edits: int | None
-) -> RepairedClassifier:
-    from fairmend.classifier import RepairedClassifier
-    from fairmend.costs import Cost
-
-    cost = None if max_edits is None else Cost(max_edits=max_edits)
-    mended = RepairedClassifier(box, pos_label=people.positive, cost=cost, **settings)
-    return mended.fit(**people.call)
+_SEEN = {
+    True: " the repair has not seen",
+    False: " the repair was fitted on",
+    None: ", whom the repair should not have seen",
+}
 
 
 def _one_or_several(names: list[str]) -> str | list[str]:

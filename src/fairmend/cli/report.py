@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
 from fairmend.cli.loading import group_columns, load_repair
-from fairmend.cli.output import print_json, say
+from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.cli.repair import command_line
 
@@ -48,13 +47,12 @@ def report(
     as_json: o.AsJson = False,
 ) -> None:
     """Show what a repair does to the people of FILE, before and after."""
-    from fairmend.files import refuse_existing
     from fairmend.mender import as_fitted, as_polars
     from fairmend.rowstream import open_rows
 
     limits = [read_limit(text) for text in fail_on or []]
     if output is not None:
-        refuse_existing(Path(output), overwrite=force)
+        refuse_unwritable(output, force=force)
     call = ModelCall(
         predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol
     )

@@ -1,0 +1,182 @@
+"""Gaps that a repair could not close, and which of the rules for edits stand in the way."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from fairmend.errors import FairmendWarning
+
+if TYPE_CHECKING:
+    from fairmend.classifier import RepairedClassifier
+    from fairmend.cli.people import People
+    from fairmend.plan import Plan
+
+__all__ = ["Rule", "Shortfall", "find_shortfalls", "settings_of"]
+
+MOST_RULES, MOST_PEOPLE = 6, 20_000
+"""Beyond these it takes long to try what each rule does."""
+WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that edits must keep to, as it was typed."""
+
+    flag: str
+    value: Any
+
+    def __str__(self) -> str:
+        text = ":".join(self.value) if isinstance(self.value, tuple) else str(self.value)
+        return f"{self.flag} {shlex.quote(text)}"
+
+
+def settings_of(rules: Sequence[Rule], always: Sequence[str] = ()) -> dict[str, Any]:
+    """The rules as the classifier takes them; what is ``always`` immutable is nobody's rule.
+
+    >>> settings_of([Rule("--immutable", "age"), Rule("--one-way", ("income", "up"))])
+    {'immutable': ['age'], 'one_way': {'income': 'up'}, 'cost': None}
+    """
+    from fairmend.costs import Cost
+
+    values: dict[str, list[Any]] = {"--immutable": [], "--one-way": [], "--max-edits": []}
+    for rule in rules:
+        values[rule.flag].append(rule.value)
+    most = values["--max-edits"]
+    return {
+        "immutable": [*values["--immutable"], *always],
+        "one_way": dict(values["--one-way"]),
+        "cost": Cost(max_edits=most[0]) if most else None,
+    }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the repair would leave without one of the rules, and with that rule alone."""
+
+    rule: str
+    gap_without: float
+    unreachable_without: float
+    gap_alone: float
+    unreachable_alone: float
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A gap that is still there on the people the repair was fitted on."""
+
+    metric: str
+    target: str
+    baseline: str
+    status: str
+    before: float
+    after: float
+    edited: float
+    unreachable: float
+    """Share of the group for whom no allowed edit helps."""
+    why: str
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        from fairmend.tables import points
+
+        return (
+            f"NOT CLOSED: on the audit data the gap in {self.metric} of {self.target} against "
+            f"{self.baseline} was {points(self.before)} points and is {points(self.after)} after "
+            "the repair"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        parts = [fill(f"{self.headline}. {self.why}", WIDTH)]
+        if self.trials:
+            parts.append(str(self._table()))
+        return "\n\n".join(parts)
+
+    def _table(self) -> Any:
+        from fairmend.tables import TextTable, percent, points
+
+        cells = [
+            (
+                trial.rule,
+                points(trial.gap_without),
+                percent(trial.unreachable_without),
+                points(trial.gap_alone),
+                percent(trial.unreachable_alone),
+            )
+            for trial in self.trials
+        ]
+        headers = ("<rule", "gap without it", "unreachable", "gap with it alone", "unreachable")
+        return TextTable("What each rule costs", headers, cells)
+
+
+def find_shortfalls(
+    mended: RepairedClassifier, rules: Sequence[Rule], always: Sequence[str], people: People
+) -> list[Shortfall]:
+    """The largest first, with what each rule does to that one where it is cheap to try."""
+    from fairmend.plan import PlanStatus
+
+    short = [
+        plan
+        for plan in mended.plans_.values()
+        if not plan.status.closed and plan.status is not PlanStatus.IDENTITY
+    ]
+    short.sort(key=lambda plan: -plan.outlook.gap_after)
+    recorded = mended.box_.column is not None
+    cheap = recorded and len(rules) <= MOST_RULES and len(people) <= MOST_PEOPLE
+    return [
+        Shortfall(
+            plan.metric,
+            str(plan.target),
+            str(plan.baseline),
+            plan.status.name,
+            plan.outlook.gap_before,
+            plan.outlook.gap_after,
+            plan.outlook.edited,
+            plan.outlook.unreachable,
+            _why(plan, recorded=recorded, ruled=bool(rules)),
+            _tried(mended, rules, always, people, plan) if cheap and place == 0 else (),
+        )
+        for place, plan in enumerate(short)
+    ]
+
+
+def _why(plan: Plan, *, recorded: bool, ruled: bool) -> str:
+    if not recorded or plan.outlook.unreachable == 0:
+        return plan.status.value
+    share = f"{100 * plan.outlook.unreachable:.1f} % of {plan.target}"
+    kept = " that keeps to the rules for edits" if ruled else ""
+    return (
+        "With --predictions people can only be edited into rows that are in the file: for "
+        f"{share} there is none with the other decision{kept}. With --model the model itself is "
+        "asked about further rows" + ("; or drop a rule." if ruled else ".")
+    )
+
+
+def _tried(
+    mended: RepairedClassifier,
+    rules: Sequence[Rule],
+    always: Sequence[str],
+    people: People,
+    plan: Plan,
+) -> tuple[Trial, ...]:
+    def left_by(kept: Sequence[Rule]) -> tuple[float, float]:
+        settings = mended.get_params(deep=False) | settings_of(kept, always)
+        relaxed = {"do_no_harm": False, "require_significant": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairmendWarning)  # said once, of the repair itself
+            again = type(mended)(**settings | relaxed).fit(**people.call)
+        found = again.plans_.get(plan.target)
+        return (0.0, 0.0) if found is None else (found.outlook.gap_after, found.outlook.unreachable)
+
+    return tuple(
+        Trial(str(rule), *left_by([r for r in rules if r is not rule]), *left_by([rule]))
+        for rule in rules
+    )

@@ -1,0 +1,273 @@
+"""What newcomers get wrong: the command line says so, before it does harm."""
+
+import csv
+import json
+import re
+
+import polars as pl
+import pytest
+
+from .conftest import IGNORED, NAMED
+
+WITHOUT_ID = NAMED[:-2]
+FIT = ("repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr")
+PYTHON = re.compile(r"sensitive_features|pos_label|sample_weight|one_way|max_edits|two_sided|"
+                    r"\bof X\b|\bX\b|\by\b|=True|method=|output=|threshold=")  # fmt: skip
+"""Words of the library that nobody types on the command line."""
+
+
+OTHER_WORDS = re.compile(r"people have no outcome|note:")
+
+
+# -------------------------------------------------------------------- columns
+
+
+@pytest.mark.parametrize("command", ["repair", "explain"])
+def test_a_column_that_tells_who_somebody_is_must_be_named(command, mended, call, tmp_path):
+    output = ("-o", tmp_path / "m.fairmend") if command == "repair" else ()
+    arguments = (command, "applicants.csv", *WITHOUT_ID, *IGNORED, "--metric", "fnr", *output)
+    done = call(*arguments, cwd=mended)
+    assert (done.code, done.out) == (3, "")
+    assert done.err == (
+        "fairmend: column 'customer no': must not be an input if it only tells who somebody is; "
+        "all its 1,500 values differ. Say --id 'customer no' or --ignore 'customer no'; if the "
+        "model does read it, --not-id 'customer no'.\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+    ignored = call("explain", "applicants.csv", *WITHOUT_ID, *IGNORED, "--ignore", "customer no",
+                   cwd=mended)  # fmt: skip
+    assert ignored.code == 0, ignored.err
+
+
+def test_an_id_is_never_edited(mended, call, tmp_path):
+    insisted = call(*FIT[:2], *WITHOUT_ID, *IGNORED, "--metric", "fnr", "--not-id", "customer no",
+                    "--allow-partial", "-o", tmp_path / "m.fairmend", cwd=mended)  # fmt: skip
+    assert insisted.code == 0, insisted.err
+    done = call("apply", tmp_path / "m.fairmend", "new.csv", "--missing", "n/a", "--id",
+                "customer no", "--key-file", "secret.key", "-o", tmp_path / "o",
+                cwd=mended)  # fmt: skip
+    assert done.code == 3
+    assert done.err.endswith(
+        "fairmend: --id: must not be an input of the repair, which would edit it; 'customer no' is "
+        "one. Make the repair again with --id 'customer no'.\n"
+    )
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag", "other"),
+    [
+        (("--label", "approved?", "--group", "approved?", "--predictions", "score"),
+         "--group", "--label"),
+        (("--label", "approved?", "--group", "sex", "--predictions", "approved?"),
+         "--predictions", "--label"),
+        (("--label", "approved?", "--group", "sex", "--predictions", "score", "--input",
+          "approved?"), "--input", "--label"),
+        ((*NAMED, "--weight", "customer no"), "--id", "--weight"),
+    ],
+)  # fmt: skip
+def test_a_column_is_one_thing(arguments, flag, other, mended, call):
+    done = call("audit", "new.csv", *arguments, cwd=mended)
+    assert (done.code, done.out) == (2, "")
+    assert f"Invalid value for {flag}: must not be the column of {other}; got" in done.err
+
+
+def test_two_columns_of_one_name_are_refused(mended, call, tmp_path):
+    raw = (mended / "applicants.csv").read_bytes()
+    (tmp_path / "twins.csv").write_bytes(raw.replace(b";zip;", b";approved?;", 1))
+    done = call("audit", "twins.csv", *NAMED)
+    assert (done.code, done.out) == (3, "")
+    assert done.err == (
+        "fairmend: column 'approved?': must be in the file once; got 2 of that name. Rename the "
+        "others, or leave them out.\n"
+    )
+
+
+# -------------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ("fnr>5", "must be at most 1, or 100%: no gap is larger; got 'fnr>5'. "
+                  "Did you mean 'fnr>5%'?"),
+        ("fnr>500%", "must be at most 1, or 100%: no gap is larger; got 'fnr>500%'."),
+        ("tpr>0.9", "must begin with a metric; got 'tpr>0.9'. Did you mean 'fpr'?"),
+        ("fnr>.", "must read METRIC>LIMIT; got 'fnr>.'."),
+    ],
+)  # fmt: skip
+def test_limits_that_can_never_be_crossed(limit, message, mended, call):
+    done = call("audit", "new.csv", *NAMED, "--fail-on", limit, cwd=mended)
+    assert (done.code, done.out) == (2, "")
+    assert f"Invalid value for --fail-on: {message}" in done.err
+
+
+@pytest.mark.parametrize(("limit", "unit"), [("0.01", ""), ("1%", " points")])
+def test_a_crossed_limit_is_told_in_the_unit_it_was_typed_in(limit, unit, mended, call):
+    done = call("audit", "new.csv", *NAMED, "--fail-on", f"fnr>{limit}", cwd=mended)
+    assert done.code == 1
+    assert done.err.endswith(f"{unit}, beyond {limit.rstrip('%')}{unit}\n")
+    gap = float(re.search(rf"the gap of female against male is \+([\d.]+){unit},", done.err)[1])
+    audit = json.loads(call("audit", "new.csv", *NAMED, "--json", cwd=mended).out)
+    expected = next(g["gap"] for g in audit["gaps"] if g["metric"] == "fnr")
+    assert gap == pytest.approx(expected * (100 if unit else 1), rel=1e-3)  # four digits are shown
+
+
+# -------------------------------------------------------------------- a gap that stays
+
+
+@pytest.fixture(scope="module")
+def dated(mended, tmp_path_factory):
+    """The applicants with a column that hardly two of them share, and one that many do."""
+    folder = tmp_path_factory.mktemp("dated")
+    table = pl.read_csv(mended / "applicants.csv", separator=";", null_values=["n/a"])
+    day = pl.int_range(pl.len()) // 2
+    table.with_columns(day.alias("day"), (day % 2).alias("branch")).write_csv(folder / "dated.csv")
+    return folder
+
+
+def test_a_gap_that_stays_is_said_first_and_by_the_exit_code(dated, call):
+    arguments = ("repair", "dated.csv", *NAMED, *IGNORED, "--metric", "fnr", "--do-no-harm",
+                 "--force", "-o", "m.fairmend")  # fmt: skip
+    rules = ("--immutable", "branch", "--immutable", "day")
+    done = call(*arguments, *rules, cwd=dated)
+    assert done.code == 1
+    headline = "NOT CLOSED: on the audit data the gap in fnr of female against male was +"
+    assert done.out.startswith(headline)
+    assert f"fairmend: {headline}" in done.err
+    said = " ".join(done.out.split())
+    assert "With --predictions people can only be edited into rows that are in the file" in said
+    assert "With --model the model itself is asked" in said
+    assert {path.name for path in dated.iterdir()} == {"dated.csv", "m.fairmend", "m.html"}
+    partial = call(*arguments, *rules, "--allow-partial", "--json", cwd=dated)
+    assert partial.code == 0
+    [short] = json.loads(partial.out)["not_closed"]
+    assert (short["status"], short["target"]) == ("UNREACHABLE", "female")
+    assert short["after"] > 0
+    branch, day = short["trials"]
+    assert (branch["rule"], day["rule"]) == ("--immutable branch", "--immutable day")
+    # the day alone blocks as much as both, the branch next to nothing
+    assert day["unreachable_alone"] == branch["unreachable_without"] > 0.1
+    assert day["unreachable_without"] == branch["unreachable_alone"] < 0.01
+    assert call(*arguments, "--immutable", "branch", cwd=dated).code == 0
+
+
+# -------------------------------------------------------------------- places, keys, old answers
+
+
+@pytest.mark.parametrize("command", ["repair", "apply", "report"])
+def test_a_folder_that_is_not_there_is_noticed_first(command, mended, call, tmp_path):
+    output = tmp_path / "no such folder" / "out"
+    arguments = {
+        # files that cannot be read: nothing is looked at before the place is
+        "repair": ("repair", "none.csv", *NAMED, "-o", output),
+        "apply": ("apply", "none", "none.csv", "-o", output),
+        "report": ("report", "none", "none.csv", "--label", "approved?", "-o", output),
+    }[command]
+    done = call(*arguments, cwd=mended)
+    assert (done.code, done.out) == (3, "")
+    assert "must be in a folder that is there; there is no folder" in done.err
+    folder = call(*arguments[:-1], tmp_path, cwd=mended)
+    assert "must be a file; it is a folder" in folder.err
+
+
+def test_the_key_of_the_repair_is_the_key_to_apply_it_with(mended, call, tmp_path):
+    assert call("key", tmp_path / "other.key").code == 0
+    made = call(*FIT, "--key-file", "secret.key", "-o", tmp_path / "m.fairmend", cwd=mended)
+    assert (made.code, "without --key-file" in made.err) == (0, False)
+    apply = ("apply", tmp_path / "m.fairmend", "new.csv", "--missing", "n/a", "--id", "customer no")
+    wrong = call(*apply, "--key-file", tmp_path / "other.key", "-o", tmp_path / "o", cwd=mended)
+    assert wrong.code == 5
+    assert "must be the one with fingerprint" in wrong.err
+    right = call(*apply, "--key-file", "secret.key", "-o", tmp_path / "o", cwd=mended)
+    assert (right.code, "nobody can check" in right.err) == (0, False)
+
+
+def test_without_a_key_it_is_said_that_none_can_be_checked(mended, call, tmp_path):
+    made = call(*FIT, "-o", tmp_path / "m.fairmend", cwd=mended)
+    assert made.code == 0
+    assert "note: without --key-file no artifact can tell later" in made.err
+    applied = call("apply", tmp_path / "m.fairmend", "new.csv", "--missing", "n/a", "--id",
+                   "customer no", "--key-file", "secret.key", "-o", tmp_path / "o",
+                   cwd=mended)  # fmt: skip
+    assert applied.code == 0
+    assert "nobody can check that this is the key people were drawn with" in applied.err
+
+
+def test_old_answers_beside_new_decisions_are_pointed_out(mended, call, tmp_path):
+    arguments = ("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--id", "customer no",
+                 "--key-file", "secret.key", "--force", "-o", tmp_path / "o")  # fmt: skip
+    done = call(*arguments, cwd=mended)
+    assert done.err.endswith(
+        "note: 'score' still holds the model's answers about the rows before the edits; the mended "
+        "decisions are in 'decision'\n"
+    )
+    for emit, stale in (("both", "score"), ("rows", "score"), ("decisions", None)):
+        said = json.loads(call(*arguments, "--emit", emit, "--json", cwd=mended).out)
+        assert said["answers_before_edits"] == stale
+
+
+def test_people_are_called_unseen_only_if_they_were_kept_apart(mended, call, tmp_path):
+    kept = call(*FIT, "-o", tmp_path / "kept", cwd=mended)
+    assert "people the repair has not seen (30 % of applicants.csv" in kept.out
+    for holdout, known in (
+        ("applicants.csv", " the repair was fitted on"),
+        ("new.csv", ", whom the repair should not have seen"),
+    ):
+        done = call(*FIT, "--holdout", holdout, "--force", "-o", tmp_path / "m", cwd=mended)
+        assert "has not seen" not in done.out
+        assert re.search(rf"On [\d,]+ people{known} \({holdout}\):", done.out)
+
+
+# -------------------------------------------------------------------- words and codes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "start"),
+    [
+        (("--metric", "sp", "--reference", "nobody"), 3, "--reference: must be one of the 2 groups "
+                                                         "of --group; got 'nobody'."),
+        (("--target", "nobody"), 3, "--target: must be one of the 2 groups of --group;"),
+        (("--immutable", "Age"), 3, "--immutable: must name inputs of the model; got 'Age'."),
+        (("--one-way", "Age:up"), 3, "--one-way: must name inputs of the model; got 'Age'."),
+        (("--favourable", "maybe"), 3, "--favourable: must be one of the values of --label;"),
+        (("--level", "7"), 2, "--level: must lie between 0 and 1; got 7.0."),
+        (("--max-edits", "0"), 2, "--max-edits: must be a whole number, at least 1; got 0."),
+        (("--method", "magic"), 2, "--method: must be one of"),
+        (("--metric", "magic"), 2, "--metric: must be one of sp, fnr, fpr, fdr, da;"),
+        (("--two-sided", "--method", "order"), 2, "--method: must be 'least_change' for "
+                                                  "--two-sided; got 'order'. Leave it out"),
+        (("--answers", "magic"), 2, "--answers: must be one of"),
+        (("--soft", "--threshold", "0.5"), 2, "--soft: must be left out where a threshold"),
+    ],
+)  # fmt: skip
+def test_errors_speak_of_options(  # noqa: PLR0917
+    arguments, code, start, mended, call, tmp_path
+):
+    done = call("repair", "applicants.csv", *NAMED, *IGNORED, *arguments, "-o", tmp_path / "m",
+                cwd=mended)  # fmt: skip
+    [said] = [line for line in done.err.splitlines() if not OTHER_WORDS.search(line)]
+    assert (done.code, said[: len(start) + 10]) == (code, f"fairmend: {start}")
+    assert not PYTHON.search(said)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("score", "fairmend: --predictions: must name a column of the file; 'score' is not one."),
+        ("Age (years)", "fairmend: the file: must have every input of the repair as a column; "
+                        "'Age (years)' is not one."),
+    ],
+)  # fmt: skip
+def test_a_column_that_apply_misses(column, message, mended, call, tmp_path):
+    with (mended / "new.csv").open(encoding="utf-8-sig", newline="") as file:
+        header, *rows = csv.reader(file, delimiter=";")
+    header[header.index(column)] = "something else"
+    with (tmp_path / "new.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows([header, *rows])
+    done = call("apply", mended / "mended.fairmend", "new.csv", "--missing", "n/a", "--group",
+                "sex", "--key-file", mended / "secret.key", "-o", "out.csv")  # fmt: skip
+    assert done.code == 3
+    assert message in done.err
+    assert not (tmp_path / "out.csv").exists()
