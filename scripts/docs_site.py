@@ -25,7 +25,10 @@ FROM_REPOSITORY = {
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 
 REFERENCE = {
-    "Audit": ["audit", "Audit", "BlackBox", "tabulate", "audit_data", "AuditData", "Population"],
+    "Audit": [
+        "audit", "Audit", "BlackBox", "RemoteModel", "tabulate", "audit_data", "AuditData",
+        "Population",
+    ],
     "Metrics": ["Disparity", "RateGap", "Alignment", "Combination"],
     "Explanation": [
         "counterfactual", "Counterfactual", "counterfactual_data", "project", "descend",
