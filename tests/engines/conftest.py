@@ -26,7 +26,7 @@ def spark():
         from pyspark.sql import SparkSession
 
         session = (
-            SparkSession.builder.master("local[2]")
+            SparkSession.builder.master("local-cluster[2,1,1024]")
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "3")
             .config("spark.driver.bindAddress", "127.0.0.1")
