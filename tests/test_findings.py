@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairmend import FNR, RepairedClassifier, counterfactual, explain, tabulate
-from fairmend.findings import Explanation, Provenance, fingerprint
+from fairmend import FNR, RepairedClassifier, counterfactual, explain, load, tabulate
+from fairmend.findings import LEAST_SHIFT, MOST_VALUES, Explanation, Provenance, fingerprint
 
 
 def people(n=1_000, seed=0):
@@ -62,9 +62,10 @@ def test_an_explanation_is_the_counterfactual_told():
     told = Explanation.of(found)
     assert (told.before, told.after, told.kl) == (found.before, found.after, found.kl)
     assert told.names == ("sp",)
+    # x has tenths, which many people share: nothing of it needs to be rounded
     assert list(told.marginals) == explain.marginals(found)
     assert list(told.feature_scores) == explain.feature_scores(found)
-    assert list(told.prototypes) == explain.prototypes(found)
+    assert list(Explanation.of(found, 1).prototypes) == explain.prototypes(found)
     assert told.certificate == str(found.certificate)
     assert told.closed
     assert not told.irreconcilable
@@ -84,7 +85,8 @@ def test_provenance_names_what_made_it_and_keeps_the_key_secret(monkeypatch):
     )
     assert (made.seed, made.model) == (7, "vendor")
     assert made.audit_data == made.report_data == hashed(X, y, s)
-    assert report.on_its_own_data
+    assert report.apart is made.kept_apart is False
+    assert made.apart is None
     assert set(made.versions) >= {"Python", "fairmend", "numpy", "scikit-learn"}
     plain = json.dumps(report.to_dict())
     assert key.hex() not in plain
@@ -98,3 +100,57 @@ def test_a_recorded_column_is_named():
     data = tabulate(vendor, X, y, sensitive_features=s)
     made = Provenance.of(data, data, model="answer", settings={}, command="c")
     assert made.model == "recorded in column 'answer'"
+
+
+def fine_people(n=300, seed=0):
+    """An income of their own for everybody, two towns, and a day that hardly anybody shares."""
+    rng = np.random.default_rng(seed)
+    X, y, s = people(n, seed)
+    X["income"] = np.round(np.exp(rng.normal(10, 0.5, n)), 2)
+    X["day"] = [f"2024-{day // 30 + 1:02d}-{day % 30 + 1:02d}" for day in rng.integers(0, 50, n)]
+    return X, y, s
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_and_values_of_few_people_are_not_told(weighted):
+    X, y, s = fine_people()
+    weight = np.where(np.arange(len(y)) % 7 == 0, 50.0, 1.0) if weighted else None
+    found = counterfactual(
+        vendor, X, y, sensitive_features=s, disparity="sp", target="b", sample_weight=weight
+    )
+    told = Explanation.of(found)
+    assert told.prototypes == ()
+    assert told.prototypes_not_shown == len(explain.prototypes(found))
+    days = X["day"][s == "b"].value_counts()
+    shown = {line.statistic for line in told.marginals if line.feature == "day"}
+    assert 0 < len(shown) <= MOST_VALUES
+    assert all(days[day] >= 5 for day in shown)
+    hidden = set(days.index[days < 5]) | set(X["day"][s == "a"]) - set(days.index)
+    assert told.values_not_shown == len(hidden)
+    moves = {
+        line.statistic: abs(line.shift)
+        for line in explain.marginals(found)
+        if line.feature == "day" and line.statistic not in hidden
+    }
+    most = sorted(moves, key=lambda day: -moves[day])[:MOST_VALUES]
+    assert shown == {day for day in most if moves[day] >= LEAST_SHIFT}
+    incomes = set(X["income"])
+    for line in told.marginals:
+        if line.feature == "income" and line.statistic != "mean":
+            for value in (line.observed, line.baseline, line.counterfactual):
+                assert value not in incomes
+                assert value == float(f"{value:.2e}"), "three digits name nobody"
+    assert len(Explanation.of(found, 1).prototypes) == told.prototypes_not_shown
+
+
+def test_a_loaded_repair_keeps_no_seed_that_its_key_was_made_from(tmp_path):
+    X, y, s = people()
+    kept = RepairedClassifier(vendor, "sp", random_state=7).fit(X, y, sensitive_features=s)
+    kept.save(tmp_path / "it.fairmend")
+    loaded = load(tmp_path / "it.fairmend", vendor)
+    report = loaded.report(X, y, sensitive_features=s)
+    assert (report.provenance.seed, report.provenance.seed_left_out) == (None, True)
+    assert "not stored in the artifact" in report.to_html()
+    again = loaded.fit(X, y, sensitive_features=s).report(X, y, sensitive_features=s)
+    assert not again.provenance.seed_left_out
+    assert "not stored in the artifact" not in again.to_html()

@@ -49,7 +49,7 @@ def test_five_questions_answered_from_the_figures(report):
     assert "No decision about a changes." in done
     left = answers["What is left?"]
     assert f"from {100 * old.gap:+.1f} to {round(100 * new.gap, 1) + 0.0:+.1f} points" in left
-    assert "On people the repair was not fitted on" in left
+    assert f"The sp gap of b goes from {100 * old.gap:+.1f}" in left
 
 
 def test_losses_draws_and_the_unreachable_are_named(report):
@@ -66,7 +66,42 @@ def test_its_best_case_is_called_so():
     X, y, s = people(0)
     kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
     own = kept.report(X, y, sensitive_features=s)
-    assert dict(own.verdict())["What is left?"].startswith("On the very people")
+    assert dict(own.verdict())["What is left?"].startswith("This is on the very people")
+
+
+@pytest.mark.parametrize(
+    ("apart", "words", "never"),
+    [
+        (True, "This is on 2,000 people the repair was not fitted on.", "audited too is not known"),
+        (False, "This is on the very people the repair was fitted on", "not fitted on"),
+        (None, "on the 2,000 people of this report; whether some of them were audited too is not "
+         "known.", "not fitted on"),
+    ],
+)  # fmt: skip
+def test_nobody_is_called_kept_apart_unless_the_caller_knows(apart, words, never):
+    X, y, s = people(0)
+    kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    half = X.copy(), y.copy(), s.copy()
+    half[0][1_000:], half[1][1_000:], half[2][1_000:] = (part[1_000:] for part in people(1))
+    report = kept.report(half[0], half[1], sensitive_features=half[2], apart=apart)
+    assert report.apart is report.to_dict()["provenance"]["apart"] is apart
+    for told in (dict(report.verdict())["What is left?"], str(report), report.to_html()):
+        assert words in told
+        assert never not in told
+    own = kept.report(X, y, sensitive_features=s, apart=apart)
+    assert own.apart is False, "equal hashes: these are the very people, whatever was said"
+
+
+def test_one_person_is_no_people():
+    X, y, s = people(0)
+    kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    at = np.r_[np.flatnonzero(s == "a")[:50], np.flatnonzero(s == "b")[:1]]
+    report = kept.report(X[at], y[at], sensitive_features=s[at])
+    assert (
+        "Of 1 person in b it edits"
+        in dict(report.verdict())["What does the repair do, and to whom?"]
+    )
+    assert " 1 people" not in report.to_html()
 
 
 def test_nobody_worse_off_means_nothing_done():

@@ -605,7 +605,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         return [point for level in levels for point in points[float(level)]]
 
     def _levels(self) -> Callable[[float], Mapping[Hashable, Plan]]:
-        """The plans of any level: those of `fit` cut elsewhere, or where that won't do made anew."""
+        """The plans of any level: those of `fit` cut elsewhere, or made anew if that cannot be."""
         fitted = [plan for plan in self.plans_.values() if isinstance(plan, FlipPlan)]
         if self.two_sided or len(fitted) < len(self.plans_) or self.method != "least_change":
             return lambda level: self._make_plans(self.data_, self.box_, level)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
@@ -17,17 +17,32 @@ from typing import Any
 import numpy as np
 
 from fairmend import explain
+from fairmend.columns import FloatArray, Frame, as_numbers
 from fairmend.counterfactual import Counterfactual
-from fairmend.data import AuditData
+from fairmend.data import AuditData, Population
 from fairmend.disparity import Disparity
 from fairmend.explain import FeatureScore, JointProxy, Marginal
 from fairmend.plan import Outlook, Plan
 from fairmend.status import Status
 
-__all__ = ["Explanation", "FrontierPoint", "PlanSummary", "Provenance", "fingerprint"]
+__all__ = [
+    "Explanation",
+    "FrontierPoint",
+    "PlanSummary",
+    "Provenance",
+    "fingerprint",
+    "heads",
+    "rounded",
+]
 
 MOST_PAIRS = 10
 """Joint proxies that are kept, those that carry most beyond their parts."""
+MOST_VALUES = 5
+"""Values of a feature whose shares are kept, those that move most; of more than these
+only what moves by `LEAST_SHIFT`."""
+LEAST_SHIFT = 0.005
+SMALLEST_CELL = 5
+"""Rows and values that fewer people share are counted and not told."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +69,17 @@ class Explanation:
     prototypes: tuple[dict[str, Any], ...]
     feature_scores: tuple[FeatureScore, ...]
     joint_proxies: tuple[JointProxy, ...]
+    smallest_cell: int = SMALLEST_CELL
+    values_not_shown: int = 0
+    """Values of features that fewer people have."""
+    prototypes_not_shown: int = 0
+    """Rows that stand for fewer people."""
 
     @classmethod
-    def of(cls, found: Counterfactual) -> Explanation:
+    def of(cls, found: Counterfactual, smallest_cell: int = SMALLEST_CELL) -> Explanation:
+        lines, every = explain.marginals(found), explain.prototypes(found)
+        shown = _known_to_many(found, lines, smallest_cell)
+        rows = [row for row in every if _people_like(found, row) >= smallest_cell]
         return cls(
             target_name=found.target_name,
             baseline_name=found.baseline_name,
@@ -70,11 +93,103 @@ class Explanation:
             certain=found.certificate is None or found.certificate.certain,
             kl=found.kl,
             outcomes_differ=str(found.outcome_difference),
-            marginals=tuple(explain.marginals(found)),
-            prototypes=tuple(explain.prototypes(found)),
+            marginals=tuple(_largest(_coarse(found, shown, smallest_cell))),
+            prototypes=tuple(rows),
             feature_scores=tuple(explain.feature_scores(found)),
             joint_proxies=tuple(explain.joint_proxies(found)[:MOST_PAIRS]),
+            smallest_cell=smallest_cell,
+            values_not_shown=len(lines) - len(shown),
+            prototypes_not_shown=len(every) - len(rows),
         )
+
+
+# -------------------------------------------------------------------- nobody is told apart
+
+
+def heads(population: Population) -> FloatArray:
+    """How many people stand on each row; behind an exact distribution any number may."""
+    if population.tally is None:
+        return np.full(len(population), 1e9)
+    return np.asarray(population.tally.people.sum(axis=1), np.float64)
+
+
+def rounded(value: float, digits: int) -> float:
+    """A number to so many significant digits.
+
+    >>> rounded(20007.3, 2), rounded(-0.1234, 3), rounded(0.0, 2)
+    (20000.0, -0.123, 0.0)
+    """
+    return float(f"{value:.{digits - 1}e}") + 0.0
+
+
+def _known_to_many(
+    found: Counterfactual, lines: Sequence[Marginal], smallest_cell: int
+) -> list[Marginal]:
+    """Numbers, and the values that enough people of the target group have."""
+    counted = replace(found, source=found.source.reweighted(heads(found.source)))
+    return [
+        line
+        for line, people in zip(lines, explain.marginals(counted), strict=True)
+        if not line.is_share or people.observed >= smallest_cell
+    ]
+
+
+def _coarse(found: Counterfactual, lines: Sequence[Marginal], smallest_cell: int) -> list[Marginal]:
+    """Quantiles that fewer people have exactly are rounded; means are nobody's own."""
+    here, there = (
+        _people_by_number(table, side)
+        for table, side in ((found.table, found.source), (found.baseline_table, found.baseline))
+    )
+
+    def shown(value: float, feature: str, people: dict[str, dict[float, float]]) -> float:
+        few = people.get(feature, {}).get(value, 0.0) < smallest_cell
+        return rounded(value, 3) if few and np.isfinite(value) else value
+
+    return [
+        line
+        if line.is_share or line.statistic == "mean"
+        else replace(
+            line,
+            observed=shown(line.observed, line.feature, here),
+            counterfactual=shown(line.counterfactual, line.feature, here),
+            baseline=shown(line.baseline, line.feature, there),
+        )
+        for line in lines
+    ]
+
+
+def _people_by_number(table: Frame | None, side: Population) -> dict[str, dict[float, float]]:
+    """Of each feature of numbers, how many people have each."""
+    found = {}
+    people = heads(side)
+    for name, column in () if table is None else zip(table.names, table.encoded, strict=True):
+        numbers = as_numbers(column.values)
+        if numbers is not None:
+            count = np.bincount(column.codes, people, len(numbers))
+            found[str(name)] = dict(zip(numbers.tolist(), count.tolist(), strict=True))
+    return found
+
+
+def _largest(lines: Sequence[Marginal]) -> list[Marginal]:
+    """Of each feature's shares those that move most, in the order they came in."""
+    kept: set[int] = set()
+    shares: dict[str, list[int]] = {}
+    for place, line in enumerate(lines):
+        if line.is_share:
+            shares.setdefault(line.feature, []).append(place)
+        else:
+            kept.add(place)
+    for places in shares.values():
+        least = LEAST_SHIFT if len(places) > MOST_VALUES else 0.0
+        moving = [i for i in places if abs(lines[i].shift) >= least]
+        kept |= set(sorted(moving, key=lambda i: -abs(lines[i].shift))[:MOST_VALUES])
+    return [lines[place] for place in sorted(kept)]
+
+
+def _people_like(found: Counterfactual, row: Mapping[str, Any]) -> float:
+    """How many people stand on a prototype, or on the least of those with the same masses."""
+    same = (found.source.mass == row["observed"]) & (found.mass == row["counterfactual"])
+    return float(heads(found.source)[same].min())
 
 
 @dataclass(frozen=True)
@@ -104,7 +219,7 @@ class PlanSummary:
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """What closing a part of the gap does to one group of the holdout."""
+    """What closing a part of the gap does to one group of the people reported on."""
 
     level: float
     group: Hashable
@@ -148,6 +263,15 @@ class Provenance:
     """... of those it is reported on."""
     audited: int
     reported: int
+    apart: bool | None = None
+    """Whether these are other people than those; None where the caller did not say."""
+    seed_left_out: bool = False
+    """Whether the repair comes from an artifact without its seed: the key was made from it."""
+
+    @property
+    def kept_apart(self) -> bool | None:
+        """False for the very people, whatever was said."""
+        return False if self.audit_data == self.report_data else self.apart
 
     @classmethod
     def of(
@@ -158,6 +282,8 @@ class Provenance:
         model: Any,
         settings: Mapping[str, Any],
         command: str | None = None,
+        apart: bool | None = None,
+        loaded: bool = False,
     ) -> Provenance:
         """``settings`` are those of the repair that are not its defaults, without its key."""
         said = {name: _said(value) for name, value in settings.items()}
@@ -174,6 +300,8 @@ class Provenance:
             report_data=fingerprint(reported),
             audited=audited.n,
             reported=reported.n,
+            apart=apart,
+            seed_left_out=loaded and settings.get("random_state") is None,
         )
 
 

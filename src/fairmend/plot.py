@@ -116,7 +116,7 @@ def marginals(found: Explained) -> alt.LayerChart:
     ]
     names = list(sides)
     rows = alt.Y("feature:N", sort=labels, title=None, axis=alt.Axis(labelLimit=260, grid=True))
-    share = {"title": "share of people", "axis": alt.Axis(format=".0%", grid=False)}
+    share = {"title": "share of people", "axis": alt.Axis(format="~%", grid=False, tickCount=6)}
     legend = alt.Legend(title=None, orient="top", labelLimit=300, symbolSize=110)
 
     def scale(*values: str) -> Any:

@@ -1,9 +1,10 @@
-"""What a repair does to people it was not fitted on, as data.
+"""What a repair does to people, as data.
 
-The report takes a tabulated holdout and the plans' laws; it draws nothing, so its figures are exact
+The report takes tabulated people and the plans' laws; it draws nothing, so its figures are exact
 expectations over the few whose edit is left to chance. Gaps come in two readings: realised, where
 everybody keeps their own outcome, and counterfactual, M(Q), where outcomes follow the edited inputs
-through the target group's P(Y=1 | x). They agree for sp; people experience the first.
+through the target group's P(Y=1 | x). They agree for sp; people experience the first. Values that
+fewer than a smallest number of people have are counted and not told.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fairmend.audit import METRICS, Audit, Gap, auc, audit_data
-from fairmend.columns import FloatArray, Frame, scalar
+from fairmend.columns import Encoded, FloatArray, Frame, IntArray, as_numbers, is_missing, scalar
 from fairmend.data import AuditData, Population
 from fairmend.disparity import Disparity, RateGap, as_disparity
 from fairmend.files import refuse_existing, writing
@@ -29,17 +30,38 @@ from fairmend.filing import (
     group_metrics,
     impact_tables,
 )
-from fairmend.findings import Explanation, FrontierPoint, PlanSummary, Provenance
+from fairmend.findings import (
+    SMALLEST_CELL,
+    Explanation,
+    FrontierPoint,
+    PlanSummary,
+    Provenance,
+    heads,
+    rounded,
+)
 from fairmend.plan import Plan, Route
 from fairmend.rows import differing, find_rows
-from fairmend.tables import UNKNOWN, TextTable, percent, points
+from fairmend.tables import UNKNOWN, TextTable, number, percent, points
 from fairmend.task import KnownOutcome
+from fairmend.verdict import verdict, whose
 
-__all__ = ["Edit", "EditedFeature", "GroupOutcome", "Report", "make_report"]
+__all__ = [
+    "Edit",
+    "EditedFeature",
+    "GroupOutcome",
+    "NumberChange",
+    "Report",
+    "frontier_points",
+    "make_report",
+]
 
 NAN = float("nan")
 MOST_EDITS = 5
 """Edits of a feature that are named, those that most people get."""
+MANY_VALUES = 10
+"""Numbers with more values than this are told by their median change."""
+SLACK = 1e-9
+"""People under a law are sums of chances."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +74,32 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class NumberChange:
+    """How a number of many values is edited: medians over people, rounded so as to name nobody."""
+
+    share_of_edited: float
+    median: float
+    """Of the changes."""
+    old_median: float
+    new_median: float
+    rises: float
+    """The share of them whose number rises."""
+
+
+@dataclass(frozen=True)
 class EditedFeature:
-    """How often one feature of a group's people is edited, and its commonest edits."""
+    """How often one feature of a group's people is edited, and how."""
 
     feature: str
     share_of_edited: float
-    commonest: str
-    """From what to what, e.g. ``0 -> 1``."""
+    how: str
+    """The commonest edit, e.g. ``0 -> 1``, or the median change, if enough people have it."""
     edits: tuple[Edit, ...] = ()
     """The commonest few, with their shares of the edited people."""
+    change: NumberChange | None = None
+    """Instead of edits, for numbers of many values."""
+    not_shown: int = 0
+    """Edits that fewer people have than may be shown."""
 
 
 @dataclass(frozen=True)
@@ -119,45 +158,21 @@ class Report:
     explanation: Explanation | None = None
     frontier: tuple[FrontierPoint, ...] = ()
     provenance: Provenance | None = None
+    smallest_cell: int = SMALLEST_CELL
+    """What fewer people share is not shown."""
 
     def verdict(self) -> tuple[tuple[str, str], ...]:
         """The report in a few questions, each with its answer."""
-        from fairmend.verdict import verdict
-
         return verdict(self)
 
     @property
-    def on_its_own_data(self) -> bool:
-        """Whether it is about the very people the repair was fitted on."""
-        made = self.provenance
-        return made is not None and made.audit_data == made.report_data
+    def apart(self) -> bool | None:
+        """Whether its people were kept apart from the audit; None where that is not known."""
+        return None if self.provenance is None else self.provenance.kept_apart
 
-    def at_level(self, level: float) -> tuple[FrontierPoint, ...]:
-        """What the repair does as points of a frontier, one per repaired group."""
-        found = []
-        ratios = {group.group: group.impact_ratio for group in self.after.groups}
-        for group in self.groups:
-            if group.repaired:
-                gap = self.gap(self.after, group.group)
-                low, high = (gap.low, gap.high) if gap is not None else (NAN, NAN)
-                found.append(
-                    FrontierPoint(
-                        level=level,
-                        group=group.group,
-                        gap=NAN if gap is None else gap.gap,
-                        low=low,
-                        high=high,
-                        impact_ratio=ratios[group.group],
-                        accuracy=self.accuracy_after,
-                        auc=group.auc_after,
-                        edited=group.edited,
-                        gained=group.gained,
-                        lost=group.lost,
-                        randomised=group.randomised,
-                        cost=group.cost,
-                    )
-                )
-        return tuple(found)
+    @property
+    def n(self) -> int:
+        return sum(group.n for group in self.groups)
 
     def gap(self, audit: Audit, group: Hashable) -> Gap | None:
         """The gap that is repaired, of one group; None where it was not compared."""
@@ -178,6 +193,7 @@ class Report:
             "verdict": [{"question": q, "answer": a} for q, a in self.verdict()],
             "accuracy_before": self.accuracy_before,
             "accuracy_after": self.accuracy_after,
+            "smallest_cell": self.smallest_cell,
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
             "groups": _plain([asdict(group) for group in self.groups]),
@@ -267,9 +283,9 @@ class Report:
         )
         edits = TextTable(
             "Features edited, as a share of the edited people",
-            ("<group", "<feature", "edited", "<mostly"),
+            ("<group", "<feature", "edited", "<how"),
             [
-                (str(group.group), one.feature, percent(one.share_of_edited), one.commonest)
+                (str(group.group), one.feature, percent(one.share_of_edited), one.how)
                 for group in self.groups
                 for one in group.features
             ],
@@ -280,7 +296,7 @@ class Report:
         tables = "\n\n".join(str(table) for table in self._tables())
         return (
             f"{tables}\n\nAccuracy overall {percent(self.accuracy_before)} before, "
-            f"{percent(self.accuracy_after)} after."
+            f"{percent(self.accuracy_after)} after. {whose(self)}"
         )
 
     def _repr_html_(self) -> str:
@@ -322,6 +338,7 @@ def make_report(
     outcomes: Mapping[Hashable, KnownOutcome | None],
     scores_are_probabilities: bool,
     favours_positive: bool = True,
+    smallest_cell: int = SMALLEST_CELL,
 ) -> Report:
     """Put the plans to new data and compare.
 
@@ -329,40 +346,33 @@ def make_report(
     whose edit is drawn are ranked by their expected probability, as `predict_proba` gives it; other
     scores are not averaged, and those people count with each of theirs.
     """
-    assert data.table is not None
-    routes = {
-        group: plan.route(data.table.take(np.asarray(data[group].rows)), data[group].answers)
-        for group, plan in plans.items()
-        if group in data.groups
-    }
-    after = replace(
-        data,
-        populations=tuple(
-            _repaired(population, routes.get(group))
-            for group, population in zip(data.groups, data.populations, strict=True)
-        ),
+    applied = _Applied.of(
+        data, plans, probabilities=scores_are_probabilities, favours_positive=favours_positive
     )
     metrics = {d.name: d for d in (*map(as_disparity, METRICS), *disparities)}
     audits = [
         audit_data(each, metrics=list(metrics.values()), reference=_reference(plans))
-        for each in (data, after)
+        for each in (data, applied.after)
     ]
     groups = []
     for group in data.groups:
-        outcome = _outcome(data, after, group, routes.get(group), audited)
-        if group in routes and not scores_are_probabilities:
-            outcome = replace(outcome, auc_after=_auc_by_law(data[group], routes[group]))
-        if not favours_positive:
-            outcome = replace(outcome, gained=outcome.lost, lost=outcome.gained)
-        known = outcomes.get(group)
-        if group in routes and known is not None:
-            baseline = plans[group].baseline
-            other = data.rest(group) if baseline == "rest" else data[baseline]
-            rows = data.table.take(np.asarray(data[group].rows))
-            followed = _counterfactual(
-                rows, data[group], routes[group], other, disparities=disparities, known=known
+        outcome, route = applied.outcome(group), applied.routes.get(group)
+        if route is not None:
+            rows, old = applied.rows(group), data[group]
+            features, edits = _edited_features(rows, old, route, smallest_cell)
+            outcome = replace(
+                outcome,
+                features=tuple(features),
+                edits_per_person=edits,
+                unseen=_unseen(rows, old.mass, audited, group),
             )
-            outcome = replace(outcome, counterfactual=followed)
+            known, baseline = outcomes.get(group), plans[group].baseline
+            if known is not None:
+                other = data.rest(group) if baseline == "rest" else data[baseline]
+                followed = _counterfactual(
+                    rows, old, route, other, disparities=disparities, known=known
+                )
+                outcome = replace(outcome, counterfactual=followed)
         groups.append(outcome)
     return Report(
         before=audits[0],
@@ -370,13 +380,136 @@ def make_report(
         groups=tuple(groups),
         metric=disparities[0].name,
         accuracy_before=_overall(data),
-        accuracy_after=_overall(after),
+        accuracy_after=_overall(applied.after),
         favours_positive=favours_positive,
         favourable=str(data.labels.positive if favours_positive else data.labels.negative),
         cells_before=cells_of_data(data),
-        cells_after=cells_of_data(after),
-        plans=tuple(PlanSummary.of(plan) for group, plan in plans.items() if group in routes),
+        cells_after=cells_of_data(applied.after),
+        plans=tuple(
+            PlanSummary.of(plan) for group, plan in plans.items() if group in applied.routes
+        ),
+        smallest_cell=smallest_cell,
     )
+
+
+def frontier_points(
+    data: AuditData,
+    plans: Mapping[Hashable, Plan],
+    level: float,
+    *,
+    disparity: Disparity,
+    scores_are_probabilities: bool,
+    favours_positive: bool = True,
+) -> list[FrontierPoint]:
+    """What plans of some level do, one point per repaired group."""
+    applied = _Applied.of(
+        data, plans, probabilities=scores_are_probabilities, favours_positive=favours_positive
+    )
+    audit = audit_data(applied.after, metrics=[disparity], reference=_reference(plans))
+    gaps = {gap.target: gap for gap in audit.gaps}
+    ratios = {group.group: group.impact_ratio for group in audit.groups}
+    accuracy = _overall(applied.after)
+    points = []
+    for group in applied.routes:
+        outcome, gap = applied.outcome(group), gaps.get(group)
+        points.append(
+            FrontierPoint(
+                level=level,
+                group=group,
+                gap=NAN if gap is None else gap.gap,
+                low=NAN if gap is None else gap.low,
+                high=NAN if gap is None else gap.high,
+                impact_ratio=ratios[group],
+                accuracy=accuracy,
+                auc=outcome.auc_after,
+                edited=outcome.edited,
+                gained=outcome.gained,
+                lost=outcome.lost,
+                randomised=outcome.randomised,
+                cost=outcome.cost,
+            )
+        )
+    return points
+
+
+@dataclass(frozen=True, eq=False)
+class _Applied:
+    """People under the laws of the plans."""
+
+    data: AuditData
+    after: AuditData
+    routes: dict[Hashable, Route]
+    """Of the groups that are repaired and present, in the order of the data."""
+    probabilities: bool
+    favours_positive: bool
+
+    @classmethod
+    def of(
+        cls,
+        data: AuditData,
+        plans: Mapping[Hashable, Plan],
+        *,
+        probabilities: bool,
+        favours_positive: bool,
+    ) -> _Applied:
+        assert data.table is not None
+        routes = {
+            group: plans[group].route(
+                data.table.take(np.asarray(data[group].rows)), data[group].answers
+            )
+            for group in data.groups
+            if group in plans
+        }
+        after = replace(
+            data,
+            populations=tuple(
+                _repaired(population, routes.get(group))
+                for group, population in zip(data.groups, data.populations, strict=True)
+            ),
+        )
+        return cls(data, after, routes, probabilities, favours_positive)
+
+    def rows(self, group: Hashable) -> Frame:
+        assert self.data.table is not None
+        return self.data.table.take(np.asarray(self.data[group].rows))
+
+    def outcome(self, group: Hashable) -> GroupOutcome:
+        """What happens to a group, but for what is told of features and rows."""
+        old, new, route = self.data[group], self.after[group], self.routes.get(group)
+        p, change = old.mass, new.decision - old.decision
+        to_positive, to_negative = (float(p @ np.maximum(side * change, 0.0)) for side in (1, -1))
+        gained, lost = to_positive, to_negative
+        if not self.favours_positive:
+            gained, lost = lost, gained
+        unreachable = edited = cost = drawn = 0.0
+        auc_after = auc(new)
+        if route is not None:
+            edited, drawn = float(p @ route.moving), float(p @ route.random)
+            unreachable = 0.0 if route.unreachable is None else float(p @ route.unreachable)
+            cost = float(p @ route.expected_cost()) / edited if edited > 0 else 0.0
+            auc_after = auc_after if self.probabilities else _auc_by_law(old, route)
+        return GroupOutcome(
+            group=group,
+            n=old.n,
+            repaired=route is not None,
+            accuracy_before=_accuracy(old),
+            accuracy_after=_accuracy(new),
+            auc_before=auc(old),
+            auc_after=auc_after,
+            selected_before=float(p @ old.decision),
+            selected_after=float(p @ new.decision),
+            to_positive=to_positive,
+            to_negative=to_negative,
+            gained=gained,
+            lost=lost,
+            edited=edited,
+            edits_per_person=0.0,
+            cost=cost,
+            randomised=drawn,
+            unreachable=unreachable,
+            unseen=0.0,
+            features=(),
+        )
 
 
 def _reference(plans: Mapping[Hashable, Plan]) -> Hashable:
@@ -432,47 +565,11 @@ def _counterfactual(
     )
 
 
-def _outcome(
-    data: AuditData, after: AuditData, group: Hashable, route: Route | None, audited: AuditData
-) -> GroupOutcome:
-    assert data.table is not None
-    old, new = data[group], after[group]
-    p = old.mass
-    change = new.decision - old.decision
-    to_positive, to_negative = (float(p @ np.maximum(side * change, 0.0)) for side in (1, -1))
-    rows = data.table.take(np.asarray(old.rows))
-    unseen = unreachable = edited = edits = cost = drawn = 0.0
-    features: list[EditedFeature] = []
-    if route is not None:
-        assert audited.table is not None
-        known = audited.table.take(np.asarray(audited[group].rows))
-        unseen = float(p[find_rows(known, rows) < 0].sum())
-        edited, drawn = float(p @ route.moving), float(p @ route.random)
-        unreachable = 0.0 if route.unreachable is None else float(p @ route.unreachable)
-        cost = float(p @ route.expected_cost()) / edited if edited > 0 else 0.0
-        features, edits = _edited_features(rows, p, route)
-    return GroupOutcome(
-        group=group,
-        n=old.n,
-        repaired=route is not None,
-        accuracy_before=_accuracy(old),
-        accuracy_after=_accuracy(new),
-        auc_before=auc(old),
-        auc_after=auc(new),
-        selected_before=float(p @ old.decision),
-        selected_after=float(p @ new.decision),
-        to_positive=to_positive,
-        to_negative=to_negative,
-        gained=to_positive,
-        lost=to_negative,
-        edited=edited,
-        edits_per_person=edits,
-        cost=cost,
-        randomised=drawn,
-        unreachable=unreachable,
-        unseen=unseen,
-        features=tuple(features),
-    )
+def _unseen(rows: Frame, mass: FloatArray, audited: AuditData, group: Hashable) -> float:
+    """The share of a group's people on rows that its audit did not have."""
+    assert audited.table is not None
+    known = audited.table.take(np.asarray(audited[group].rows))
+    return float(mass[find_rows(known, rows) < 0].sum())
 
 
 def _overall(data: AuditData) -> float:
@@ -486,45 +583,116 @@ def _accuracy(population: Population) -> float:
     return float(population.mass @ (y * h + (1 - y) * (1 - h)))
 
 
+# -------------------------------------------------------------------- which features, and how
+
+
 def _edited_features(
-    rows: Frame, mass: FloatArray, route: Route
+    rows: Frame, population: Population, route: Route, smallest_cell: int
 ) -> tuple[list[EditedFeature], float]:
     """Which features change for the edited, most often first; and how many a person."""
-    away = np.flatnonzero(route.destination >= 0)
+    away = np.flatnonzero((route.destination >= 0) & (route.probability > 0))
     if len(away) == 0 or route.table is None:
         return [], 0.0
     here, there = rows.take(route.row[away]), route.table.take(route.destination[away])
-    weight = mass[route.row[away]] * route.probability[away]
+    weight = population.mass[route.row[away]] * route.probability[away]
+    people = heads(population)[route.row[away]] * route.probability[away]
     changed = differing(here, there)
     total = float(weight.sum())
-    shares = weight @ changed / total
     lines = []
     for j, name in enumerate(rows.names):
-        if shares[j] > 0:
-            edits = _commonest(here, there, j, weight * changed[:, j] / total)
-            commonest = f"{edits[0].old} -> {edits[0].new}"
-            lines.append(EditedFeature(str(name), float(shares[j]), commonest, edits))
-    lines.sort(key=lambda line: -line.share_of_edited)
+        at = np.flatnonzero(changed[:, j])
+        if len(at) > 0:
+            edits = _Edits(here.encoded[j], there.encoded[j], at, weight[at] / total, people[at])
+            many = len(rows.encoded[j].values) > MANY_VALUES
+            lines.append(edits.told(str(name), smallest_cell, many=many))
+    lines.sort(key=lambda line: -round(line.share_of_edited, 12))  # equal sums stay in order
     return lines, float(weight @ changed.sum(axis=1)) / total
 
 
-def _commonest(rows: Frame, there: Frame, j: int, weight: FloatArray) -> tuple[Edit, ...]:
-    """The edits of one feature that most people get, most first."""
-    here, to = rows.encoded[j], there.encoded[j]
-    code = here.codes.astype(np.int64) * len(to.values) + to.codes
-    pairs, place = np.unique(code, return_inverse=True)
-    share = np.bincount(place, weight)
-    top = [i for i in np.argsort(-share, kind="stable")[:MOST_EDITS] if share[i] > 0]
-    return tuple(
-        Edit(
-            _short(here.values[pairs[i] // len(to.values)]),
-            _short(to.values[pairs[i] % len(to.values)]),
-            float(share[i]),
+@dataclass(frozen=True, eq=False)
+class _Edits:
+    """The edits of one feature."""
+
+    here: Encoded
+    there: Encoded
+    at: IntArray
+    """Where the two differ."""
+    share: FloatArray
+    """Of the edited people, for each of these places."""
+    people: FloatArray
+    """How many stand behind each, as far as draws go in expectation."""
+
+    def told(self, name: str, smallest_cell: int, *, many: bool) -> EditedFeature:
+        """What may be said about them; of numbers with many values their change."""
+        numbers = [as_numbers(column.values) for column in (self.here, self.there)]
+        codes = [column.codes[self.at] for column in (self.here, self.there)]
+        old, new = (
+            None if known is None else known[code]
+            for known, code in zip(numbers, codes, strict=True)
         )
-        for i in top
-    )
+        change = None
+        if old is not None and new is not None and many:
+            change = self._change(old, new, smallest_cell)
+            texts = [np.array(["a number", "missing"])] * 2
+            codes = [np.isnan(old).astype(np.int64), np.isnan(new).astype(np.int64)]
+        else:
+            texts = [np.array([_short(v) for v in c.values]) for c in (self.here, self.there)]
+        edits, not_shown = self._pairs(texts, codes, smallest_cell)
+        if change is not None:
+            edits = tuple(edit for edit in edits if (edit.old, edit.new) != ("a number",) * 2)
+        return EditedFeature(
+            name, float(self.share.sum()), _how(edits, change, smallest_cell), edits, change,
+            not_shown,
+        )  # fmt: skip
+
+    def _change(self, old: FloatArray, new: FloatArray, smallest_cell: int) -> NumberChange | None:
+        known = np.isfinite(old) & np.isfinite(new)
+        if self.people[known].sum() < smallest_cell - SLACK:
+            return None
+        share, old, new = self.share[known], old[known], new[known]
+        return NumberChange(
+            share_of_edited=float(share.sum()),
+            median=rounded(_median(new - old, share), 2),
+            old_median=rounded(_median(old, share), 3),
+            new_median=rounded(_median(new, share), 3),
+            rises=float(share[new > old].sum() / share.sum()),
+        )
+
+    def _pairs(
+        self, texts: Sequence[Any], codes: Sequence[Any], smallest_cell: int
+    ) -> tuple[tuple[Edit, ...], int]:
+        """From what to what, those that most people get first; and how many are not shown."""
+        width = len(texts[1])
+        pairs, place = np.unique(codes[0].astype(np.int64) * width + codes[1], return_inverse=True)
+        share, people = (np.bincount(place, each) for each in (self.share, self.people))
+        shown = people >= smallest_cell - SLACK
+        top = [i for i in np.argsort(-share, kind="stable") if shown[i]][:MOST_EDITS]
+        edits = tuple(
+            Edit(str(texts[0][pairs[i] // width]), str(texts[1][pairs[i] % width]), float(share[i]))
+            for i in top
+        )
+        return edits, int((~shown).sum())
+
+
+def _median(values: FloatArray, weight: FloatArray) -> float:
+    order = np.argsort(values, kind="stable")
+    cumulated = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(cumulated, cumulated[-1] / 2)])
+
+
+def _how(edits: Sequence[Edit], change: NumberChange | None, smallest_cell: int) -> str:
+    if change is not None:
+        return (
+            f"median {number(change.median, signed=True)}; from {number(change.old_median)} to "
+            f"{number(change.new_median)}"
+        )
+    if edits:
+        return f"{edits[0].old} -> {edits[0].new}"
+    return f"by fewer than {smallest_cell} people each"
 
 
 def _short(value: Any) -> str:
     plain = scalar(value)
-    return f"{plain:g}" if isinstance(plain, float) else str(plain)
+    if is_missing(plain):
+        return "missing"
+    return number(plain) if isinstance(plain, float) else str(plain)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairmend.audit import FOUR_FIFTHS, Audit, Gap
-from fairmend.tables import p_value, percent, points
+from fairmend.tables import counted, p_value, percent, points
 
 if TYPE_CHECKING:
     from fairmend.report import GroupOutcome, Report
 
-__all__ = ["audit_verdict", "in_words", "verdict"]
+__all__ = ["audit_verdict", "in_words", "verdict", "whose"]
 
 _SAID = {
     "sp": ("", "get a negative decision"),
@@ -138,25 +138,33 @@ def _effect(group: GroupOutcome) -> str:
         else f" {people(group.unreachable)} should be helped but no allowed edit reaches them."
     )
     return (
-        f"Of {group.n:,} people in {group.group} it edits the inputs of {people(group.edited)}"
+        f"Of {counted(group.n)} in {group.group} it edits the inputs of {people(group.edited)}"
         f", {group.edits_per_person:.1f} features each on average. {people(group.gained)} gain the "
         f"favourable decision, {lose}.{chance}{blocked}"
     )
 
 
+def whose(report: Report) -> str:
+    """Whether the people of the report were audited too, as far as that is known."""
+    if report.apart is None:
+        return (
+            f"This is on the {counted(report.n)} of this report; whether some of them were audited "
+            "too is not known."
+        )
+    if report.apart:
+        return f"This is on {counted(report.n)} the repair was not fitted on."
+    return "This is on the very people the repair was fitted on, which is its best case."
+
+
 def _left(report: Report) -> str:
-    sentences = [
-        "On the very people the repair was fitted on, which is its best case:"
-        if report.on_its_own_data
-        else "On people the repair was not fitted on:"
-    ]
+    sentences = [whose(report)]
     for plan in report.plans:
         old, new = (report.gap(audit, plan.target) for audit in (report.before, report.after))
         if old is None or new is None or not (old.judged and new.judged):
             continue
         zero = "includes" if new.low <= 0 <= new.high else "does not include"
         sentences.append(
-            f"the {new.metric} gap of {plan.target} goes from {points(old.gap)} to "
+            f"The {new.metric} gap of {plan.target} goes from {points(old.gap)} to "
             f"{points(new.gap)} points; its interval, {points(new.low)} to {points(new.high)}, "
             f"{zero} 0."
         )

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import unicodedata
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from pypdf import PdfReader
 
-from fairmend import RepairedClassifier, audit
+from fairmend import FairmendWarning, RepairedClassifier, audit
 from fairmend.page.build import _inert
 
 EVIL = "<script>alert(1)</script>"
@@ -161,7 +162,7 @@ def test_the_slider_moves_figures_drawings_and_rows_together(open_page, pages, r
 
 def test_tables_sort_by_mouse_and_keyboard(open_page, pages, report):
     page = open_page(pages["report"]).page
-    head = page.locator("#edits-0-table thead th").nth(4)
+    head = page.locator("#frontier-0-table thead th").nth(1)
     assert head.get_attribute("aria-sort") == "none"
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
@@ -169,19 +170,18 @@ def test_tables_sort_by_mouse_and_keyboard(open_page, pages, report):
     def column():
         return [
             float(text)
-            for text in page.locator("#edits-0-table tbody tr td:nth-child(5)").evaluate_all(
+            for text in page.locator("#frontier-0-table tbody tr td:nth-child(2)").evaluate_all(
                 "cells => cells.map(cell => cell.dataset.order)"
             )
         ]
 
-    mended = next(group for group in report.groups if group.repaired)
-    shares = [edit.share_of_edited for one in mended.features for edit in one.edits]
-    assert len(set(shares)) > 1
-    assert column() == pytest.approx(sorted(shares), abs=1e-12)
+    gaps = [point.gap for point in report.frontier]
+    assert gaps != sorted(gaps)
+    assert column() == pytest.approx(sorted(gaps), abs=1e-12)
     head.get_by_role("button").focus()
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "descending"
-    assert column() == pytest.approx(sorted(shares, reverse=True), abs=1e-12)
+    assert column() == pytest.approx(sorted(gaps, reverse=True), abs=1e-12)
 
 
 def test_without_javascript_everything_can_be_read(open_page, pages):
@@ -246,6 +246,98 @@ def test_csv_files_come_out_of_the_page(open_page, pages, both):
     assert int(lines[-1]["people"]) == n > 0
     assert lines[-1]["impact ratio"] == ""
     assert seen.errors == []
+
+
+# -------------------------------------------------------------------- people of many kinds
+
+
+def applicants(n, seed):
+    """Incomes and days of their own for nearly everybody, three groups, something missing."""
+    rng = np.random.default_rng(seed)
+    s = rng.choice(["North", "South", "East & West"], n)
+    income = np.round(np.exp(rng.normal(10.3 - 0.25 * (s == "South"), 0.5, n)), 2)
+    day = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D")
+    X = pd.DataFrame(
+        {
+            "annual income": income,
+            "tenure": np.where(rng.random(n) < 0.05, np.nan, np.round(rng.gamma(2, 3, n), 1)),
+            "applied": day,
+            "housing": rng.choice(["own", "rent", "family"], n),
+        }
+    )
+    chance = 1 / (1 + np.exp(-(1.4 * (np.log(income) - 10.2) + 0.5 * (X["housing"] == "own"))))
+    return X, (rng.random(n) < chance).astype(int), s
+
+
+def lender(rows):
+    z = 1.4 * (np.log(rows["annual income"]) - 10.2) + 0.2 * (rows["tenure"].fillna(5) - 5)
+    return (1 / (1 + np.exp(-z))).to_numpy()
+
+
+@pytest.fixture(scope="module")
+def lending(tmp_path_factory):
+    X, y, s = applicants(1_500, 0)
+    kept = RepairedClassifier(lender, "fnr", immutable=["applied", "housing"], random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairmendWarning)
+        kept.fit(X, y, sensitive_features=s)
+    new_X, new_y, new_s = applicants(900, 1)
+    report = kept.report(new_X, new_y, sensitive_features=new_s, frontier=True, levels=LEVELS)
+    folder = tmp_path_factory.mktemp("lending")
+    return report, report.save_html(folder / "report.html"), (X, new_X)
+
+
+def test_no_single_person_stands_in_a_page(lending):
+    report, path, tables = lending
+    html, plain = path.read_text(encoding="utf-8"), json.dumps(report.to_dict())
+    told = set(map(float, re.findall(r"(?<![\w.-])\d+\.?\d*(?![\w.])", plain)))
+    shown = set(re.findall(r">([^<>]+)<", html))
+    assert len(told) > 100
+    for X in tables:
+        assert not told & set(X["annual income"])
+        assert not shown & {f"{income:,.2f}".rstrip("0") for income in X["annual income"]}
+    assert "15 rows that stand for fewer than 5 people are not shown." in html
+    assert re.search(r"\d values that stand for fewer than 5 people are not shown\.", html)
+    assert "always up" in html
+    assert html.count("applied = ") <= 5
+    assert not re.search(r">\s*(nan|None|NaT)\s*<", html)
+
+
+def test_numbers_stand_in_order_and_can_be_read(lending, open_page):
+    page = open_page(lending[1]).page
+    rows = page.locator("#numbers tbody tr").evaluate_all(
+        "all => all.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    order = ["mean", "10 %", "25 %", "50 %", "75 %", "90 %"]
+    assert [row[:2] for row in rows] == [
+        [name, statistic] for name in ("annual income", "tenure") for statistic in order
+    ]
+    for row in rows[:6]:
+        for cell in row[2:5]:
+            assert re.fullmatch(r"\d{1,3},\d{3}", cell), cell
+
+
+@pytest.mark.parametrize("width", [1100, 360])
+def test_tables_stay_within_the_page(lending, open_page, width):
+    page = open_page(lending[1], width=width).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    wide = page.locator(".scroller").evaluate_all(
+        "all => all.filter(one => one.scrollWidth > one.clientWidth)"
+        ".map(one => [one.getAttribute('aria-label'), getComputedStyle(one).overflowX])"
+    )
+    assert {overflow for _, overflow in wide} <= {"auto"}, "what is wider scrolls within itself"
+    if width == 1100:
+        assert wide == []
+
+
+def test_no_axis_says_the_same_twice(lending):
+    html = lending[1].read_text(encoding="utf-8")
+    axes = re.findall(r'<g class="mark-text role-axis-label"[^>]*>(.*?)</g>', html, re.DOTALL)
+    assert len(axes) > 10
+    for axis in axes:
+        labels = re.findall(r"<text[^>]*>([^<]*)</text>", axis)
+        assert len(labels) == len(set(labels)), labels
+        assert not any("e+" in label for label in labels)
 
 
 # -------------------------------------------------------------------- real people

@@ -376,6 +376,7 @@ def load(
     repaired.key_ = key
     repaired._keep(box, body.data, body.audit, dict(body.plans))
     repaired._outcomes |= dict(body.outcomes)
+    repaired._loaded = True
     return repaired
 
 

@@ -21,6 +21,7 @@ from fairmend.audit import Audit
 from fairmend.page import mending, people
 from fairmend.page.blocks import Section, Slider
 from fairmend.report import Report
+from fairmend.tables import counted
 
 __all__ = ["of_audit", "of_report"]
 
@@ -34,13 +35,12 @@ def of_report(report: Report) -> str:
     if report.frontier:
         sections.append(mending.frontier(report))
     sections += [people.holdout(report), people.filing(report), mending.origin(report)]
-    n = sum(group.n for group in report.groups)
     made = "" if report.provenance is None else f", made {report.provenance.made_at}"
     by = report.before.attribute
     title = report.before.titles.get(report.metric, "").split(",")[0] or report.metric
     return _render(
         f"Fairness report: {title} by {by}",
-        f"{n:,} people in {len(report.groups)} groups by {by}{made}",
+        f"{counted(report.n)} in {len(report.groups)} groups by {by}{made}",
         sections,
     )
 
@@ -50,7 +50,7 @@ def of_audit(audit: Audit) -> str:
     n = sum(group.n for group in audit.groups)
     return _render(
         f"Fairness audit by {audit.attribute}",
-        f"{n:,} people in {len(audit.groups)} groups by {audit.attribute}",
+        f"{counted(n)} in {len(audit.groups)} groups by {audit.attribute}",
         [
             people.audit_words(audit),
             people.audit_groups(audit),

@@ -65,7 +65,7 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap] = ()) -> Any:
         if gap.judged
     ]
     return _intervals(
-        rows, [_gap_name(gap) for gap in before], "gap in percentage points", "+.0f", 0.0
+        rows, [_gap_name(gap) for gap in before], "gap in percentage points", "+~f", 0.0
     )
 
 
@@ -137,14 +137,18 @@ def feature_scores(found: Explanation) -> Any:
 def edits(features: Sequence[EditedFeature]) -> Any:
     """How often each feature is edited among the edited."""
     rows = [
-        {"name": one.feature, "share": one.share_of_edited, "edit": one.commonest}
+        {"name": one.feature, "share": one.share_of_edited, "edit": one.how}
         for one in features[:MOST_BARS]
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("share:Q", title="share of the edited people", axis=alt.Axis(format=".0%")),
+        x=alt.X(
+            "share:Q",
+            title="share of the edited people",
+            axis=alt.Axis(format="~%", tickCount=6),
+        ),
         y=alt.Y("name:N", sort=[row["name"] for row in rows], title=None, axis=_labels()),
     )
-    said = base.mark_text(align="left", dx=5, color=INK, fontSize=12, limit=120).encode(
+    said = base.mark_text(align="left", dx=5, color=INK, fontSize=12, limit=260).encode(
         text="edit:N"
     )
     return _plain(
@@ -256,9 +260,9 @@ def frontier(points: Sequence[FrontierPoint], metric: str, start: float) -> Any:
     accuracies = [point.accuracy for point in points]
     window = [min(accuracies) - 0.01, max(accuracies) + 0.01]  # noise must not fill the panel
     panels = [
-        zero.encode(y="at:Q") + band + line("gap", f"{metric} gap, points", "+.0f", BLUE),
-        line("edited", "share of the group edited", ".1%", GREEN),
-        line("accuracy", "accuracy of everybody", ".1%", GREY, domain=window),
+        zero.encode(y="at:Q") + band + line("gap", f"{metric} gap, points", "+~f", BLUE),
+        line("edited", "share of the group edited", "~%", GREEN),
+        line("accuracy", "accuracy of everybody", "~%", GREY, domain=window),
     ]
     sized = [
         (panel + cursor(f"{CURSOR}{i}")).properties(width=200, height=190)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fairmend.findings import Explanation, FrontierPoint
+from fairmend.columns import is_missing
+from fairmend.explain import Marginal
+from fairmend.findings import LEAST_SHIFT, MOST_VALUES, Explanation, FrontierPoint, Provenance
 from fairmend.page import charts
 from fairmend.page.blocks import (
     Block,
@@ -20,8 +22,9 @@ from fairmend.page.blocks import (
 )
 from fairmend.page.svg import drawn
 from fairmend.page.table import Column, Kind, Table
-from fairmend.report import GroupOutcome, Report
-from fairmend.tables import percent, points
+from fairmend.plot import MOST_BARS
+from fairmend.report import NAN, EditedFeature, GroupOutcome, Report
+from fairmend.tables import counted, number, percent, points
 
 __all__ = ["explanation", "frontier", "origin", "repair"]
 
@@ -46,8 +49,11 @@ def explanation(found: Explanation) -> Section:
     blocks += [*_marginals(found, target, baseline), _scores(found, target)]
     if found.joint_proxies:
         blocks.append(_proxies(found))
+    hidden = not_shown("row", found.prototypes_not_shown, found.smallest_cell)
     if found.prototypes:
-        blocks.append(_prototypes(found))
+        blocks.append(_prototypes(found, hidden))
+    elif hidden:
+        blocks.append(Text(f"Prototypes, the rows that gain and lose most: {hidden[0]}"))
     return Section("counterfactual", "The counterfactual distribution", tuple(blocks))
 
 
@@ -55,35 +61,67 @@ def _marginals(found: Explanation, target: str, baseline: str) -> list[Block]:
     """Shares of people as a chart with its table; means and quantiles of numbers as a table."""
     columns = (f"{baseline}, observed", f"{target}, observed", f"{target}, counterfactual", "shift")
     caption = f"Inputs of {target}: observed and counterfactual, beside {baseline}"
-    lines = sorted(found.marginals, key=lambda line: -abs(line.shift))
+    moving = sorted(
+        (line for line in found.marginals if line.is_share), key=lambda line: -abs(line.shift)
+    )
 
-    def table(key: str, caption: str, kind: Kind, *, shares: bool) -> Table:
+    def table(
+        key: str, caption: str, kinds: tuple[Kind, Kind], lines: list[Marginal], *notes: str
+    ) -> Table:
+        *sides, shift = columns
         return Table(
             key,
             caption,
             (
                 Column("feature"),
-                Column("value" if shares else "statistic"),
-                *(Column(name, kind) for name in columns),
+                Column("value" if kinds[0] == "rate" else "statistic"),
+                *(Column(name, kinds[0]) for name in sides),
+                Column(shift, kinds[1]),
             ),
             tuple(
                 (line.feature, line.statistic, line.baseline, line.observed, line.counterfactual,
                  line.shift)
                 for line in lines
-                if line.is_share == shares
             ),
+            notes,
         )  # fmt: skip
 
     blocks: list[Block] = []
     chart = charts.marginals(found)
     if chart is not None:
-        most = next(line for line in lines if line.is_share)
+        most = moving[0]
         told = f"The share that moves most is {most.feature}, by {points(most.shift)} points."
         picture = drawn(chart, "marginals", caption, told)
-        shares = table("marginals-table", caption, "rate", shares=True)
+        notes = (
+            f"The shift is in points. Of a feature with many values at most {MOST_VALUES} are "
+            f"listed, those that move most, by {100 * LEAST_SHIFT:g} points or more.",
+            *not_shown("value", found.values_not_shown, found.smallest_cell),
+        )
+        shown = moving[:MOST_BARS]
+        shares = table("marginals-table", caption, ("rate", "points"), shown, *notes)
         blocks.append(Chart("marginals", caption, picture, shares))
-    numbers = table("numbers", f"Numbers of {target}", "decimal", shares=False)
-    return [*blocks, TableBlock(numbers)] if numbers.rows else blocks
+    numbers = [line for line in found.marginals if not line.is_share]
+    if numbers:
+        note = (
+            f"A quantile that fewer than {found.smallest_cell} people have exactly is rounded to 3 "
+            "digits."
+        )
+        caption = f"Numbers of {target}"
+        blocks.append(TableBlock(table("numbers", caption, ("number", "change"), numbers, note)))
+    return blocks
+
+
+def not_shown(what: str, n: int, smallest_cell: int) -> tuple[str, ...]:
+    """What is left out, because it would tell of single people.
+
+    >>> not_shown("row", 1, 5)
+    ('1 row that stands for fewer than 5 people is not shown.',)
+    """
+    if n == 0:
+        return ()
+    some = f"1 {what} that stands for" if n == 1 else f"{n:,} {what}s that stand for"
+    few = f"fewer than {counted(smallest_cell)} {'is' if n == 1 else 'are'} not shown."
+    return (f"{some} {few}",)
 
 
 def _scores(found: Explanation, target: str) -> Chart:
@@ -134,7 +172,7 @@ def _proxies(found: Explanation) -> TableBlock:
     )
 
 
-def _prototypes(found: Explanation) -> TableBlock:
+def _prototypes(found: Explanation, hidden: tuple[str, ...]) -> TableBlock:
     """The rows in a line each: yes-or-no features where they are 1, of others their value."""
     own = ("role", "observed", "counterfactual", "change")
     features = [name for name in found.prototypes[0] if name not in own]
@@ -162,13 +200,15 @@ def _prototypes(found: Explanation) -> TableBlock:
                 (row["role"], row["observed"], row["counterfactual"], inputs(row))
                 for row in found.prototypes
             ),
-            ("Yes-or-no features are named where they are 1.",) if plain else (),
+            (*(("Yes-or-no features are named where they are 1.",) if plain else ()), *hidden),
         )
     )
 
 
 def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if is_missing(value):
+        return "missing"
+    return number(value) if isinstance(value, float) else str(value)
 
 
 # -------------------------------------------------------------------- the repair
@@ -218,13 +258,14 @@ def _of_group(report: Report, group: GroupOutcome, place: int) -> list[Block]:
         first = group.features[0]
         told = f"{first.feature} is edited most, for {percent(first.share_of_edited)} of them."
         picture = drawn(charts.edits(group.features), key, caption, told)
-        blocks.append(Chart(key, caption, picture, _edit_table(group, f"{key}-table", caption)))
+        table = _edit_table(group, f"{key}-table", caption, report.smallest_cell)
+        blocks.append(Chart(key, caption, picture, table))
     return blocks
 
 
 def _who(group: GroupOutcome) -> Figures:
     def item(label: str, share: float, meaning: str) -> tuple[str, str, str]:
-        return label, percent(share), f"{round(share * group.n):,} people: {meaning}"
+        return label, percent(share), f"{counted(round(share * group.n))}: {meaning}"
 
     return Figures(
         (
@@ -259,24 +300,52 @@ def _flow_table(report: Report, group: GroupOutcome, key: str, caption: str) -> 
     )
 
 
-def _edit_table(group: GroupOutcome, key: str, caption: str) -> Table:
+def _edit_table(group: GroupOutcome, key: str, caption: str, smallest_cell: int) -> Table:
+    numbers = any(one.change is not None for one in group.features)
+    columns = [
+        Column("feature"),
+        Column("edited", "rate"),
+        Column("from"),
+        Column("to"),
+        Column("this edit", "rate"),
+        *([Column("median change")] if numbers else []),
+    ]
+    rows = [
+        (one.feature, one.share_of_edited, *line)[: len(columns)]
+        for one in group.features
+        for line in _lines(one)
+    ]
     return Table(
         key,
         caption,
+        tuple(columns),
+        tuple(rows),
         (
-            Column("feature"),
-            Column("edited", "rate"),
-            Column("from"),
-            Column("to"),
-            Column("this edit", "rate"),
+            "Shares of the edited people; of a feature with many edits the commonest are listed"
+            f"{', of numbers with many values the median, rounded' if numbers else ''}.",
+            *not_shown("edit", sum(one.not_shown for one in group.features), smallest_cell),
         ),
-        tuple(
-            (one.feature, one.share_of_edited, edit.old, edit.new, edit.share_of_edited)
-            for one in group.features
-            for edit in one.edits
-        ),
-        ("Shares of the edited people; of a feature with many edits the commonest are listed.",),
     )
+
+
+def _lines(one: EditedFeature) -> list[tuple[str, str, float, str | None]]:
+    """From what, to what, for how many, and the change of a number."""
+    lines: list[tuple[str, str, float, str | None]] = [
+        (edit.old, edit.new, edit.share_of_edited, None) for edit in one.edits
+    ]
+    change = one.change
+    if change is not None:
+        old, new = (f"median {number(at)}" for at in (change.old_median, change.new_median))
+        said = f"{number(change.median, signed=True)}, {_direction(change.rises)}"
+        lines.insert(0, (old, new, change.share_of_edited, said))
+    return lines or [("not shown", "not shown", NAN, None)]
+
+
+def _direction(rises: float) -> str:
+    """Which way a number goes, and for how many of them."""
+    if rises in (0.0, 1.0):
+        return "always up" if rises else "always down"
+    return f"up for {percent(rises)}"
 
 
 # -------------------------------------------------------------------- the frontier
@@ -329,8 +398,8 @@ def frontier(report: Report) -> Section:
     )
     intro = Text(
         "The level is how much of the gap the repair closes, from 0 (nothing) to 1 (all of it). "
-        "What to choose is a decision of the people responsible; these are its consequences on the "
-        "holdout. The shaded band is the interval of the gap."
+        "What to choose is a decision of the people responsible; these are its consequences for "
+        "the people of this report. The shaded band is the interval of the gap."
     )
     return Section("frontier", "The frontier", (intro, slider))
 
@@ -380,13 +449,23 @@ def origin(report: Report | None) -> Section:
             ("made", made.made_at),
             ("by", made.command),
             ("model", made.model),
-            ("seed", "none" if made.seed is None else str(made.seed)),
+            ("seed", _seed(made)),
             ("people fitted on", f"{made.audited:,}"),
             ("SHA-256 of their tabulated data", made.audit_data),
             ("people reported on", f"{made.reported:,}"),
+            ("of these, fitted on too", _OVERLAP[made.kept_apart]),
             ("SHA-256 of their tabulated data", made.report_data),
             *((f"setting {name}", value) for name, value in made.settings.items()),
             *((f"version of {name}", value) for name, value in made.versions.items()),
         ]
         blocks += [Heading("Provenance"), Facts(tuple(facts))]
     return Section("origin", "Limits and provenance", tuple(blocks))
+
+
+_OVERLAP = {True: "nobody, as the caller says", False: "everybody", None: "not known"}
+
+
+def _seed(made: Provenance) -> str:
+    if made.seed is not None:
+        return str(made.seed)
+    return "not stored in the artifact" if made.seed_left_out else "none"

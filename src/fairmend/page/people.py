@@ -1,4 +1,4 @@
-"""The sections about people as they are treated: verdict, groups, holdout, and tables to file."""
+"""The sections about people as they are treated: verdict, groups, gaps, and tables to file."""
 
 from __future__ import annotations
 
@@ -30,12 +30,17 @@ from fairmend.page.svg import drawn
 from fairmend.page.table import Column, Table
 from fairmend.report import Report
 from fairmend.tables import percent, points
-from fairmend.verdict import audit_verdict
+from fairmend.verdict import audit_verdict, whose
 
 __all__ = ["audit_filing", "audit_groups", "audit_words", "filing", "groups", "holdout", "words"]
 
 Cells = Sequence[PeopleCell]
 NAN = float("nan")
+_WHOSE = {
+    True: "on people it was not fitted on",
+    False: "on the people it was fitted on",
+    None: "on the people of this report",
+}
 
 # -------------------------------------------------------------------- the verdict
 
@@ -65,10 +70,11 @@ def words(report: Report) -> Section:
     figures.append(
         (
             "accuracy of everybody",
-            f"{percent(report.accuracy_before)} → {percent(report.accuracy_after)}",
-            "on the people it was fitted on"
-            if report.on_its_own_data
-            else "on people it was not fitted on",
+            " → ".join(
+                percent(share).replace(" ", "\N{NO-BREAK SPACE}")
+                for share in (report.accuracy_before, report.accuracy_after)
+            ),
+            _WHOSE[report.apart],
         )
     )
     return Section("verdict", "Verdict", (Figures(tuple(figures)), Answers(report.verdict())))
@@ -181,7 +187,7 @@ def _below(before: bool, after: bool | None) -> str:
 
 
 def holdout(report: Report) -> Section:
-    """Gaps, accuracy and AUC on people the repair was not fitted on."""
+    """Gaps, accuracy and AUC of the people of the report."""
     performance = Table(
         "performance",
         "Accuracy and AUC by group, before and after",
@@ -226,17 +232,14 @@ def holdout(report: Report) -> Section:
     )
     blocks: list[Block] = [
         Text(
-            "These are the very people the repair was fitted on: expect less on others."
-            if report.on_its_own_data
-            else "These are people the repair was not fitted on. Figures after the repair are "
-            "exact expectations over what is drawn."
+            f"{whose(report)} Figures after the repair are exact expectations over what is drawn."
         ),
         _gap_chart("gaps", report.before.gaps, report.after.gaps, report.before),
         TableBlock(performance),
     ]
     if followed.rows:
         blocks.append(TableBlock(followed))
-    return Section("holdout", "Before and after on the holdout", tuple(blocks))
+    return Section("holdout", "Before and after", tuple(blocks))
 
 
 def _gap_chart(key: str, before: Sequence[Gap], after: Sequence[Gap], audit: Audit) -> Chart:

@@ -10,12 +10,23 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
 
-from fairmend.tables import UNKNOWN, p_value, percent, points
+from fairmend.tables import UNKNOWN, number, p_value, percent, points
 
 __all__ = ["Cell", "Column", "Kind", "Table", "csv_text"]
 
 Kind = Literal[
-    "text", "count", "rate", "points", "ratio", "decimal", "p", "rates", "spans", "ratios"
+    "text",
+    "count",
+    "rate",
+    "points",
+    "ratio",
+    "decimal",
+    "number",
+    "change",
+    "p",
+    "rates",
+    "spans",
+    "ratios",
 ]
 """How a value is shown. The last three are intervals: of rates, of gaps in points, of ratios."""
 _INTERVALS = ("rates", "spans", "ratios")
@@ -33,6 +44,10 @@ class Column:
     @property
     def numeric(self) -> bool:
         return self.kind != "text"
+
+    @property
+    def interval(self) -> bool:
+        return self.kind in _INTERVALS
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,10 @@ def _shown(value: Any, kind: Kind) -> str:
             return f"{value:.2f}"
         case "decimal":
             return f"{value:.3f}"
+        case "number":
+            return number(value)
+        case "change":
+            return number(value, signed=True)
         case "p":
             return p_value(value)
         case "rates":
@@ -118,13 +137,13 @@ def csv_text(table: Table) -> str:
     """
     head: list[str] = []
     for column in table.columns:
-        ends = (" low", " high") if column.kind in _INTERVALS else ("",)
+        ends = (" low", " high") if column.interval else ("",)
         head += [column.header + end for end in ends]
     lines = [
         [
             entry
             for value, column in zip(row, table.columns, strict=True)
-            for entry in (value if column.kind in _INTERVALS else (value,))
+            for entry in (value if column.interval else (value,))
         ]
         for row in table.rows
     ]
