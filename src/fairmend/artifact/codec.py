@@ -522,6 +522,10 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(hint, type) and isinstance(value, hint)
 
 
+_WORDS = (bool, int, float, str, date, Decimal)
+"""What an outcome can be called by."""
+
+
 def _alike(*parts: Any) -> bool:
     """Whether those that are there have one length."""
     return len({len(part) for part in parts if part is not None}) <= 1
@@ -579,11 +583,13 @@ _SHAPES: dict[type, Callable[[Any], bool]] = {
     AuditData: _audit_data,
     CouplingPlan: _coupling,
     Donors: lambda one: len(one) > 0 and _alike(one.table, one.answers.decision)
-    and len(one.cost.axes) == len(one.table.names),
+    and len(one.cost.axes) == len(one.table.names)
+    and len(one.varied) > 0 and _inside(one.varied, len(one)),
     FittedProbability: _probability,
     JointPlan: lambda one: _flat(one.prices, one.chance) and _alike(one.seen, one.chance)
     and _alike(one.gaps, one.prices),
     KnownOutcome: lambda one: _flat(one.probability) and _alike(one.table, one.probability),
+    Labels: lambda one: isinstance(one.negative, _WORDS) and isinstance(one.positive, _WORDS),
     Logistic: lambda one: _flat(one.slope),
     OrderPlan: lambda one: _flat(one.knots, one.place, one.support_score)
     and _alike(one.knots, one.place) and _alike(one.support, one.support_score)
