@@ -157,21 +157,27 @@ def _marginal(name: str, sides: Sides) -> list[Marginal]:
         shares = [1]
     if any(is_missing(value) for value in values):
         shares.append(None)
+    of_value = [_shares(column, mass) for column, mass in sides]
     for value in shares:
-        observed, baseline, shifted = (_share(column, mass, value) for column, mass in sides)
+        observed, baseline, shifted = (
+            float("nan") if known is None else known.get(value, 0.0) for known in of_value
+        )
         text = "missing" if value is None else str(value)
         lines.append(Marginal(name, text, observed, baseline, shifted, is_share=True))
     return lines
 
 
-def _share(column: Encoded | None, mass: FloatArray, value: Any) -> float:
-    """The share of people with a value; None stands for missing."""
+def _shares(column: Encoded | None, mass: FloatArray) -> dict[Any, float] | None:
+    """The share of people with each value; None stands for missing."""
     if column is None:
-        return float("nan")
-    for code, known in enumerate(column.values):
-        if is_missing(known) if value is None else scalar(known) == value:
-            return float(mass[column.codes == code].sum())
-    return 0.0
+        return None
+    shares: dict[Any, float] = {}
+    for value, share in zip(
+        column.values, np.bincount(column.codes, mass, len(column.values)), strict=True
+    ):
+        key = None if is_missing(value) else scalar(value)
+        shares[key] = shares.get(key, 0.0) + float(share)
+    return shares
 
 
 def _statistic(column: Encoded | None, mass: FloatArray, quantile: float | None) -> float:
