@@ -124,7 +124,7 @@ def one_run(kind: str, metric: str, reference: str, seed: int, split: Split) -> 
     )
     seconds = time.process_time() - started
     seen = look(mended, split)
-    report = mended.report(holdout.X, holdout.y, sensitive_features=holdout.s)
+    report = mended.report(holdout.X, holdout.y, sensitive_features=holdout.s, explanation=False)
     edited = seen.changed.any(axis=1)
     lines = []
     for target, plan in mended.plans_.items():

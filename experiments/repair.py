@@ -181,7 +181,7 @@ def one_run(row: Row, experiment: str, seed: int, split: Split) -> Record:
     seconds = time.process_time() - started
     holdout, plan = split.holdout, mended.plan_
     seen = look(mended, split, soft=row.soft)
-    report = mended.report(holdout.X, holdout.y, sensitive_features=holdout.s)
+    report = mended.report(holdout.X, holdout.y, sensitive_features=holdout.s, explanation=False)
     group = next(one for one in report.groups if one.group == row.target)
     by_law = next(
         gap.gap for gap in report.after if (gap.metric, gap.target) == (row.metric, row.target)
@@ -251,7 +251,7 @@ def odds_run(data: str, target: str, seed: int, split: Split) -> Record:
     seconds = time.process_time() - started
     seen = look(mended, split)
     holdout, own = split.holdout, members(split.holdout, target, None)
-    report = mended.report(holdout.X, holdout.y, sensitive_features=holdout.s)
+    report = mended.report(holdout.X, holdout.y, sensitive_features=holdout.s, explanation=False)
     group = next(one for one in report.groups if one.group == target)
     result = {
         "experiment": "odds",

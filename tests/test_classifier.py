@@ -892,3 +892,17 @@ def test_columns_may_be_named_by_numbers():
     edited = mended.fit(frame, y, sensitive_features=s).transform(frame, sensitive_features=s)
     assert (edited[0] == frame[0]).all()
     assert (edited != frame).to_numpy().any()
+
+
+def test_a_report_may_leave_the_explanation_out():
+    X, y, s = tilted()
+    mended = RepairedClassifier(scored("probability"), "sp", random_state=0)
+    mended.fit(X, y, sensitive_features=s)
+    whole, short = (
+        mended.report(X, y, sensitive_features=s, explanation=wanted) for wanted in (True, False)
+    )
+    assert whole.explanation is not None
+    assert short.explanation is None
+    assert short.groups == whole.groups
+    assert "counterfactual" in whole.to_html()
+    assert short.to_html().startswith("<!doctype html>")

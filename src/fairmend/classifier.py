@@ -522,6 +522,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         *,
         sensitive_features: Any = None,
         sample_weight: Any = None,
+        explanation: bool = True,
         frontier: bool = False,
         levels: Sequence[float] = LEVELS,
         command: str | None = None,
@@ -530,8 +531,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ) -> Report:
         """What the repair does to people, before and after.
 
-        ``frontier`` adds what closing less of the gap would do, at each of ``levels``. ``command``
-        is what to write into the report as its maker; by default the calls that made it.
+        ``explanation=False`` leaves out what the gap rests on, which takes most of the time on
+        large audits; ``frontier`` adds what closing less of it would do, at each of ``levels``.
+        ``command`` is what to write into the report as its maker; by default the calls that made
+        it.
 
         ``apart`` is whether these people were kept apart from those of `fit`: True if you know they
         were, False if they are the same, None if that is not known. The report says no more than
@@ -557,7 +560,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         return replace(
             self._report(data, int(smallest_cell)),
             explanation=Explanation.of(self.counterfactual_, int(smallest_cell))
-            if self.plans_
+            if explanation and self.plans_
             else None,
             frontier=tuple(self._frontier(data, levels)) if frontier else (),
             provenance=Provenance.of(
