@@ -59,10 +59,10 @@ test: lint types            ## everything that must hold before a change lands
 	$(PYTEST)
 
 coverage: setup             ## every test, and what they leave untouched, file by file
-	$(PYTEST) --cov --cov-report=term-missing:skip-covered --cov-report=html:results/coverage
+	HYPOTHESIS_PROFILE=default $(PYTEST) --cov --cov-report=term-missing:skip-covered --cov-report=html:results/coverage
 
 theory: setup               ## the promises of the mathematics, with all their repetitions (minutes)
-	FAIRMEND_REPETITIONS=full $(PYTEST) tests/theory
+	FAIRMEND_REPETITIONS=full HYPOTHESIS_PROFILE=default $(PYTEST) tests/theory
 
 docs: setup                 ## run the examples in the pages, and build them into a site in site/
 	$(BIN)/python -m pytest -q tests/test_docs.py

@@ -9,6 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every machine: a change lands or fails by what it changes, not by luck.
+# HYPOTHESIS_PROFILE=default looks for new ones; `make theory` and `make coverage` do.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [

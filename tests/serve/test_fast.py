@@ -104,8 +104,9 @@ def test_what_is_an_input_and_set_apart_is_read_the_long_way():
     )  # fmt: skip
 
 
-def test_a_number_that_is_too_large_is_refused_both_ways():
-    body = json.dumps({"instances": [{**TABLE.iloc[0].to_dict(), "age": 2**64}]}, default=bool)
+@pytest.mark.parametrize("column", ["age", "dose"])
+def test_a_number_that_is_too_large_is_refused_both_ways(column):
+    body = json.dumps({"instances": [{**TABLE.iloc[0].to_dict(), column: 2**64}]}, default=bool)
     assert FAST.read("instances", body.encode()) is None
     with pytest.raises(BadRequest) as told:
         protocol_named("instances").read(body.encode())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,7 +18,9 @@ from fairmend.serve.schema import Row, Schema
 
 __all__ = ["FastReader", "Read"]
 
-_CELLS: dict[str, Any] = {"bool": bool, "int": Whole, "float": float, "str": str}
+# An integer of more than 64 bits is refused where numbers are told apart: leave such to that.
+_Moderate = Annotated[float, msgspec.Meta(ge=-(2.0**63), lt=2.0**63)]
+_CELLS: dict[str, Any] = {"bool": bool, "int": Whole, "float": _Moderate, "str": str}
 _MOST_HEADERS = 1_000
 Read = tuple[list[Row], dict[str, list[Any]]]
 
