@@ -282,10 +282,11 @@ def test_mixed_data(experiments, tmp_path, monkeypatch):
     found = mixed.run(SPLITS, 1, adult_file(tmp_path))
     assert found["rows"]
     for one in found["rows"]:
-        assert one["of"] == SPLITS
-        assert set(one["status"]) <= set(PlanStatus.__members__)
+        assert one["splits"] == SPLITS
+        assert 0 <= one["mended"] <= SPLITS
+        assert set(one["status"]) <= {*PlanStatus.__members__, "not worse off", "reference"}
         assert one["most_features"] <= 13 - len(mixed.IMMUTABLE)
-        assert len(one["baselines"]) == one["splits"]
+        assert len(one["baselines"]) == one["mended"]
     [table] = mixed.tables(found)
     assert {len(cells) for cells in table.cells} == {len(table.headers)}
 
