@@ -215,7 +215,7 @@ class EditCost:
         """The steps of some features added up, for all pairs of rows; squares for l2."""
         from scipy.spatial.distance import cdist
 
-        squared = self._squared
+        squared = self.squared
         total = np.zeros((len(here), len(there)))
         blocks = [(axis, at) for axis, at in self._blocks() if axis in axes]
         numbers = [j for axis, at in blocks if not axis.values for j in range(at.start, at.stop)]
@@ -250,7 +250,7 @@ class EditCost:
         for axis, at in self._blocks():
             if axis.name in self.cost.one_way and axis.name not in self.cost.immutable:
                 a, b = here[:, None, at], there[None, :, at]
-                total += axis.step(a, b, self._squared) * self._may_change(axis, a, b)
+                total += axis.step(a, b, self.squared) * self._may_change(axis, a, b)
         return np.where(total > 0, self._rooted(total), np.inf)
 
     # ---------------------------------------------------------------- row by row
@@ -268,13 +268,18 @@ class EditCost:
     def steps(self, here: FloatArray, there: FloatArray) -> FloatArray:
         """What each feature's change costs from each row to its counterpart; squares for l2."""
         return np.stack(
-            [axis.step(here[:, at], there[:, at], self._squared) for axis, at in self._blocks()],
+            [axis.step(here[:, at], there[:, at], self.squared) for axis, at in self._blocks()],
             axis=1,
         )
 
     def total(self, steps: FloatArray) -> FloatArray:
         """What edits cost that are made of such steps, shape (rows, features)."""
         return self._rooted(steps.sum(axis=1))
+
+    def mixtures(self, here: FloatArray, there: FloatArray) -> FloatArray:
+        """What it costs each row to take all that it may from its counterpart; see `mixture`."""
+        total = (self.steps(here, there) * self.may_take(here, there)).sum(axis=1)
+        return np.where(total > 0, self._rooted(total), np.inf)
 
     def forbids(self, source: Frame, destination: Frame) -> NDArray[np.bool_]:
         """Whether a caller rules out the move from each row to its counterpart."""
@@ -289,7 +294,8 @@ class EditCost:
     # ---------------------------------------------------------------- rules of one feature
 
     @property
-    def _squared(self) -> bool:
+    def squared(self) -> bool:
+        """Whether steps are squared before they are added up."""
         return self.cost.kind in ("l2", "squared_l2")
 
     def _rooted(self, total: FloatArray) -> FloatArray:

@@ -5,13 +5,15 @@ its nearest donor. With rules it takes of a near donor what it may take and keep
 itself; whether that mixture really gets the wanted decision is asked of the model, never assumed.
 On mixed data what was taken is then given back, feature by feature, the dearest first, for as long
 as the decision stays. Where the model cannot be asked, or the cost compares whole rows, they are
-donors as they are.
+donors as they are. A row is compared with all donors, or, where these are numbers and many, with
+those that a search finds near it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
 from fairmend.model import Answers, BlackBox, Labels
+from fairmend.neighbours import Neighbours, Search
 from fairmend.rows import differing, find_rows, mixed, stacked
 
 __all__ = ["Destinations", "Donors", "join"]
@@ -30,8 +33,13 @@ _GROWTH = 1.25
 _SUREST = 8
 """Donors furthest from the model's cut, tried before a row counts as unreachable."""
 MOST_DONORS = 4_000
-"""Of more donors than this, those nearest the model's cut are kept."""
+"""Of more donors than this, those nearest the model's cut are kept, and compared with every row."""
+MOST_SEARCHED = 40_000
+"""The same where near donors are searched for."""
+_TIES = 4
+"""Whole donors looked at where they are searched for: of those as near, one nearest the cut."""
 _CHUNK = 2_000
+_PAIRS_AT_ONCE = 8_000_000
 _IN_TURN = ((0, 1), (1, 4), (4, NEAREST))  # few calls: the nearest, then some more, then the rest
 
 
@@ -67,6 +75,8 @@ class Donors:
     labels: Labels
     varied: IntArray
     """Donors that differ in what can be taken from them: of those that do not, one will do."""
+    search: Search | None = None
+    """How near donors are found; None where each row is compared with all."""
 
     @classmethod
     def choose(
@@ -78,16 +88,48 @@ class Donors:
         *,
         box: BlackBox | None,
         labels: Labels,
+        asking: Frame | None = None,
     ) -> Donors:
-        """Keep donors in the order of their closeness to the model's cut, closest first."""
+        """Keep donors in the order of their closeness to the model's cut, closest first.
+
+        ``asking`` are rows that will look for a donor, on which a search is tuned.
+        """
         asked = None if cost.compares_whole_rows else box
-        kept = np.argsort(closeness, kind="stable")[:MOST_DONORS]
+        many = len(table) > MOST_DONORS and asking is not None and len(asking) > 0
+        searched = many and asked is not None and Search.serves(cost)
+        most = MOST_SEARCHED if searched else MOST_DONORS
+        kept = np.argsort(closeness, kind="stable")[:most]
         table, answers = table.take(kept), answers.take(kept)
         varied = np.arange(len(kept))
         if asked is not None and cost.cost.immutable:
             editable = [name for name, free in zip(table.names, cost.editable, strict=True) if free]
             varied = np.sort(table.select(editable).distinct().first)
-        return cls(table, answers, cost, asked, labels, varied)
+        donors = cls(table, answers, cost, asked, labels, varied)
+        if not (searched and len(varied) > MOST_DONORS):
+            return donors
+        assert asking is not None
+        search = Search.tune(donors._neighbours, cost.place(asking), donors._looked_at)
+        return replace(donors, search=search)
+
+    @cached_property
+    def _points(self) -> FloatArray:
+        return self.cost.place(self.table)
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(self._points[self.varied], self.cost)
+
+    @property
+    def _looked_at(self) -> int:
+        """How many near donors are looked at first."""
+        return NEAREST if self._mixes else _TIES
+
+    @property
+    def words(self) -> str:
+        """Where destinations are sought."""
+        if self.search is not None:
+            return self.search.words
+        return f"sought among {len(self):,} rows, all of them compared"
 
     def __len__(self) -> int:
         return len(self.table)
@@ -125,18 +167,41 @@ class Donors:
         limited = self.cost.cost.max_edits is not None
         return self.box is not None and not limited and not self.cost.all_binary
 
+    def _near(self, points: FloatArray) -> IntArray:
+        """Donors near rows, by the search."""
+        assert self.search is not None
+        k = min(self._looked_at, len(self.varied))
+        neighbours = self._neighbours
+        found = neighbours.nearest(neighbours.free(points), k, self.search.slack)
+        return np.asarray(self.varied[found])
+
     def _nearest_donor(self, rows: Frame) -> _Edits:
+        if self.search is not None:
+            return self._nearest_searched(rows)
         cost = self.cost.matrix(rows, self.table)
         if self.box is None:  # the same inputs with another answer on record are no edit
             alike = self.table.distinct()
             mine = find_rows(self.table.take(alike.first), rows)
             cost = np.where(mine[:, None] == alike.inverse[None, :], np.inf, cost)
+        donor = np.argmin(cost, axis=1)
+        return self._whole(rows, donor, cost[np.arange(len(rows)), donor])
+
+    def _nearest_searched(self, rows: Frame) -> _Edits:
+        here = self.cost.place(rows)
+        near = np.sort(self._near(here), axis=1)  # of those as near, the one nearest the cut
+        at = np.repeat(np.arange(len(rows)), near.shape[1])
+        cost = self.cost.total(self.cost.steps(here[at], self._points[near.ravel()]))
+        best = np.argmin(cost.reshape(near.shape), axis=1)
+        each = np.arange(len(rows))
+        return self._whole(rows, near[each, best], cost.reshape(near.shape)[each, best])
+
+    def _whole(self, rows: Frame, donor: IntArray, cost: FloatArray) -> _Edits:
+        """Rows that become donors altogether."""
         edits = _Edits.none(rows)
-        edits.donor[:] = np.argmin(cost, axis=1)
-        edits.cost[:] = cost[np.arange(len(rows)), edits.donor]
-        edits.taken[np.isfinite(edits.cost)] = True
+        edits.donor[:], edits.cost[:] = donor, cost
+        edits.taken[np.isfinite(cost)] = True
         if self.answers.score is not None:
-            edits.score[:] = self.answers.score[edits.donor]
+            edits.score[:] = self.answers.score[donor]
         return edits
 
     def _nearest_mixture(self, rows: Frame) -> _Edits:
@@ -145,62 +210,69 @@ class Donors:
         The nearest donors may all owe their decision to what cannot be taken from them, so those
         who find nothing near look further and further away.
         """
-        here, there = self.cost.place(rows), self.cost.place(self.table)
-        search = _Search(rows, here, there, self.cost.mixture(here, there), _Edits.none(rows))
-        near = self.varied[_smallest(search.price[:, self.varied], min(NEAREST, len(self.varied)))]
+        here, there = self.cost.place(rows), self._points
+        price = self.cost.mixture(here, there) if self.search is None else None
+        looking = _Looking(rows, here, there, price, _Edits.none(rows))
+        if price is None:
+            near = self._near(here)
+        else:
+            k = min(NEAREST, len(self.varied))
+            near = self.varied[_smallest(price[:, self.varied], k)]
         limited = self.cost.cost.max_edits is not None
         for first, last in [(k, k + 1) for k in range(NEAREST)] if limited else _IN_TURN:
-            waiting = search.waiting
-            self._try(search, waiting, near[waiting, first:last])
-        self._look_further(search, width=1 if limited else _SUREST)
-        return search.edits
+            waiting = looking.waiting
+            self._try(looking, waiting, near[waiting, first:last])
+        waiting = looking.waiting
+        for start in range(0, len(waiting), step := max(1, _PAIRS_AT_ONCE // len(self))):
+            part = waiting[start : start + step]
+            self._look_further(looking, part, width=1 if limited else _SUREST)
+        return looking.edits
 
-    def _look_further(self, search: _Search, width: int) -> None:
+    def _look_further(self, looking: _Looking, rows: IntArray, width: int) -> None:
         """For those who found nothing near: donors one can become altogether, then all the rest.
 
         A donor who differs in nothing that must stay needs no luck. Whether somebody nearer does
         as well is tried at growing ranks, with the surest donors, and between the ranks tried.
         """
-        rows = search.waiting
-        if len(rows) == 0:
-            return
-        whole = self.cost.matrix(search.rows.take(rows), self.table)
-        self._try(search, rows, np.argmin(whole, axis=1)[:, None])
-        order = self.varied[np.argsort(search.price[np.ix_(rows, self.varied)], kind="stable")]
+        whole = self.cost.matrix(looking.rows.take(rows), self.table)
+        self._try(looking, rows, np.argmin(whole, axis=1)[:, None])
+        price = looking.prices(self.cost, rows)
+        order = self.varied[np.argsort(price[:, self.varied], kind="stable")]
         ranks = _growing(NEAREST, len(self.varied))
         surest = self.varied[::-1][:_SUREST]
         surest = np.broadcast_to(surest, (len(rows), len(surest)))
         tries = np.concatenate([order[:, ranks], surest], axis=1)
         for start in range(0, tries.shape[1], width):
-            self._try(search, rows, tries[:, start : start + width])
-        found = np.flatnonzero(np.isfinite(search.edits.cost[rows]))
+            self._try(looking, rows, tries[:, start : start + width])
+        found = np.flatnonzero(np.isfinite(looking.edits.cost[rows]))
         if width == 1 or len(found) == 0 or len(ranks) == 0:
             return
-        dearer = search.price[rows[found, None], order[found][:, ranks]]
-        rank = (dearer < search.edits.cost[rows[found], None]).sum(axis=1)  # tried and failed
+        dearer = price[found[:, None], order[found][:, ranks]]
+        rank = (dearer < looking.edits.cost[rows[found], None]).sum(axis=1)  # tried and failed
         low, high = np.r_[NEAREST, ranks][rank], np.r_[ranks, len(self.varied) - 1][rank]
         between = np.linspace(low, high, _SUREST).T.round().astype(np.int64)
-        self._try(search, rows[found], np.take_along_axis(order[found], between, axis=1))
+        self._try(looking, rows[found], np.take_along_axis(order[found], between, axis=1))
 
-    def _try(self, search: _Search, rows: IntArray, donors: IntArray) -> None:
+    def _try(self, looking: _Looking, rows: IntArray, donors: IntArray) -> None:
         """Give each row the first of its donors that the model confirms and that is cheaper."""
-        edits = search.edits
+        edits = looking.edits
         at, donor = np.repeat(rows, donors.shape[1]), donors.ravel()
-        possible = np.flatnonzero(search.price[at, donor] < edits.cost[at])
-        at, donor = at[possible], donor[possible]
+        price = looking.price_of(self.cost, at, donor)
+        possible = np.flatnonzero(price < edits.cost[at])
+        at, donor, price = at[possible], donor[possible], price[possible]
         if len(at) == 0:
             return
-        taken = self.cost.may_take(search.here[at], search.there[donor])
-        good, said = self._confirmed(search.rows.take(at), donor, taken)
+        taken = self.cost.may_take(looking.here[at], looking.there[donor])
+        good, said = self._confirmed(looking.rows.take(at), donor, taken)
         good = good[np.unique(at[good], return_index=True)[1]]  # each row's first
         at, donor = at[good], donor[good]
         edits.donor[at], edits.taken[at] = donor, taken[good]
-        edits.cost[at] = search.price[at, donor]
+        edits.cost[at] = price[good]
         if said.score is not None:
             edits.score[at] = said.score[good]
         limit = self.cost.cost.max_edits
         if limit is not None and len(at) > 0:
-            self._give_back(search.rows, edits, at)
+            self._give_back(looking.rows, edits, at)
             many = at[edits.taken[at].sum(axis=1) > limit]
             edits.taken[many], edits.cost[many] = False, np.inf
 
@@ -278,14 +350,27 @@ class _Edits:
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _Looking:
     """Rows that look for a donor, and what each donor would cost them."""
 
     rows: Frame
     here: FloatArray
     there: FloatArray
-    price: FloatArray
+    price: FloatArray | None
+    """Of each row to each donor; None where only near donors are looked at."""
     edits: _Edits
+
+    def prices(self, cost: EditCost, rows: IntArray) -> FloatArray:
+        """What each donor would cost some of the rows."""
+        if self.price is not None:
+            return np.asarray(self.price[rows])
+        return cost.mixture(self.here[rows], self.there)
+
+    def price_of(self, cost: EditCost, rows: IntArray, donors: IntArray) -> FloatArray:
+        """What some donors would cost, one for each row named."""
+        if self.price is not None:
+            return np.asarray(self.price[rows, donors])
+        return cost.mixtures(self.here[rows], self.there[donors])
 
     @property
     def waiting(self) -> IntArray:

@@ -203,6 +203,8 @@ class PlanSummary:
     status: str
     message: str
     outlook: Outlook
+    search: str = ""
+    """Where destinations are sought and how many of the nearest are found."""
 
     @classmethod
     def of(cls, plan: Plan) -> PlanSummary:
@@ -214,6 +216,7 @@ class PlanSummary:
             status=plan.status.name,
             message=plan.status.value,
             outlook=plan.outlook,
+            search=plan.search,
         )
 
 

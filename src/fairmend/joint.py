@@ -47,6 +47,10 @@ class JointPlan(Plan):
     chance: FloatArray
     """Of turning, for each row of ``seen``: the program's own answer."""
 
+    @property
+    def search(self) -> str:
+        return "; ".join(dict.fromkeys(donors.words for donors in self.donors))
+
     def route(self, rows: Frame, answers: Answers) -> Route:
         """Rows of the audit by the program's answer, new rows by its prices."""
         place = find_rows(self.seen, rows)

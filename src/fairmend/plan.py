@@ -221,6 +221,11 @@ class Plan(ABC):
     def route(self, rows: Frame, answers: Answers) -> Route:
         """The law for any rows of the target group, given the model's answers about them."""
 
+    @property
+    def search(self) -> str:
+        """Where destinations are sought and how many of the nearest are found; may be empty."""
+        return ""
+
     def __str__(self) -> str:
         o = self.outlook
         lines = [
@@ -235,5 +240,6 @@ class Plan(ABC):
             f"{100 * o.randomised:.1f} % by a draw, {100 * o.unreachable:.1f} % unreachable",
             f"decisions turned positive for {100 * o.to_positive:.1f} %, "
             f"negative for {100 * o.to_negative:.1f} %",
+            *([f"destinations {self.search}"] if self.search else []),
         ]
         return "\n".join(lines)

@@ -214,6 +214,10 @@ class FlipPlan(Plan):
     cut: Cut
     donors: Donors
 
+    @property
+    def search(self) -> str:
+        return self.donors.words
+
     def route(self, rows: Frame, answers: Answers) -> Route:
         """One rule for rows seen and unseen: turn decisions from the highest key down."""
         eligible = np.flatnonzero(answers.decision == self.ranking.turned)

@@ -308,6 +308,7 @@ class RepairTask:
             self.cost,
             box=self.box,
             labels=self.data.labels,
+            asking=self.table.take(np.flatnonzero(source.decision != wanted)),
         )
 
     def _closeness(self, rows: IntArray, answers: Answers) -> FloatArray:

@@ -47,6 +47,7 @@ from fairmend.errors import DAMAGED, ArtifactError
 from fairmend.features import Feature, FeatureMap
 from fairmend.joint import JointPlan
 from fairmend.model import Answers, BlackBox, Labels
+from fairmend.neighbours import Search
 from fairmend.order import OrderPlan, ShiftPlan
 from fairmend.outcomes import FittedProbability, Logistic
 from fairmend.plan import Outlook, PlanStatus
@@ -94,7 +95,7 @@ _CLASSES: dict[str, type] = {
         Alignment, Answers, Audit, AuditData, Combination, Cost, CouplingPlan, Cut, Donors,
         EditCost, Feature, FeatureMap, FittedProbability, FlipPlan, Gap, GroupSummary,
         IdentityPlan, JointPlan, KnownOutcome, Labels, Logistic, OrderPlan, Outlook, Population,
-        Ranking, RealisedGap, ShiftPlan, SoftPlan, StoredColumn, StoredFrame, StoredValues,
+        Ranking, RealisedGap, Search, ShiftPlan, SoftPlan, StoredColumn, StoredFrame, StoredValues,
         Tally, _Axis,
     )
 }  # fmt: skip
@@ -578,13 +579,19 @@ def _coupling(one: CouplingPlan) -> bool:
     )
 
 
+def _search(one: Donors) -> bool:
+    assert one.search is not None
+    return one.box is not None and Search.serves(one.cost) and one.search.slack >= 0
+
+
 _SHAPES: dict[type, Callable[[Any], bool]] = {
     Answers: lambda one: _flat(one.decision, one.score) and _alike(one.decision, one.score),
     AuditData: _audit_data,
     CouplingPlan: _coupling,
     Donors: lambda one: len(one) > 0 and _alike(one.table, one.answers.decision)
     and len(one.cost.axes) == len(one.table.names)
-    and len(one.varied) > 0 and _inside(one.varied, len(one)),
+    and len(one.varied) > 0 and _inside(one.varied, len(one))
+    and (one.search is None or _search(one)),
     FittedProbability: _probability,
     JointPlan: lambda one: _flat(one.prices, one.chance) and _alike(one.seen, one.chance)
     and _alike(one.gaps, one.prices),

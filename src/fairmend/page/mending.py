@@ -223,6 +223,7 @@ def repair(report: Report) -> Section:
             f"{points(plan.outlook.gap_after)} after on the people it was fitted on; expected "
             f"among new people {points(plan.outlook.expected_low)} to "
             f"{points(plan.outlook.expected_high)}."
+            + (f" Destinations are {plan.search}." if plan.search else "")
         )
         for plan in report.plans
     ]
