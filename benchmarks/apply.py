@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from _results import write_json
 
 from fairmend.classifier import RepairedClassifier
 from fairmend.datasets import load_adult
@@ -175,8 +176,7 @@ def main() -> int:
     }
     for bar, met in bars.items():
         print(f"{'met   ' if met else 'MISSED'}  {bar}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({"size_mb": options.size, "figures": found}, indent=2))
+    write_json(options.out, {"size_mb": options.size, "figures": found})
     return 0 if all(bars.values()) else 1
 
 

@@ -13,7 +13,6 @@ Exits with 1 if a bar is missed: at most 1/100 of fairlearn, 1/5000 of fairlearn
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import polars as pl
+from _results import write_json
 from fairlearn.metrics import (
     MetricFrame,
     false_negative_rate,
@@ -159,18 +159,6 @@ def measure(rows: int, repeats: int) -> dict[str, Seconds]:
     return {name: Seconds(*map(min, zip(*times, strict=True))) for name, times in taken.items()}
 
 
-def write(path: Path, content: dict[str, Any]) -> None:
-    """All or nothing: a file half written never bears the name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
 def _ratio(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio > 0.1 else f"1/{1 / ratio:,.0f}"
 
@@ -211,7 +199,7 @@ def main() -> int:
         ],
     )
     print(table)
-    write(
+    write_json(
         options.out,
         {
             "rows": options.rows,

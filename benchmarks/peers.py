@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _results import write_json, write_text
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -916,17 +917,6 @@ def chart(rows: list[dict[str, Any]]) -> Any:
     )
 
 
-def write(path: Path, content: str) -> None:
-    """All or nothing: a file half written never bears the name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
 # -------------------------------------------------------------------- the whole
 
 
@@ -1022,7 +1012,7 @@ def main() -> int:
     found["did_not_run"] = {**not_installed, **found["did_not_run"]}
     told = tables(found)
     print(*told, sep="\n\n")
-    write(options.out, json.dumps(found, indent=1) + "\n")
+    write_json(options.out, found)
     picture = options.out.with_suffix(".png")
     page = [
         "# Side by side with the peers",
@@ -1031,7 +1021,7 @@ def main() -> int:
         f"![The gap left against accuracy and AUC]({picture.name})",
         *map(markdown, told),
     ]
-    write(options.out.with_suffix(".md"), "\n\n".join(page) + "\n")
+    write_text(options.out.with_suffix(".md"), "\n\n".join(page) + "\n")
     from fairmend.plot import save
 
     save(chart(found["summary"]), picture)

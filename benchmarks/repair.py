@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import platform
 import subprocess
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from _results import write_json
 from fairlearn.postprocessing import ThresholdOptimizer
 from sklearn.linear_model import LogisticRegression
 
@@ -259,18 +259,6 @@ def check_answers(data: People, model: LogisticRegression) -> dict[str, Any]:
 # -------------------------------------------------------------------- printing
 
 
-def write(path: Path, content: dict[str, Any]) -> None:
-    """All or nothing: a file half written never bears the name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
 def judged(
     seconds: dict[str, Seconds], megabytes: dict[str, float]
 ) -> tuple[TextTable, dict[str, dict[str, Any]]]:
@@ -331,7 +319,7 @@ def main() -> int:
         f"group: {100 * answers['baseline_moved']:.1f} % "
         f"(fairlearn {100 * answers['baseline_moved_fairlearn']:.1f} %)."
     )
-    write(
+    write_json(
         options.out,
         {
             "rows": options.rows,

@@ -340,8 +340,9 @@ def main() -> int:
         result = measured(Path(name), told.rows, told.floats)
         if told.continuous:
             add_continuous(result, Path(name), told.continuous)
-    told.out.parent.mkdir(parents=True, exist_ok=True)
-    told.out.write_text(json.dumps(result, indent=1))
+    from _results import write_json  # not at the top: steps measure their own memory
+
+    write_json(told.out, result)
     for line in result["lines"]:
         print(line)
     return 0 if all(line.startswith("ok") for line in result["lines"]) else 1

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _results import write_json
 
-from fairmend.files import writing
 from fairmend.tables import UNKNOWN, TextTable
 
 FEATURES = {"binary": 18, "continuous": 10}
@@ -166,9 +166,7 @@ def main() -> int:
     result = {
         "python": platform.python_version(), **versions, "against_dense": judged, "large": large,
     }  # fmt: skip
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    with writing(asked.out, overwrite=True) as file:
-        file.write(json.dumps(result, indent=2).encode())
+    write_json(asked.out, result)
     return 0 if large["met"] and all(one["met"] for one in judged) else 1
 
 

@@ -23,8 +23,10 @@ def peers():
     spec = importlib.util.spec_from_file_location("benchmark_peers", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SCRIPT.parent)  # as a script has it
+        spec.loader.exec_module(module)
+        yield module
     del sys.modules[spec.name]
 
 
