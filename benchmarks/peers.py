@@ -807,24 +807,9 @@ def offers_table() -> TextTable:
     )
 
 
-def markdown(table: TextTable) -> str:
-    """The same table for a page."""
-
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    marks = ["---" if header.startswith("<") else "---:" for header in table.headers]
-    return "\n".join(
-        [
-            f"## {table.title}",
-            "",
-            line(header.removeprefix("<") for header in table.headers),
-            line(marks),
-            *(line(cells) for cells in table.cells),
-            "",
-            *table.notes,
-        ]
-    )
+def section(table: TextTable) -> str:
+    """A table as part of a page."""
+    return "\n".join([f"## {table.title}", "", table.markdown(), "", *table.notes])
 
 
 def chart(rows: list[dict[str, Any]]) -> Any:
@@ -1019,7 +1004,7 @@ def main() -> int:
         f"Means over {found['splits']} splits ({found['slow_splits']} for the slowest). "
         "How to read this: benchmarks/README.md.",
         f"![The gap left against accuracy and AUC]({picture.name})",
-        *map(markdown, told),
+        *map(section, told),
     ]
     write_text(options.out.with_suffix(".md"), "\n\n".join(page) + "\n")
     from fairmend.plot import save

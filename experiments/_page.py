@@ -39,17 +39,6 @@ FIGURES = {
 # -------------------------------------------------------------------- Markdown
 
 
-def markdown(table: TextTable) -> str:
-    """A table as Markdown."""
-
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    marks = ["---" if header.startswith("<") else "---:" for header in table.headers]
-    lines = [line(header.removeprefix("<") for header in table.headers), line(marks)]
-    return "\n".join([*lines, *(line(cells) for cells in table.cells)])
-
-
 def page(results: Record, pictures: str) -> str:
     """The whole page; ``pictures`` is the folder of the charts, seen from the page."""
     parts = [
@@ -113,7 +102,7 @@ one called "Change in disparate impact".
 
 def _repairs(found: Record, pictures: str) -> str:
     tables = "\n\n".join(
-        f"### {_title(row)}\n\n{markdown(repair.row_table(row, found['rows']))}"
+        f"### {_title(row)}\n\n{repair.row_table(row, found['rows']).markdown()}"
         for row in repair.ROWS
     )
     return f"""
@@ -160,7 +149,7 @@ The paper's figures are of one split; ours, by its own method (Algorithm 1 with 
 coupling by squared L2), are the mean ± standard deviation over {found["splits"]}. Set in bold: the
 paper's figure is more than two standard deviations away, which one in twenty is by chance alone.
 
-{markdown(table)}
+{table.markdown()}
 
 {reasons or "All of them are within."}
 
@@ -284,7 +273,7 @@ Set beforehand, from 2.6 standard errors of the noise floor for the gaps: a rule
 passes. The mean signed gap; its spread, the standard deviation over {over} splits; the target's
 AUC; overall accuracy; and the share of everybody whose edit hangs on a draw.
 
-{markdown(repair.bounds_table(results["repair"]["rows"]))}
+{repair.bounds_table(results["repair"]["rows"]).markdown()}
 
 {held}{" Short of it are:" if short else ""}
 
@@ -300,7 +289,7 @@ def _odds(found: Record) -> str:
 Equalized odds: FNR and FPR together. Where no edit of the one group reaches both, the answer is
 *infeasible*, with the closest point on the audit data beside what came on the holdout.
 
-{markdown(repair.odds_table(odds))}
+{repair.odds_table(odds).markdown()}
 """
 
 
@@ -318,7 +307,7 @@ rows order turns the decisions that least change turns, by other edits.
 
 ![COMPAS: accuracy and people edited against the gap that is left]({pictures}/frontier-compas.svg)
 
-{markdown(table)}
+{table.markdown()}
 """
 
 
@@ -330,7 +319,7 @@ def _examples(found: Record, pictures: str) -> str:
 
 Per cent unless said otherwise.
 
-{markdown(counterfactuals.items_table(found["items"]))}
+{counterfactuals.items_table(found["items"]).markdown()}
 
 How each was read:
 
@@ -361,7 +350,7 @@ def _marginals(found: Record) -> str:
 
 In per cent, paper · ours: {found["reading"]}.
 
-{markdown(counterfactuals.marginals_table(found))}
+{counterfactuals.marginals_table(found).markdown()}
 
 The counterfactual columns come within {max(list(apart.values())[2:]):.1f} points on average.
 {larger}
@@ -379,7 +368,7 @@ Raw Adult as UCI published it, gradient boosting and a random forest as black bo
 groups; {_listed(mixed.IMMUTABLE)} immutable; {found["splits"]} splits; groups of at least
 {mixed.LARGE_GROUP} people in the audit.
 
-{markdown(table)}
+{table.markdown()}
 
 {chr(10).join(table.notes)}
 """

@@ -70,7 +70,7 @@ def made(kept: dict[str, Any]) -> str:
             f"{versions}.",
             "",
             *([kept["note"], ""] if kept["note"] else []),
-            *(peers.markdown(table).replace("## ", "### ", 1).rstrip() + "\n" for table in told),
+            *(peers.section(table).replace("## ", "### ", 1).rstrip() + "\n" for table in told),
             END,
         ]
     )

@@ -114,7 +114,7 @@ def test_results_can_be_written_and_drawn(peers, found, tmp_path):
     assert json.loads(path.read_text(encoding="utf-8"))["splits"] == 2
     assert [one.name for one in tmp_path.iterdir()] == ["peers.json"]  # no draft left behind
     told = peers.tables(found)
-    text = "\n".join(map(str, told)) + "\n".join(map(peers.markdown, told))
+    text = "\n".join(map(str, told)) + "\n".join(map(peers.section, told))
     assert "fairlearn, labels" in text
     assert "Bars" in text
     assert all(bar["verdict"] in ("met", "missed", "not judged") for bar in found["bars"])

@@ -1,8 +1,8 @@
-"""Small tables for people: one description, printed as text or as HTML."""
+"""Small tables for people: one description, printed as text, Markdown or HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -45,6 +45,22 @@ class TextTable:
             for line in lines
         ]
         return "\n".join([*([_printable(self.title)] if self.title else []), *text, *self.notes])
+
+    def markdown(self) -> str:
+        r"""Headers and cells as a Markdown table.
+
+        >>> print(TextTable("", ("<group", "people"), [("a|b", "12")]).markdown())
+        | group | people |
+        | --- | ---: |
+        | a\|b | 12 |
+        """
+
+        def line(cells: Iterable[str]) -> str:
+            return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+        heads = self._heads()
+        marks = ("---" if flush_left else "---:" for _, flush_left in heads)
+        return "\n".join([line(name for name, _ in heads), line(marks), *map(line, self.cells)])
 
     def html(self) -> str:
         """The same as a table element; every cell escaped."""
