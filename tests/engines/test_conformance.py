@@ -137,6 +137,75 @@ def test_small_cells_do_not_leave(there, people):
     assert 0 < len(cells.people) < len(every)
 
 
+def merged_by_hand(people, columns, free, least):
+    """Small cells at the large cell of their kind that shares most, by loops over dictionaries."""
+    cells = {}
+    for row in people[[*columns, "w"]].itertuples(index=False):
+        cells.setdefault(_key(row[:-1]), []).append(row[-1])
+    at = [columns.index(name) for name in free]
+    kept = [j for j in range(len(columns)) if j not in at]
+    known = [sorted({key[j] for key in cells}, key=_missing_last) for j in range(len(columns))]
+
+    def preference(small, large):
+        shared = sum(small[j] == large[j] for j in at)
+        order = [known[j].index(large[j]) for j in range(len(columns))]
+        return (-shared, -len(cells[large]), order)
+
+    found = {}
+    for key, weights in cells.items():
+        aims = [large for large, of in cells.items() if len(of) >= least
+                and all(large[j] == key[j] for j in kept)]  # fmt: skip
+        aim = key if len(weights) >= least else min(aims, key=lambda to: preference(key, to))
+        found.setdefault(aim, []).extend(weights)
+    return found
+
+
+def _missing_last(value):
+    return (value is None, 0 if value is None else value)
+
+
+def test_small_cells_are_merged_into_the_nearest_of_their_kind(there, people):
+    columns = ["young", "grade", "sex", "income", "repaid"]
+    place = source(there, suppress_below=30, small_cells="merge")
+    sizes = people.groupby(columns, dropna=False).size()
+    few = f"{sizes[sizes < 30].sum():,} of 3,000 people .* with the inputs of a larger cell"
+    with pytest.warns(fairmend.FairmendWarning, match=few):
+        cells = engines.tabulate(place, columns, sample_weight="w")
+    wanted = merged_by_hand(people, columns, INPUTS, least=30)
+    rows = [_key(row) for row in nw.from_native(cells.frame.native, eager_only=True).rows()]
+    assert dict(zip(rows, cells.people, strict=True)) == {k: len(w) for k, w in wanted.items()}
+    # weights are eighths: every partial sum is exact
+    assert dict(zip(rows, cells.weight, strict=True)) == {k: sum(w) for k, w in wanted.items()}
+    assert cells.people.min() >= 30
+    assert len(cells.people) == (sizes >= 30).sum()
+
+
+@pytest.mark.filterwarnings("ignore:P.Y=1 . x. is too weak")  # few cells are left to learn it from
+def test_totals_stay_true_when_small_cells_are_merged(there, people):
+    place = source(there, suppress_below=30, small_cells="merge")
+    whole = fairmend.audit(
+        people["said"], None, people["repaid"], sensitive_features=people["sex"],
+        sample_weight=people["w"],
+    )  # fmt: skip
+    about = {"sensitive_features": "sex", "sample_weight": "w"}
+    assert_same_audit(fairmend.audit("said", place, "repaid", **about), whole)
+    mended = fairmend.RepairedClassifier("said", "sp", random_state=0)
+    with pytest.warns(fairmend.FairmendWarning, match="with the inputs of a larger cell"):
+        mended.fit(place, "repaid", **about)
+    assert_same_audit(mended.audit_, whole)
+    assert mended.data_.n == len(people)
+    for population in mended.data_.populations:
+        tally = population.tally.people
+        assert tally[tally > 0].min() >= 30
+
+
+@pytest.mark.parametrize("small_cells", ["drop", "merge"])
+def test_where_no_cell_is_large_it_is_said(there, small_cells):
+    place = source(there, suppress_below=2_000, small_cells=small_cells)
+    with pytest.raises(DataError, match=r"at least 2,000 people.*got 3,000 people, all of them"):
+        engines.tabulate(place, ["grade", "sex"], keep=["sex"])
+
+
 # -------------------------------------------------------------------- audit and counterfactual
 
 

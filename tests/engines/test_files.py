@@ -1,8 +1,6 @@
 """Files: packed counting, results that are whole or not there, and going on after an end."""
 
 import os
-import signal
-import time
 
 import numpy as np
 import pandas as pd
@@ -359,70 +357,6 @@ def test_categories_stay_categories(tmp_path, people):
     frame.assign(c=frame["c"].astype(str)).to_parquet(tmp_path / "in.parquet", index=False)
     found = apply(mended, tmp_path / "in.parquet", remember=False).read_all()
     np.testing.assert_array_equal(found.column("decision").to_numpy(), decided(mended, frame))
-
-
-def test_tables_are_found_by_name(people):
-    import duckdb
-
-    duckdb.register("fairmend_people", people)
-    try:
-        cells = engines.tabulate("fairmend_people", ["group"])
-    finally:
-        duckdb.unregister("fairmend_people")
-    np.testing.assert_array_equal(cells.people, people["group"].value_counts().sort_index())
-
-
-# -------------------------------------------------------------------- Dask: what goes wrong
-
-
-def test_a_model_that_cannot_travel_is_told(people, fitted):
-    import threading
-
-    import dask.dataframe as dd
-
-    fitted.model.lock = threading.Lock()
-    with pytest.raises(DataError, match="must be something that can be sent to the workers"):
-        apply(fitted, dd.from_pandas(people, npartitions=2))
-
-
-def test_a_failing_partition_is_named(people, fitted):
-    import dask
-    import dask.dataframe as dd
-
-    fitted.model.failures = 10**6
-    frame = apply(fitted, dd.from_pandas(people, npartitions=3), retries=0, remember=False)
-    with (
-        dask.config.set(scheduler="synchronous"),
-        pytest.raises(ModelError, match=r"partition [012] of"),
-    ):
-        frame.compute()
-
-
-@pytest.mark.slow
-def test_a_killed_worker_changes_nothing(tmp_path, people, fitted):
-    import dask.dataframe as dd
-    from distributed import Client, LocalCluster
-
-    def slow():
-        def model(rows):
-            time.sleep(0.3)
-            return 1 / (1 + np.exp(-(np.asarray(rows[INPUTS], float) @ [1.5, 1.0, 0.5] - 1.6)))
-
-        return model
-
-    mended = fairmend.RepairedClassifier(slow(), "sp", random_state=1)
-    mended.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
-    cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=str(tmp_path)
-    )
-    with cluster, Client(cluster) as client:
-        frame = dd.from_pandas(people, npartitions=12)
-        future = client.compute(apply(mended, frame, remember=False))
-        time.sleep(1.5)
-        assert not future.done()
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-        mapped = future.result(timeout=120)
-    np.testing.assert_array_equal(mapped.sort_values("id")["decision"], decided(mended, people))
 
 
 def test_outputs_say_what_made_them(tmp_path, people, fitted):

@@ -7,7 +7,6 @@ differ between engines by rounding only (relative error below 1e-12).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,12 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from fairmend.columns import FloatArray, Frame
+from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.engines.containers import as_kind
 from fairmend.engines.source import Kind
-from fairmend.errors import DataError, FairmendWarning
+from fairmend.errors import DataError
 
-__all__ = ["Cells", "count", "large", "merge", "warn_of_small"]
+__all__ = ["Cells", "count", "merge", "rows_of"]
 
 # What an engine adds to the columns: how many people a cell has; of their weights the sum, the sum
 # of squares, the smallest, the largest, and how many are known.
@@ -64,17 +63,6 @@ class Cells:
             total,
             summed(weight) if weighted else total,
             summed(squared) if weighted else total,
-        )
-
-
-def warn_of_small(left_out: int, total: int) -> None:
-    """Say how many people are not part of the result because their cells are small."""
-    if left_out > 0:
-        warnings.warn(
-            f"{left_out:,} of {total:,} people ({left_out / total:.1%}) are in cells too small to "
-            "leave the engine and are not part of the result.",
-            FairmendWarning,
-            stacklevel=5,
         )
 
 
@@ -128,14 +116,6 @@ def merge(native: Any, columns: Sequence[str]) -> Any:
     return _summed(frame, columns, sums)
 
 
-def large(native: Any, suppress_below: int) -> tuple[Any, int]:
-    """The cells of enough people, and how many people the others had."""
-    frame = nw.from_native(native, eager_only=True)
-    people = frame.get_column(PEOPLE).to_numpy()
-    small = people < suppress_below
-    return frame.filter((~small).tolist()).to_native(), int(people[small].sum())
-
-
 def _summed(frame: nw.DataFrame[Any], columns: Sequence[str], sums: dict[str, FloatArray]) -> Any:
     native = frame.select(list(columns)).to_native()
     if len(frame) == 0:
@@ -151,7 +131,7 @@ def _summed(frame: nw.DataFrame[Any], columns: Sequence[str], sums: dict[str, Fl
         )
     alike = Frame(native, tuple(columns)).distinct()
     size = len(alike.first)
-    kept = frame.select(list(columns))[alike.first]
+    kept = rows_of(frame.select(list(columns)), alike.first)
     order = np.argsort(alike.inverse, kind="stable")
     starts = np.searchsorted(alike.inverse[order], np.arange(size))
     found = []
@@ -162,6 +142,12 @@ def _summed(frame: nw.DataFrame[Any], columns: Sequence[str], sums: dict[str, Fl
         else:
             total = np.bincount(alike.inverse, values, size)
         found.append(nw.new_series(name, total, nw.Float64, backend=frame.implementation))
-    if frame.implementation.is_pandas_like():
-        kept = nw.from_native(kept.to_native().reset_index(drop=True), eager_only=True)
     return kept.with_columns(*found).to_native()
+
+
+def rows_of(frame: nw.DataFrame[Any], at: IntArray) -> nw.DataFrame[Any]:
+    """Some rows of a frame, numbered anew where the container numbers them."""
+    some: nw.DataFrame[Any] = frame[at]
+    if frame.implementation.is_pandas_like():
+        some = nw.from_native(some.to_native().reset_index(drop=True), eager_only=True)
+    return some

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairmend.engines.cells import count, large, merge
+from fairmend.engines.cells import count, merge
 from fairmend.engines.job import Job, unshipped
 from fairmend.engines.local import no_out
+from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source
 
 # Counts of this many partitions are merged at a time: a tree, so that none grows large early.
@@ -20,7 +21,9 @@ def names(source: Source) -> list[str]:
     return list(source.data.columns)
 
 
-def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tuple[Any, int]:
+def tabulate(
+    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+) -> Counted:
     """Each partition's cells, merged eight at a time; a lost worker's are counted again."""
     from dask.delayed import delayed
 
@@ -33,8 +36,8 @@ def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tupl
             together(parts[start : start + _TOGETHER], list(columns))
             for start in range(0, len(parts), _TOGETHER)
         ]
-    native, left_out = delayed(large, pure=True)(parts[0], source.suppress_below).compute()
-    return native, left_out
+    leaving: Counted = delayed(small.of, pure=True)(parts[0], list(columns)).compute()
+    return leaving
 
 
 def _together(parts: list[Any], columns: list[str]) -> Any:

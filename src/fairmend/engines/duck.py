@@ -12,6 +12,7 @@ from typing import Any
 
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
 from fairmend.engines.job import Job
+from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source, is_csv
 from fairmend.errors import require
 
@@ -23,15 +24,19 @@ def names(source: Source) -> list[str]:
     return list(source.data.columns)
 
 
-def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tuple[Any, int]:
+def tabulate(
+    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+) -> Counted:
     """A group-by of DuckDB's own, which spills to disk."""
     relation = source.data
-    counted = relation.query("fairmend_rows", cells_sql(columns, weight, source.suppress_below))
-    native = counted.to_arrow_table()
-    if source.suppress_below == 1:
-        return native, 0
+    query = cells_sql(columns, weight, small.below if small.drops else 1)
+    native = relation.query("fairmend_rows", query).to_arrow_table()
+    if not small.drops:
+        return small.of(native, columns)
+    if small.below == 1:
+        return Counted(native)
     total = relation.aggregate("count(*) AS n").fetchall()[0][0]
-    return native, total - sum(native.column(PEOPLE).to_pylist())
+    return Counted(native, left_out=total - sum(native.column(PEOPLE).to_pylist()))
 
 
 def cells_sql(columns: Sequence[str], weight: str | None, suppress_below: int = 1) -> str:

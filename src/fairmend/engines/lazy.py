@@ -8,6 +8,7 @@ from typing import Any
 
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
 from fairmend.engines.job import Job
+from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source
 
 
@@ -16,7 +17,9 @@ def names(source: Source) -> list[str]:
     return list(source.data.collect_schema().names())
 
 
-def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tuple[Any, int]:
+def tabulate(
+    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+) -> Counted:
     """A streamed group-by."""
     import polars as pl
 
@@ -28,12 +31,13 @@ def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tupl
             w.max().fill_null(0).alias(HIGH), w.count().alias(KNOWN),
         ]  # fmt: skip
     counted = source.data.group_by(list(columns)).agg(sums)
-    kept = counted.filter(pl.col(PEOPLE) >= source.suppress_below)
-    native = kept.collect(engine="streaming")
-    if source.suppress_below == 1:
-        return native, 0
+    if not small.drops:
+        return small.of(counted.collect(engine="streaming"), columns)
+    native = counted.filter(pl.col(PEOPLE) >= small.below).collect(engine="streaming")
+    if small.below == 1:
+        return Counted(native)
     total = source.data.select(pl.len()).collect(engine="streaming").item()
-    return native, int(total - native[PEOPLE].sum())
+    return Counted(native, left_out=int(total - native[PEOPLE].sum()))
 
 
 def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import narwhals as nw
 
-from fairmend.engines.cells import count, large
+from fairmend.engines.cells import count
 from fairmend.engines.job import Job
+from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source
 from fairmend.errors import DataError
 
@@ -19,9 +20,11 @@ def names(source: Source) -> list[str]:
     return list(nw.from_native(source.data, eager_only=True).columns)
 
 
-def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tuple[Any, int]:
+def tabulate(
+    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+) -> Counted:
     """By packed keys, in one go."""
-    return large(count(source.data, columns, weight), source.suppress_below)
+    return small.of(count(source.data, columns, weight), columns)
 
 
 def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:

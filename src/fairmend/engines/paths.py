@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fairmend.engines import duck, lazy
-from fairmend.engines.cells import large
 from fairmend.engines.job import Job
 from fairmend.engines.packed import count_packed, domains
+from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source, is_csv
 from fairmend.engines.writing import Applied, is_finished, stamp, sunk, written
 from fairmend.errors import DataError, require
@@ -38,14 +38,16 @@ def names(source: Source) -> list[str]:
         ) from None  # fmt: skip
 
 
-def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tuple[Any, int]:
+def tabulate(
+    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+) -> Counted:
     """By packed keys where they fit, else by DuckDB."""
     if not _are_csv(source.data):
         found = domains(source, columns)
         if found is not None:
-            return large(count_packed(source.data, found, weight), source.suppress_below)
+            return small.of(count_packed(source.data, found, weight), columns)
     relation = duck.opened(duck.connected(source), source.data)
-    return duck.tabulate(replace(source, data=relation), columns, weight)
+    return duck.tabulate(replace(source, data=relation), columns, weight, small)
 
 
 def _are_csv(files: Sequence[str]) -> bool:

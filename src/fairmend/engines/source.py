@@ -2,8 +2,8 @@
 
 An engine is one file with two verbs:
 
-    tabulate(source, columns, weight)   cells: the distinct values of these columns, and sums
-    map_rows(source, job, out)          the rows with what the job adds or edits
+    tabulate(source, columns, weight, small)   cells: the distinct values of columns, and sums
+    map_rows(source, job, out)                 the rows with what the job adds or edits
 
 and ``names(data)``, the columns there are. Nothing is registered: `find` tells engines apart by
 what the data is.
@@ -25,10 +25,12 @@ from fairmend.errors import DataError, nearest
 
 if TYPE_CHECKING:
     from fairmend.engines.job import Job
+    from fairmend.engines.small import Counted, Suppression
 
 __all__ = ["Engine", "Kind", "Source", "find", "is_elsewhere", "source"]
 
 Kind = Literal["pandas", "polars", "pyarrow", "numpy"]
+SmallCells = Literal["drop", "merge"]
 
 _PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
 _SUFFIXES = (*_PARQUET, *_CSV, ".csv.gz", ".tsv.gz")
@@ -49,11 +51,11 @@ class Engine(Protocol):
         """The columns, in their order."""
 
     def tabulate(
-        self, source: Source, columns: Sequence[str], weight: str | None
-    ) -> tuple[Any, int]:
+        self, source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+    ) -> Counted:
         """A frame in memory: distinct values, and the sums of `fairmend.engines.cells`.
 
-        Beside it, how many people are missing from it because their cells are too small.
+        No cell of it has fewer people than ``small`` says.
         """
 
     def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
@@ -70,6 +72,7 @@ class Source:
     suppress_below: int = 1
     memory_limit: str = "1GB"
     temp_directory: str | None = None
+    small_cells: SmallCells = "drop"
 
     @property
     def engine(self) -> Engine:
@@ -118,6 +121,7 @@ def source(
     *,
     inputs: Sequence[str] | None = None,
     suppress_below: int = 1,
+    small_cells: SmallCells = "drop",
     memory_limit: str = "1GB",
     temp_directory: str | os.PathLike[str] | None = None,
 ) -> Source:
@@ -135,6 +139,11 @@ def source(
     suppress_below
         Cells of fewer people than this do not leave the engine; a warning says how many people
         they were.
+    small_cells
+        What becomes of these people. ``"drop"``: they are no part of the result. ``"merge"``: they
+        are counted with their own group, outcome and prediction, but with the inputs of the larger
+        cell that shares most with them; only groups, outcomes and predictions that occur together
+        for too few people are dropped.
     memory_limit, temp_directory
         For DuckDB, which spills to the folder what exceeds the limit.
 
@@ -146,6 +155,11 @@ def source(
             "suppress_below", "must be a whole number of people, at least 1",
             f"got {suppress_below!r}", "1 suppresses nothing; 10 is usual in statistics offices.",
         )  # fmt: skip
+    if small_cells not in ("drop", "merge"):
+        raise DataError(
+            "small_cells", "must be 'drop' or 'merge'", f"got {small_cells!r}",
+            "The one leaves people out, the other counts them with the inputs of larger cells.",
+        )  # fmt: skip
     return Source(
         data if found is None else found.data,
         name,
@@ -153,6 +167,7 @@ def source(
         suppress_below,
         memory_limit,
         None if temp_directory is None else str(temp_directory),
+        small_cells,
     )
 
 
@@ -225,18 +240,26 @@ def is_csv(name: str) -> bool:
 def _named_table(name: str) -> Any:
     """A table by its name, where DuckDB's default connection or Spark's session knows it."""
     duckdb, pyspark = sys.modules.get("duckdb"), sys.modules.get("pyspark.sql")
+    known: dict[str, list[str]] = {}
     if duckdb is not None:
         try:
             return duckdb.table(name)
         except duckdb.Error:
-            pass
+            known["DuckDB's default connection"] = [
+                row[0] for row in duckdb.sql("SHOW TABLES").fetchall()
+            ]
     session = None if pyspark is None else pyspark.SparkSession.getActiveSession()
-    if session is not None and session.catalog.tableExists(name):
-        return session.table(name)
+    if session is not None:
+        if session.catalog.tableExists(name):
+            return session.table(name)
+        known["Spark's active session"] = [table.name for table in session.catalog.listTables()]
+    tables = [table for names in known.values() for table in names]
+    looked = " or ".join(where for where, has in known.items() if has)
     raise DataError(
         "X",
         "must be a table: a 2-D array, a frame, a path or glob of Parquet or CSV files, or the "
         "name of a table that DuckDB or Spark knows",
-        f"got {name!r}, which is none of these",
-        "For a table of a DuckDB connection of yours pass connection.table(name).",
+        f"got {name!r}, which is none of these{f', and no table of {looked}' if looked else ''}",
+        f"{nearest(name, tables) + ' ' if tables else ''}For a table of a DuckDB connection of "
+        "yours pass connection.table(name).",
     )

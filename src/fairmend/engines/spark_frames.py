@@ -9,6 +9,7 @@ from typing import Any
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
 from fairmend.engines.job import Job, unshipped
 from fairmend.engines.local import no_out
+from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source
 
 
@@ -17,7 +18,13 @@ def names(source: Source) -> list[str]:
     return list(source.data.columns)
 
 
-def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tuple[Any, int]:
+# Beside merged cells: how many people are in none of them, and how many at inputs of others.
+_LEFT_OUT, _MOVED = "__left_out", "__moved"
+
+
+def tabulate(
+    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+) -> Counted:
     """A group-by of Spark's own; what comes here are cells."""
     from pyspark.sql import functions as f
 
@@ -34,10 +41,36 @@ def tabulate(source: Source, columns: Sequence[str], weight: str | None) -> tupl
             f.count(w).alias(KNOWN),
         ]
     counted = source.data.groupBy(*keys).agg(*sums)
-    if source.suppress_below == 1:
-        return counted.toArrow(), 0
-    native = counted.where(f.col(PEOPLE) >= source.suppress_below).toArrow()
-    return native, source.data.count() - sum(native.column(PEOPLE).to_pylist())
+    if not small.drops:
+        return _merged(source, counted, columns, small)
+    if small.below == 1:
+        return Counted(counted.toArrow())
+    native = counted.where(f.col(PEOPLE) >= small.below).toArrow()
+    return Counted(native, source.data.count() - sum(native.column(PEOPLE).to_pylist()))
+
+
+def _merged(source: Source, counted: Any, columns: Sequence[str], small: Suppression) -> Counted:
+    """Small cells are merged on one worker, and only what that leaves comes here."""
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    before = to_arrow_schema(counted.schema)
+
+    def merged(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        leaving = small.of(pa.Table.from_batches(batches, before), columns)
+        totals = {_LEFT_OUT: leaving.left_out, _MOVED: leaving.moved}
+        table = leaving.native.cast(before)
+        for name, total in totals.items():  # the same in every row: nothing is said of one cell
+            table = table.append_column(name, pa.array([total] * len(table), pa.int64()))
+        yield from table.to_batches()
+
+    after = from_arrow_schema(before).add(_LEFT_OUT, "long").add(_MOVED, "long")
+    native = counted.repartition(1).mapInArrow(merged, after).toArrow()
+    if len(native) == 0:
+        return Counted(native, left_out=source.data.count())
+    left_out, moved = (native.column(name)[0].as_py() for name in (_LEFT_OUT, _MOVED))
+    return Counted(native.drop_columns([_LEFT_OUT, _MOVED]), left_out, moved)
 
 
 def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:

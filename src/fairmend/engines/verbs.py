@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairmend.columns import Frame, encode
-from fairmend.engines.cells import Cells, warn_of_small
+from fairmend.engines.cells import Cells
 from fairmend.engines.containers import kind_of, like
+from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, source
 from fairmend.errors import DataError, listed
 
@@ -31,11 +32,19 @@ __all__ = [
 ]
 
 
-def tabulate(X: Any, columns: Sequence[str], *, sample_weight: str | None = None) -> Cells:
+def tabulate(
+    X: Any,
+    columns: Sequence[str],
+    *,
+    sample_weight: str | None = None,
+    keep: Sequence[str] | None = None,
+) -> Cells:
     """Count the distinct values of some columns: how many people, with which weight.
 
     ``X`` is whatever `source` takes. The result is in the order of the columns' values, whatever
-    the engine and however the rows were cut into parts.
+    the engine and however the rows were cut into parts. Where the source merges small cells,
+    ``keep`` names the columns in which everybody stays what they are; by default those that are
+    none of its inputs.
 
     >>> import pandas as pd
     >>> cells = tabulate(pd.DataFrame({"a": [1, 0, 1], "w": [2.0, 1.0, 3.0]}), ["a"])
@@ -45,13 +54,39 @@ def tabulate(X: Any, columns: Sequence[str], *, sample_weight: str | None = None
     place = find(X) or source(X)
     for name in columns:
         place.column(name, "columns")
+    for name in keep or ():
+        place.column(name, "keep")
     if sample_weight is not None:
         place.column(sample_weight, "sample_weight")
-    native, left_out = place.engine.tabulate(place, list(columns), sample_weight)
+    small = _suppression(place, columns, keep)
+    counted = place.engine.tabulate(place, list(columns), sample_weight, small)
+    if len(counted.native) == 0 and counted.left_out > 0:
+        raise DataError(
+            "X",
+            f"must have a cell of at least {small.below:,} people, fewer do not leave the engine",
+            f"got {counted.left_out:,} people, all of them in smaller cells",
+            "Choose coarser or fewer inputs, recorded decisions, or a smaller suppress_below.",
+        )
     kind = kind_of(place.data) if place.engine_name == "local" else place.kind
-    cells = Cells.read(native, columns, kind, weighted=sample_weight is not None)
-    warn_of_small(left_out, left_out + round(float(cells.people.sum())))
+    cells = Cells.read(counted.native, columns, kind, weighted=sample_weight is not None)
+    counted.warn(counted.left_out + round(float(cells.people.sum())))
     return cells
+
+
+def _suppression(place: Source, columns: Sequence[str], keep: Sequence[str] | None) -> Suppression:
+    """What is to be done about small cells of these columns."""
+    if place.small_cells == "drop" or place.suppress_below == 1:
+        return Suppression(place.suppress_below)
+    if keep is None:
+        if place.inputs is None:
+            raise DataError(
+                "keep",
+                "must name the columns that stay true when small cells are merged",
+                "got None, and the source does not say which columns are inputs",
+                "Name groups, outcome and prediction.",
+            )
+        keep = [name for name in columns if name not in place.inputs]
+    return Suppression(place.suppress_below, tuple(name for name in columns if name in keep))
 
 
 def tabulate_into(
@@ -67,6 +102,11 @@ def tabulate_into(
         raise DataError(
             "X", "must be files or a DuckDB relation to be counted into a file",
             f"got a {type(X).__name__}", "Write it to Parquet first, or use tabulate().",
+        )  # fmt: skip
+    if place.small_cells == "merge" and place.suppress_below > 1:
+        raise DataError(
+            "small_cells", "must be 'drop' where cells are counted into a file", "got 'merge'",
+            "Merging needs all cells in memory: use tabulate().",
         )  # fmt: skip
     for name in [*columns, *([] if sample_weight is None else [sample_weight])]:
         place.column(name, "columns")
@@ -132,7 +172,12 @@ def gather(
 
     various = continuous.are_mostly_distinct(place, columns)
     about = list(dict.fromkeys((*groups.values(), outcome)))
-    cells = tabulate(place, about if various else columns, sample_weight=weight)
+    cells = tabulate(
+        place,
+        about if various else columns,
+        sample_weight=weight,
+        keep=(*groups.values(), *predicted, outcome),
+    )
     _check_known(cells, outcome, "y", "Audit only people whose outcome is known.")
     for name in groups.values():
         fix = "Leave these people out, or name them, e.g. 'unknown'."
