@@ -83,6 +83,44 @@ def test_two_columns_of_one_name_are_refused(mended, call, tmp_path):
     )
 
 
+# -------------------------------------------------------------------- no label
+
+
+@pytest.mark.parametrize("asked", [("--metric", "fnr"), ("--fail-on", "fnr>5%")])
+def test_error_rates_need_a_label(asked, mended, call):
+    done = call("audit", "new.csv", *NAMED[4:], *asked, "--json", cwd=mended)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith(
+        "fairmend: --label: must hold what really happened for fnr; it was not given. Name its "
+        "column, or ask for --metric sp, which compares decisions alone.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "message"),
+    [
+        (["yes", "no"], (), "--positive: must say which value of 'said' is positive; it holds 'no' "
+         "and 'yes'. Add --positive yes, or the other.\n"),
+        (["yes", "no"], ("--positive", "yess"), "--positive: must be a value of 'said'; got "
+         "'yess'. Did you mean 'yes'?\n"),
+        (["yes", "no", "later"], ("--positive", "yes"), "--predictions: must hold at most two "
+         "words; got 3: 'later', 'no', 'yes'. Say in another column who was selected, and name "
+         "that one.\n"),
+    ],
+)  # fmt: skip
+def test_words_for_decisions_must_be_told_apart(words, options, message, call, tmp_path):
+    people = pl.DataFrame({"said": words * 20, "sex": (["f", "m"] * len(words) * 10)})
+    people.write_csv(tmp_path / "said.csv")
+    done = call("audit", "said.csv", "--group", "sex", "--predictions", "said", *options)
+    assert (done.code, done.out, done.err) == (3, "", f"fairmend: {message}")
+
+
+def test_a_positive_value_of_nothing_is_refused(mended, call):
+    done = call("audit", "new.csv", *NAMED[4:], "--positive", "yes", cwd=mended)
+    assert (done.code, done.out) == (2, "")
+    assert "--positive: needs --label, or --predictions that are words" in done.err
+
+
 # -------------------------------------------------------------------- limits
 
 

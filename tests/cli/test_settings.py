@@ -138,7 +138,7 @@ def test_shells_can_complete():
         (("audit", "applicants.csv", "--label", "approved?", "--group", "sex"), "--predictions"),
         (("audit", "applicants.csv", *NAMED, "--fail-on", "fnr"), "METRIC>LIMIT"),
         (("audit", "applicants.csv", *NAMED, "--no-such-option"), "--no-such-option"),
-        (("audit", "applicants.csv", "--group", "sex", "--predictions", "score"), "--label"),
+        (("explain", "applicants.csv", "--group", "sex", "--predictions", "score"), "--label"),
         (("repair", "applicants.csv", *NAMED, "--one-way", "age"), "COLUMN:up"),
         (("repair", "applicants.csv", *NAMED, "--holdout-share", "1.5"), "between 0 and 1"),
         (("repair", "applicants.csv", *NAMED, "--seed", "-1"), "--seed"),

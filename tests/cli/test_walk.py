@@ -43,6 +43,55 @@ def test_the_audit_counts_as_the_file_says(mended, call):
     np.testing.assert_allclose(gap["gap"], missed["female"] - missed["male"], atol=1e-12)
 
 
+def test_without_a_label_the_decisions_are_compared(mended, call):
+    done = call("audit", "applicants.csv", *NAMED[4:], "--json", cwd=mended)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    header, *rows = cells(mended / "applicants.csv")
+    people = [dict(zip(header, row, strict=True)) for row in rows]
+    known = [p for p in people if p["sex"]]
+    selected = {
+        sex: np.mean([float(p["score"]) > 0.5 for p in known if p["sex"] == sex])
+        for sex in ("female", "male")
+    }
+    [gap] = found["gaps"]
+    assert gap["metric"] == "sp"
+    np.testing.assert_allclose(gap["gap"], selected["male"] - selected["female"], atol=1e-12)
+    for group in found["groups"]:
+        np.testing.assert_allclose(group["selection_rate"], selected[group["group"]], atol=1e-12)
+        assert group["base_rate"] is group["accuracy"] is group["auc"] is None
+    left_out = len(people) - len(known)
+    assert found["left_out"] == left_out
+    assert done.err == (
+        f"fairmend: {left_out} of 1,500 people have no group: left out\n"
+        "fairmend: no --label: the decisions alone are compared, not whether they were right\n"
+    )
+
+
+@pytest.fixture
+def decided(tmp_path):
+    """Who was approved, in words: 20 of 100 and 45 of 100."""
+    words = ["approved"] * 20 + ["denied"] * 80 + ["approved"] * 45 + ["denied"] * 55
+    people = pl.DataFrame({"sex": ["f"] * 100 + ["m"] * 100, "decision": words})
+    people.write_csv(tmp_path / "decided.csv")
+    return ("audit", "decided.csv", "--group", "sex", "--predictions", "decision")
+
+
+@pytest.mark.parametrize(("word", "gap"), [("approved", 0.25), ("denied", -0.25)])
+def test_decisions_in_words_need_no_label(decided, call, word, gap):
+    """Against m, so that the sign tells which word was taken for the favourable one."""
+    done = call(*decided, "--positive", word, "--reference", "m", "--json")
+    assert done.code == 0, done.err
+    [found] = json.loads(done.out)["gaps"]
+    np.testing.assert_allclose(found["gap"], gap, atol=1e-12)
+
+
+def test_a_limit_on_decisions_needs_no_label(decided, call):
+    done = call(*decided, "--positive", "approved", "--fail-on", "sp>20%")
+    assert done.code == 1
+    assert "sp: the gap of f against m is +25 points, beyond 20 points" in done.err
+
+
 def test_the_repair_tells_what_it_wrote_and_on_whom_it_reports(mended):
     said = json.loads((mended / "repair.json").read_text())
     assert said["schema"] == "fairmend.repair/1"

@@ -1,16 +1,18 @@
-"""``fairmend apply``: a file of any size through a repair, in constant memory."""
+"""``fairmend apply``: files of any size and number through a repair, in constant memory."""
 
 from __future__ import annotations
 
 import sys
 import time
-from contextlib import nullcontext
 from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairmend.cli import options as o
+from fairmend.cli.elsewhere import is_many
 from fairmend.cli.loading import drawn_share, find_key, group_columns, load_repair
 from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import ModelCall
@@ -25,7 +27,9 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Where to write, in the format of FILE; - for standard output.",
+        help="Where to write, in the format of FILE; - for standard output. Of a folder or a "
+        "pattern in quotes, a folder: one output for each file, and the same call goes on with "
+        "what an earlier one did not finish.",
         metavar="FILE",
         rich_help_panel=o.OUTPUT,
     ),
@@ -69,20 +73,24 @@ def apply(
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Put a file of any size through a repair: edited rows, decisions, or both.
+    """Put files of any size and number through a repair: edited rows, decisions, or both.
 
     Cells that are not edited come out as they came in. The same person, told by --id and the key,
     always gets the same answer.
     """
+    from fairmend.draw import Drawer
+    from fairmend.engines.source import files
     from fairmend.files import writing
-    from fairmend.mender import Mender
-    from fairmend.rowstream import open_rows
+    from fairmend.folder import Applying, Outputs
 
     if emit not in ("rows", "decisions", "both"):
         raise typer.BadParameter("must be rows, decisions or both", param_hint="--emit")
+    many = is_many(file)
     if output == "-" and as_json:
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
-    if output != "-":
+    if output == "-" and many:
+        raise typer.BadParameter("must be a folder for many files", param_hint="--output")
+    if output != "-" and not many:
         refuse_unwritable(output, force=force)
     call = ModelCall(
         predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol
@@ -91,14 +99,31 @@ def apply(
     mended.set_params(unknown_group=unknown_group)
     _check_chance(mended, id_)
     started = time.perf_counter()
-    with open_rows(file, missing=missing or ()) as stream:
-        groups = group or group_columns(mended, stream.names)
-        work = Mender(mended, groups, id_, emit)  # type: ignore[arg-type]
-        whole = (
-            nullcontext(sys.stdout.buffer) if output == "-" else writing(output, overwrite=force)
-        )
-        with whole as out:
-            tally = work.through(stream, out, decision)
+    work = Applying(
+        mended,
+        lambda names: group or group_columns(mended, names),
+        id_,
+        emit,  # type: ignore[arg-type]
+        decision,
+        missing or (),
+    )
+    if many:
+        made_by = {
+            "artifact": sha256(Path(artifact).read_bytes()).hexdigest(),
+            "key": None if mended.key_ is None else Drawer(mended.key_).fingerprint,
+            "answers": model or predictions, "emit": emit, "decision": decision, "id": id_,
+            "group": group, "missing": missing, "unknown_group": unknown_group,
+        }  # fmt: skip
+        found = files(file)
+        done = work.through_all(found, Outputs.open(output, made_by, overwrite=force))
+        if done:
+            say(f"done before: {done:,} of {len(found):,} files")
+    elif output == "-":
+        work.through(file, sys.stdout.buffer)
+    else:
+        with writing(output, overwrite=force) as out:
+            work.through(file, out)
+    tally = work.tally
     seconds = time.perf_counter() - started
     stale = mended.box_.column if emit != "decisions" else None
     if as_json:

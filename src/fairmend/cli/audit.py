@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairmend.cli import options as o
+from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.output import Code, print_json, say
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.errors import DataError
@@ -21,9 +22,19 @@ if TYPE_CHECKING:
 Metric = Annotated[
     list[str] | None,
     typer.Option(
-        help="sp, fnr, fpr, fdr or da; may be repeated. By default the first four.",
+        help="sp, fnr, fpr, fdr or da; may be repeated. By default the first four, without a "
+        "label sp.",
         metavar="NAME",
         show_default=False,
+    ),
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        help="The value of the label that counts as positive; without a label, of the recorded "
+        "decisions.",
+        metavar="VALUE",
+        rich_help_panel=o.COLUMNS,
     ),
 ]
 Reference = Annotated[
@@ -35,8 +46,8 @@ Confidence = Annotated[float, typer.Option(help="Of the intervals.", metavar="SH
 
 def audit(
     file: o.File,
-    label: o.Label,
     group: o.Group,
+    label: o.LabelIfKnown = None,
     predictions: o.Predictions = None,
     model: o.Model = None,
     threshold: o.Threshold = None,
@@ -45,7 +56,7 @@ def audit(
     trust: o.Trust = None,
     rows: o.Rows = None,
     protocol: o.Protocol = None,
-    positive: o.Positive = None,
+    positive: Positive = None,
     weight: o.Weight = None,
     id_: o.Id = None,
     input_: o.Input = None,
@@ -59,14 +70,16 @@ def audit(
 ) -> None:
     """Compare how the model treats the groups, with confidence intervals."""
     from fairmend import audit as run
+    from fairmend.audit import METRICS
 
     limits = [read_limit(text) for text in fail_on or []]
     box = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol).box()
     columns = Columns(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or ()
     )
-    people = read_people(file, columns, box)
-    wanted = [*(metric or ("sp", "fnr", "fpr", "fdr")), *(limit.metric for limit in limits)]
+    people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
+    usual = METRICS if label is not None else ("sp",)
+    wanted = [*(metric or usual), *(limit.metric for limit in limits)]
     result = run(
         box,
         **people.call,
@@ -75,6 +88,8 @@ def audit(
         reference=people.as_group(reference),
         confidence=confidence,
     )
+    if label is None:
+        say("no --label: the decisions alone are compared, not whether they were right")
     crossed = over_the_limit(result, limits)
     if as_json:
         content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}

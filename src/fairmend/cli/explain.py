@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairmend.cli import options as o
+from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.output import print_json
 from fairmend.cli.people import Columns, ModelCall, read_people
 
@@ -57,7 +58,7 @@ def explain(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
         not_id=not_id or (),
     )  # fmt: skip
-    people = read_people(file, columns, box)
+    people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
     found = run(
         box,
         **people.call,

@@ -9,7 +9,12 @@ import typer
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
 
 File = Annotated[
-    str, typer.Argument(help="CSV, Parquet or Arrow; - reads standard input.", metavar="FILE")
+    str,
+    typer.Argument(
+        help="CSV, Parquet or Arrow; - reads standard input. A folder or a pattern in quotes "
+        "stands for many files, whose rows stay where they are.",
+        metavar="FILE",
+    ),
 ]
 Artifact = Annotated[
     str, typer.Argument(help="The file that fairmend repair has written.", metavar="ARTIFACT")
@@ -19,6 +24,14 @@ Label = Annotated[
     str,
     typer.Option(
         help="What really happened.", metavar="COLUMN", rich_help_panel=COLUMNS, show_default=False
+    ),
+]
+LabelIfKnown = Annotated[
+    str | None,
+    typer.Option(
+        help="What really happened. Without it the decisions alone are compared.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
     ),
 ]
 Group = Annotated[

@@ -132,7 +132,8 @@ def _code(error: FairmendError) -> Code:
         (MissingExtra, Code.USAGE),
         (SettingsError, Code.USAGE),
     )
-    if error.what in _WRONG_FOR_ANY_FILE or error.what.startswith("method="):
+    not_named = (error.what, error.got) == ("y", "got None")
+    if error.what in _WRONG_FOR_ANY_FILE or error.what.startswith("method=") or not_named:
         return Code.USAGE
     return next((code for kind, code in kinds if isinstance(error, kind)), Code.BAD_DATA)
 
@@ -213,6 +214,8 @@ _WRONG_FOR_ANY_FILE = frozenset(
 """Arguments whose errors are about what was typed, never about what a file holds."""
 _NAMED = ("sensitive_features '", "X column '")
 _WRITTEN = {
+    "got None. Pass it, or ask for metrics=['sp']": "it was not given. Name its column, or ask for "
+    "--metric sp",
     "BlackBox(model, output='score', threshold=...)": "--answers score --threshold NUMBER",
     "BlackBox(model, threshold=...)": "--threshold NUMBER",
     "BlackBox(model, output='probability')": "--answers probability",

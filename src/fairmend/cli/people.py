@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fairmend.cli.output import say
-from fairmend.errors import DataError, nearest
+from fairmend.errors import DataError, listed, nearest
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fairmend.model import BlackBox
 
-__all__ = ["Columns", "ModelCall", "People", "read_people", "same_value"]
+__all__ = [
+    "Columns",
+    "ModelCall",
+    "People",
+    "check_there",
+    "inputs_left",
+    "only_tells_who",
+    "positive_of",
+    "read_people",
+    "same_value",
+]
 
 FEW = 20
 """Among fewer people than this no two need share a value of anything."""
@@ -88,6 +98,19 @@ class Columns:
     not_id: Sequence[str] | None = None
     """Inputs though no two people share a value; None where nobody minds ids among the inputs."""
 
+    def named(self, predictions: str | None) -> list[tuple[str, str]]:
+        """Every column that was named, with the option that names it."""
+        single = [
+            ("--label", self.label), ("--weight", self.weight), ("--id", self.id),
+            ("--predictions", predictions),
+        ]  # fmt: skip
+        several = {"--group": self.group, "--input": self.inputs, "--ignore": self.ignore,
+                   "--not-id": self.not_id or ()}  # fmt: skip
+        return [
+            *((flag, name) for flag, name in single if name is not None),
+            *((flag, name) for flag, names in several.items() for name in names),
+        ]
+
     def refuse_two_roles(self, predictions: str | None) -> None:
         """A column that is two things at once makes figures that look right and mean nothing."""
         named = [
@@ -118,7 +141,8 @@ class People:
 
     inputs: pl.DataFrame
     groups: dict[str, pl.Series]
-    outcome: pl.Series
+    outcome: pl.Series | None
+    """None where it is not known what really happened."""
     positive: Hashable
     weight: pl.Series | None
     left_out: int
@@ -126,6 +150,10 @@ class People:
 
     def __len__(self) -> int:
         return self.inputs.height
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        return self.inputs.columns
 
     @property
     def call(self) -> dict[str, Any]:
@@ -143,7 +171,7 @@ class People:
             self,
             inputs=self.inputs[rows],
             groups={name: column[rows] for name, column in self.groups.items()},
-            outcome=self.outcome[rows],
+            outcome=None if self.outcome is None else self.outcome[rows],
             weight=None if self.weight is None else self.weight[rows],
             left_out=0,
         )
@@ -165,55 +193,77 @@ def read_people(
     from fairmend.modelfile import input_names
     from fairmend.tablefile import read_table
 
-    assert columns.label is not None
     columns.refuse_two_roles(box.column)
     types = {} if like is None else dict(like.schema)
     table = read_table(file, missing=columns.missing, types=types)
-    named = [
-        ("--label", columns.label), ("--weight", columns.weight), ("--id", columns.id),
-        ("--predictions", box.column), *(("--group", name) for name in columns.group),
-        *(("--input", name) for name in columns.inputs),
-        *(("--ignore", name) for name in columns.ignore),
-        *(("--not-id", name) for name in columns.not_id or ()),
-    ]  # fmt: skip
-    for flag, name in named:
-        if name is not None:
-            _check_there(table.columns, flag, name)
+    for flag, name in columns.named(box.column):
+        check_there(table.columns, flag, name)
     inputs = columns.inputs or input_names(box.model)
     known = list(types) or list(inputs or ())
     for name in known:
-        _check_there(
+        check_there(
             table.columns, "the file", name, "must have every input of the model as a column"
         )
     if not known:
-        known = _all_others(table.columns, columns, box)
+        known = inputs_left(table.columns, columns, box)
         if columns.not_id is not None:
             _refuse_ids(table.select(known), columns.not_id)
     apart = [box.column] if box.column is not None and box.column not in known else []
-    needed = [columns.label, *columns.group]
+    needed = [*([] if columns.label is None else [columns.label]), *columns.group]
     kept = table.drop_nulls(needed)
     left_out = table.height - kept.height
+    either, both = ("", "") if columns.label is None else ("no outcome or ", "an outcome and ")
     if left_out:
-        say(f"{left_out:,} of {table.height:,} people have no outcome or no group: left out")
+        say(f"{left_out:,} of {table.height:,} people have {either}no group: left out")
     if kept.height == 0:
         raise DataError(
             f"file {file!r}",
-            "must hold people with an outcome and a group",
+            f"must hold people with {both}a group",
             "got none",
             f"Look at the columns {', '.join(map(repr, needed))}.",
         )
-    outcome = kept[columns.label]
+    outcome = positive = None
+    if columns.label is not None:
+        outcome = kept[columns.label]
+        positive = positive_of(outcome, columns.positive)
+    else:
+        kept = _decisions_in_numbers(kept, box.column, columns.positive)
     return People(
         inputs=kept.select([*known, *apart]),
         groups={name: kept[name] for name in columns.group},
         outcome=outcome,
-        positive=_positive(outcome, columns.positive),
+        positive=positive,
         weight=None if columns.weight is None else kept[columns.weight],
         left_out=left_out,
     )
 
 
-def _all_others(names: Sequence[str], columns: Columns, box: BlackBox) -> list[str]:
+def _decisions_in_numbers(
+    table: pl.DataFrame, column: str | None, positive: str | None
+) -> pl.DataFrame:
+    """Recorded decisions in words as 0/1: where there is no label, its words cannot tell."""
+    if column is None or str(table.schema[column]) != "String":
+        if positive is not None:
+            raise typer.BadParameter(
+                "needs --label, or --predictions that are words", param_hint="--positive"
+            )
+        return table
+    said = table[column]
+    words = said.drop_nulls().unique().sort().to_list()
+    if len(words) > 2:
+        raise DataError(
+            "--predictions",
+            "must hold at most two words",
+            f"got {len(words):,}: {listed(words)}",
+            "Say in another column who was selected, and name that one.",
+        )
+    if len(words) < 2 and positive is None:
+        return table  # nothing to tell apart: the library asks for words it knows
+    found = positive_of(said.drop_nulls(), positive)
+    return table.with_columns((said == found).cast(int))
+
+
+def inputs_left(names: Sequence[str], columns: Columns, box: BlackBox) -> list[str]:
     """Every column that is nothing else.
 
     A model may read the group, so it keeps its column; beside recorded predictions nobody knows,
@@ -236,18 +286,24 @@ def _refuse_ids(inputs: pl.DataFrame, insisted: Sequence[str]) -> None:
             and column.null_count() == 0
             and column.n_unique() == len(column)
         ):
-            name = shlex.quote(column.name)
-            raise DataError(
-                f"column {column.name!r}",
-                "must not be an input if it only tells who somebody is",
-                f"all its {len(column):,} values differ",
-                f"Say --id {name} or --ignore {name}; if the model does read it, --not-id {name}.",
-            )
+            raise only_tells_who(column.name, len(column))
 
 
-def _check_there(
+def only_tells_who(name: str, people: int) -> DataError:
+    """What to say of an input that everybody has another value of."""
+    typed = shlex.quote(name)
+    return DataError(
+        f"column {name!r}",
+        "must not be an input if it only tells who somebody is",
+        f"all its {people:,} values differ",
+        f"Say --id {typed} or --ignore {typed}; if the model does read it, --not-id {typed}.",
+    )
+
+
+def check_there(
     names: Sequence[str], what: str, name: str, must: str = "must name a column of the file"
 ) -> None:
+    """Refuse a name that is no column, with the nearest that is."""
     if name not in names:
         raise DataError(what, must, f"{name!r} is not one", nearest(name, names))
 
@@ -259,7 +315,7 @@ def same_value(column: pl.Series, text: str | None) -> Any:
     return next((value for value in column.unique().to_list() if str(value) == text), text)
 
 
-def _positive(outcome: pl.Series, text: str | None) -> Hashable:
+def positive_of(outcome: pl.Series, text: str | None) -> Hashable:
     """The positive value; None leaves it to the library, which knows 0/1 and -1/1."""
     values = outcome.unique().sort().to_list()
     if text is not None and text not in map(str, values):

@@ -13,6 +13,7 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
+from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.loading import drawn_share, find_key
 from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
@@ -21,6 +22,9 @@ from fairmend.cli.shortfall import Rule, find_shortfalls, settings_of
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from fairmend.cli.elsewhere import AnyPeople
+    from fairmend.model import BlackBox
 
 Metric = Annotated[
     list[str] | None,
@@ -224,14 +228,10 @@ def repair(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
         not_id=not_id or (),
     )  # fmt: skip
-    people = read_people(file, columns, box)
-    if holdout is None:
-        audited, reported = _split(people, holdout_share, seed)
-        which = f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
-    else:
-        audited, reported = people, read_people(holdout, columns, box, like=people.inputs)
-        which = holdout
-    never = [name for name in group if name in people.inputs.columns]
+    people, audited, reported = _everybody(file, columns, box, holdout, (holdout_share, seed))
+    which = holdout or f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
+    assert people.outcome is not None
+    never = [name for name in group if name in people.input_names]
     key = find_key(key_file)
     settings: dict[str, Any] = {
         "pos_label": people.positive,
@@ -313,6 +313,23 @@ def _read_direction(text: str) -> tuple[str, str]:
     return name, way
 
 
+def _everybody(
+    file: str, columns: Columns, box: BlackBox, holdout: str | None, kept_apart: tuple[float, int]
+) -> tuple[AnyPeople, AnyPeople, AnyPeople]:
+    """All people, those to audit, and those to report on."""
+    if not is_many(file):
+        people = read_people(file, columns, box)
+        if holdout is None:
+            return people, *_split(people, *kept_apart)
+        return people, people, read_people(holdout, columns, box, like=people.inputs)
+    if holdout is None:
+        raise typer.BadParameter(
+            "must name people kept apart where FILE is many files", param_hint="--holdout"
+        )
+    found = find_people(file, columns, box)
+    return found, found, find_people(holdout, columns, box)
+
+
 def _split(people: People, share: float, seed: int) -> tuple[People, People]:
     """Those to audit and those to keep apart, the share taken within each group and outcome."""
     import numpy as np
@@ -332,6 +349,7 @@ def _split(people: People, share: float, seed: int) -> tuple[People, People]:
 def _cells(people: People) -> NDArray[np.int64]:
     import polars as pl
 
+    assert people.outcome is not None
     columns = [*people.groups.values(), people.outcome]
     frame = pl.DataFrame([column.alias(str(j)) for j, column in enumerate(columns)])
     return frame.select(pl.struct(pl.all()).rank("dense") - 1).to_series().cast(pl.Int64).to_numpy()

@@ -13,7 +13,7 @@ from fairmend.errors import FairmendWarning
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
-    from fairmend.cli.people import People
+    from fairmend.cli.elsewhere import AnyPeople
     from fairmend.plan import Plan
 
 __all__ = ["Rule", "Shortfall", "find_shortfalls", "settings_of"]
@@ -118,7 +118,10 @@ class Shortfall:
 
 
 def find_shortfalls(
-    mended: RepairedClassifier, rules: Sequence[Rule], always: Sequence[str], people: People
+    mended: RepairedClassifier,
+    rules: Sequence[Rule],
+    always: Sequence[str],
+    people: AnyPeople,
 ) -> list[Shortfall]:
     """The largest first, with what each rule does to that one where it is cheap to try."""
     from fairmend.plan import PlanStatus
@@ -164,7 +167,7 @@ def _tried(
     mended: RepairedClassifier,
     rules: Sequence[Rule],
     always: Sequence[str],
-    people: People,
+    people: AnyPeople,
     plan: Plan,
 ) -> tuple[Trial, ...]:
     def left_by(kept: Sequence[Rule]) -> tuple[float, float]:

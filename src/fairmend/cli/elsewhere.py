@@ -1,0 +1,143 @@
+"""People of many files, or of one too large: counted where they are, never all in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fairmend.cli.people import (
+    FEW,
+    Columns,
+    People,
+    check_there,
+    inputs_left,
+    only_tells_who,
+    positive_of,
+    same_value,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fairmend.engines import Source
+    from fairmend.model import BlackBox
+
+__all__ = ["AnyPeople", "PeopleElsewhere", "find_people", "is_many"]
+
+MOSTLY = 0.9
+"""A column of which a rough count finds so many different values is counted exactly."""
+
+
+def is_many(name: str) -> bool:
+    """Whether a name stands for several files: a folder, or a pattern that is no file's own name.
+
+    >>> is_many("people-*.parquet"), is_many("people.parquet")
+    (True, False)
+    """
+    return os.path.isdir(name) or (any(mark in name for mark in "*?[") and not os.path.exists(name))
+
+
+@dataclass(frozen=True, eq=False)
+class PeopleElsewhere:
+    """What `fairmend.cli.people.People` is for a file, for people who stay where they are."""
+
+    place: Source
+    columns: Columns
+    values: dict[str, pl.Series]
+    """Of the label and of each group, the values there are."""
+    positive: Hashable
+    n: int
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def input_names(self) -> Sequence[str]:
+        return self.place.inputs or ()
+
+    @property
+    def outcome(self) -> pl.Series:
+        assert self.columns.label is not None
+        return self.values[self.columns.label]
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """The arguments that audit, counterfactual and the rest have in common, but the model."""
+        return {
+            "X": self.place,
+            "y": self.columns.label,
+            "sensitive_features": list(self.columns.group),
+            "sample_weight": self.columns.weight,
+        }
+
+    def as_group(self, text: str | None) -> Any:
+        """A group typed on the command line; intersections are named as they print."""
+        if text in (None, "best", "rest") or len(self.columns.group) != 1:
+            return text
+        return same_value(self.values[self.columns.group[0]], text)
+
+
+AnyPeople = People | PeopleElsewhere
+
+
+def find_people(file: str, columns: Columns, box: BlackBox) -> PeopleElsewhere:
+    """Tell the columns apart and count groups and outcomes; the rest is left to the engine."""
+    import polars as pl
+
+    from fairmend.engines import source, tabulate
+    from fairmend.modelfile import input_names
+
+    columns.refuse_two_roles(box.column)
+    if columns.missing:
+        raise typer.BadParameter(
+            "is for a single file; many files are read as their engine reads them",
+            param_hint="--missing",
+        )
+    if columns.label is None:
+        raise typer.BadParameter("must be given for many files", param_hint="--label")
+    names = source(file).names
+    for flag, name in columns.named(box.column):
+        check_there(names, flag, name)
+    inputs = list(columns.inputs or input_names(box.model) or ())
+    for name in inputs:
+        check_there(names, "the files", name, "must have every input of the model as a column")
+    told = bool(inputs)
+    inputs = inputs or inputs_left(names, columns, box)
+    place = source(file, inputs=inputs)
+    about = [*columns.group, columns.label]
+    cells = tabulate(place, about)
+    n = round(float(cells.people.sum()))
+    if columns.not_id is not None and not told:
+        _refuse_ids(place, columns.not_id, n)
+    values = {name: pl.Series(name, cells.frame.column(name).unique().to_list()) for name in about}
+    known = values[columns.label].drop_nulls()
+    return PeopleElsewhere(place, columns, values, positive_of(known, columns.positive), n)
+
+
+def _refuse_ids(place: Source, insisted: Sequence[str], people: int) -> None:
+    """Complain about inputs that tell who somebody is: a repair would edit them."""
+    from fairmend.engines import duck
+
+    relation = duck.opened(duck.connected(place), place.data)
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    asked = [
+        name
+        for name in place.inputs or ()
+        if name not in insisted and ("INT" in kinds[name] or kinds[name] == "VARCHAR")
+    ]
+    if not asked or people < FEW:
+        return
+    rough = relation.aggregate(
+        ", ".join(f"approx_count_distinct({duck.quoted(name)})" for name in asked)
+    ).fetchall()[0]
+    for name, found in zip(asked, rough, strict=True):
+        if found < MOSTLY * people:
+            continue
+        exact = relation.aggregate(f"count(DISTINCT {duck.quoted(name)})").fetchall()[0][0]
+        if exact == people:
+            raise only_tells_who(name, people)

@@ -1,0 +1,107 @@
+"""Commands whose output goes to a disk that is full: a code, a line, and nothing half-written."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for disks.py
+
+from disks import small_disk
+
+from .conftest import IGNORED, NAMED, environment
+
+
+@pytest.fixture
+def disk(tmp_path):
+    with small_disk(tmp_path / "small") as disk:
+        yield disk
+
+
+@pytest.fixture(scope="module")
+def long(mended):
+    """A scored file of more bytes than the small disk has."""
+    header, _, rows = (mended / "new.csv").read_bytes().partition(b"\r\n")
+    (mended / "long.csv").write_bytes(header + b"\r\n" + rows * ((2 << 20) // len(rows) + 1))
+    return mended / "long.csv"
+
+
+def fairmend(disk, *arguments):
+    return disk.run(
+        sys.executable, "-m", "fairmend", *arguments,
+        env=environment(FAIRMEND_KEY="00" * 32, COLUMNS="300"),
+    )  # fmt: skip
+
+
+def refused(done, place):
+    """It says which file, why and what to do, and exits as for any other bad place."""
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.decode().splitlines()[-1] == (
+        f"fairmend: output '{place}': must be writable; it is not: No space left on device. "
+        "Nothing was written. Make room, or choose another place."
+    )
+
+
+def test_apply_fills_the_disk(mended, long, disk):
+    out = disk.place / "out.csv"
+    refused(fairmend(disk, "apply", mended / "mended.fairmend", long, "--missing", "n/a",
+                     "--emit", "rows", "-o", out), out)  # fmt: skip
+    assert disk.names == []
+
+
+def test_apply_on_a_full_disk_keeps_what_was_there(mended, disk):
+    out = disk.place / "out.csv"
+    (disk.seen / "out.csv").write_bytes(b"what was there before")
+    disk.fill()
+    arguments = ("apply", mended / "mended.fairmend", mended / "new.csv", "--missing", "n/a",
+                 "--emit", "rows", "--force", "-o", out)  # fmt: skip
+    refused(fairmend(disk, *arguments), out)
+    assert disk.names == ["filler", "out.csv"]
+    assert (disk.seen / "out.csv").read_bytes() == b"what was there before"
+    disk.make_room()
+    done = fairmend(disk, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert disk.names == ["out.csv"]
+    lines = (disk.seen / "out.csv").read_bytes().count(b"\r\n")
+    assert lines == (mended / "new.csv").read_bytes().count(b"\r\n")
+
+
+def repair(mended, disk, *more):
+    return fairmend(
+        disk, "repair", mended / "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr",
+        "--immutable", "Age (years)", "-o", disk.place / "new.fairmend", *more,
+    )  # fmt: skip
+
+
+def test_repair_on_a_full_disk(mended, disk):
+    disk.fill()
+    refused(repair(mended, disk), disk.place / "new.fairmend")
+    assert disk.names == ["filler"]
+
+
+def test_a_repair_whose_report_does_not_fit(mended, disk):
+    """Two files, each whole or not there: the artifact fits, the page beside it does not."""
+    room = (mended / "mended.fairmend").stat().st_size + 8_192
+    assert (mended / "mended.html").stat().st_size > room
+    disk.fill(leave=room)
+    refused(repair(mended, disk), disk.place / "new.html")
+    assert disk.names == ["filler", "new.fairmend"]
+    done = fairmend(disk, "inspect", disk.place / "new.fairmend")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_report_on_a_full_disk(mended, disk):
+    disk.fill()
+    page = disk.place / "page.html"
+    done = fairmend(
+        disk, "report", mended / "mended.fairmend", mended / "applicants.csv", "--no-frontier",
+        "--label", "approved?", "--predictions", "score", "--missing", "n/a", "-o", page,
+    )  # fmt: skip
+    refused(done, page)
+    assert disk.names == ["filler"]
+
+
+def test_a_key_on_a_full_disk(disk):
+    disk.fill()
+    refused(fairmend(disk, "key", disk.place / "new.key"), disk.place / "new.key")
+    assert disk.names == ["filler"]

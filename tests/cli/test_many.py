@@ -1,0 +1,231 @@
+"""Many files: counted where they are, applied one by one, and gone on with after a kill."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fairmend.folder import RECORD
+
+from .conftest import environment, process
+
+NAMED = ("--label", "repaid", "--group", "sex", "--predictions", "said")
+
+
+def people(n, seed):
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["F", "M"], n)
+    x = (rng.random((n, 5)) < [0.3, 0.4, 0.5, 0.6, 0.5]).astype(int)
+    x[:, 4] |= (sex == "M") & (rng.random(n) < 0.4)
+    repaid = (rng.random(n) < 0.2 + 0.15 * x[:, 2:].sum(axis=1)).astype(int)
+    return pl.DataFrame(
+        {
+            **{f"x{j}": x[:, j] for j in range(5)},
+            "said": (x[:, 2:].sum(axis=1) >= 2).astype(int),
+            "repaid": repaid,
+            "sex": sex,
+            "id": np.arange(n) + 1_000_000 * seed,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """Four files of people to audit, two kept apart, the same in one file each, and a repair."""
+    place = tmp_path_factory.mktemp("lake")
+    for folder, seeds in (("audit", range(4)), ("apart", range(4, 6))):
+        (place / folder).mkdir()
+        parts = [people(3_000, seed) for seed in seeds]
+        for seed, part in zip(seeds, parts, strict=True):
+            part.write_parquet(place / folder / f"part-{seed}.parquet")
+        pl.concat(parts).write_parquet(place / f"{folder}.parquet")
+    assert process("key", "secret.key", cwd=place).returncode == 0
+    done = process(
+        "repair", "audit.parquet", *NAMED, "--id", "id", "--key-file", "secret.key",
+        "--holdout", "apart.parquet", "-o", "one.fairmend", cwd=place,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    return place
+
+
+@pytest.mark.parametrize("many", ["audit", "audit/part-*.parquet"])
+def test_an_audit_of_many_files_is_that_of_all_their_people(lake, call, many):
+    one, several = (
+        call("audit", file, *NAMED, "--json", cwd=lake) for file in ("audit.parquet", many)
+    )
+    assert (one.code, several.code) == (0, 0), several.err
+    assert json.loads(several.out) == json.loads(one.out)
+
+
+def test_an_explanation_of_many_files_is_that_of_all_their_people(lake, call):
+    one, several = (
+        call("explain", file, *NAMED, "--id", "id", "--json", cwd=lake)
+        for file in ("audit.parquet", "audit")
+    )
+    assert (one.code, several.code) == (0, 0), several.err
+    a, b = json.loads(one.out), json.loads(several.out)
+    # sums over the same cells in another order
+    assert (b["before"], b["after"], b["kl"]) == pytest.approx((a["before"], a["after"], a["kl"]))
+
+
+def test_a_repair_of_many_files_decides_as_one_of_all_their_people(lake, call, tmp_path):
+    done = call(
+        "repair", "audit", *NAMED, "--id", "id", "--key-file", "secret.key", "--holdout", "apart",
+        "-o", tmp_path / "many.fairmend", "--json", cwd=lake,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert said["holdout"] == {"people": 6_000, "which": "apart"}
+    answers = []
+    for artifact in (lake / "one.fairmend", tmp_path / "many.fairmend"):
+        out = tmp_path / f"{artifact.stem}.parquet"
+        ran = call("apply", artifact, "apart.parquet", "-o", out, "--id", "id",
+                   "--key-file", "secret.key", cwd=lake)  # fmt: skip
+        assert ran.code == 0, ran.err
+        answers.append(pl.read_parquet(out))
+    assert answers[0].equals(answers[1])
+    assert (answers[0]["decision"] != answers[0]["said"]).any()
+
+
+def apply(call, lake, out, *more):
+    return call("apply", "one.fairmend", "apart", "-o", out, "--id", "id",
+                "--key-file", "secret.key", *more, cwd=lake)  # fmt: skip
+
+
+def test_each_file_gets_its_own_output(lake, call, tmp_path):
+    done = apply(call, lake, tmp_path / "out")
+    assert done.code == 0, done.err
+    assert "6,000 rows" in done.err
+    whole = call("apply", "one.fairmend", "apart.parquet", "-o", tmp_path / "whole.parquet",
+                 "--id", "id", "--key-file", "secret.key", cwd=lake)  # fmt: skip
+    assert whole.code == 0
+    parts = sorted((tmp_path / "out").glob("*.parquet"))
+    assert [part.name for part in parts] == ["part-4.parquet", "part-5.parquet"]
+    together = pl.concat([pl.read_parquet(part) for part in parts])
+    assert together.equals(pl.read_parquet(tmp_path / "whole.parquet"))
+    # and nobody is counted by engines that read the folder
+    assert call("audit", tmp_path / "out", "--label", "repaid", "--group", "sex",
+                "--predictions", "decision", cwd=lake).code == 0  # fmt: skip
+
+
+def test_what_is_done_is_not_done_again(lake, call, tmp_path):
+    out = tmp_path / "out"
+    assert apply(call, lake, out).code == 0
+    before = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+    (out / "part-5.parquet").unlink()
+    done = apply(call, lake, out)
+    assert done.code == 0
+    assert "done before: 1 of 2 files" in done.err
+    assert "3,000 rows" in done.err
+    after = {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+    assert after["part-4.parquet"] == before["part-4.parquet"]
+    assert after["part-5.parquet"] > before["part-5.parquet"]
+    again = apply(call, lake, out, "--force")
+    assert "6,000 rows" in again.err
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_goes_on(lake, call, tmp_path):
+    big = tmp_path / "big"
+    big.mkdir()
+    for seed in range(6):
+        people(250_000, 10 + seed).write_csv(big / f"part-{seed}.csv")
+    command = ["apply", lake / "one.fairmend", big, "--id", "id", "--key-file", lake / "secret.key"]
+    out = tmp_path / "out"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "fairmend", *map(str, command), "-o", str(out)],
+        env=environment(), stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    end = time.monotonic() + 120
+    while not (out / RECORD).exists():
+        assert time.monotonic() < end
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    running.kill()
+    assert running.wait(30) == -signal.SIGKILL
+    finished = {path.name for path in out.glob("*.csv")}
+    assert 0 < len(finished) < 6
+    assert call(*command, "-o", out).code == 0
+    assert call(*command, "-o", tmp_path / "never").code == 0
+    for seed in range(6):
+        name = f"part-{seed}.csv"
+        assert (out / name).read_bytes() == (tmp_path / "never" / name).read_bytes()
+    assert {path.name for path in out.iterdir()} == {RECORD, *(f"part-{s}.csv" for s in range(6))}
+
+
+# -------------------------------------------------------------------- mistakes
+
+
+def test_other_settings_have_no_business_in_the_folder(lake, call, tmp_path):
+    out = tmp_path / "out"
+    assert apply(call, lake, out).code == 0
+    done = apply(call, lake, out, "--emit", "rows")
+    assert done.code == 3
+    assert "those in it differ in 'emit'. Name another folder, or use --force" in done.err
+
+
+def test_a_file_that_has_changed_is_told(lake, call, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    people(500, 90).write_parquet(mine / "a.parquet")
+    command = ("apply", lake / "one.fairmend", mine, "-o", tmp_path / "out", "--id", "id",
+               "--key-file", lake / "secret.key")  # fmt: skip
+    assert call(*command).code == 0
+    people(501, 91).write_parquet(mine / "a.parquet")
+    done = call(*command)
+    assert done.code == 3
+    assert "must be as it was when its output was made; it has changed since" in done.err
+
+
+def test_a_file_that_is_there_already_is_kept(lake, call, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part-4.parquet").write_bytes(b"mine")
+    done = apply(call, lake, tmp_path / "out")
+    assert done.code == 3
+    assert "must not be there already; it is, and not on record" in done.err
+    assert (tmp_path / "out" / "part-4.parquet").read_bytes() == b"mine"
+
+
+def test_a_record_that_is_none_is_told(lake, call, tmp_path):
+    (tmp_path / "out").mkdir()
+    for content in ("", "[]", '{"made_by": {}, "done": {"a": {}}}', '{"made_by": {}, "done": 1}'):
+        (tmp_path / "out" / RECORD).write_text(content)
+        done = apply(call, lake, tmp_path / "out")
+        assert done.code == 3
+        assert "must be the record that a run before this one kept; it cannot be read" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("apply", "one.fairmend", "apart", "-o", "-"), "must be a folder for many files"),
+        (("apply", "one.fairmend", "apart", "-o", "one.fairmend"), "there is a file of that name"),
+        (("apply", "one.fairmend", "apart", "-o", "apart"), "must not be the file it is made from"),
+        (("apply", "one.fairmend", "*/nothing-*", "-o", "out"), "there is no such file"),
+        (("audit", "audit", *NAMED, "--missing", "x"), "is for a single file"),
+        (("audit", "audit", *NAMED[2:]), "must be given for many files"),
+        (("audit", "audit", *NAMED[2:], "--label", "repayed"), "Did you mean 'repaid'?"),
+        (("repair", "audit", *NAMED), "must name people kept apart"),
+        (("explain", "audit", *NAMED), "all its 12,000 values differ. Say --id id"),
+    ],
+)
+def test_mistakes(lake, call, arguments, message):
+    more = ("--id", "id", "--key-file", "secret.key") if arguments[0] == "apply" else ()
+    done = call(*arguments, *more, cwd=lake)
+    assert done.code in (2, 3)
+    assert message in " ".join(done.err.replace("│", " ").split())
+
+
+def test_outputs_bear_the_names_of_their_inputs_so_these_differ(lake, call, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        people(100, 1).write_parquet(tmp_path / folder / "same.parquet")
+    done = call("apply", lake / "one.fairmend", tmp_path / "*" / "same.parquet", "-o", "out",
+                "--id", "id", "--key-file", lake / "secret.key")  # fmt: skip
+    assert done.code == 3
+    assert "'same.parquet' is there twice" in done.err
