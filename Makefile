@@ -14,12 +14,12 @@ STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
 PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
 
-.PHONY: help setup demo check lint types test coverage theory docs bench reproduce fuzz release-check clean again
+.PHONY: help setup demo check lint types test coverage theory docs screenshots bench reproduce fuzz release-check clean again
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
-	  printf '  make %-10s %s\n' "$$name" "$$what"; done
+	  printf '  make %-13s %s\n' "$$name" "$$what"; done
 
 setup: $(STAMP)             ## .venv with everything that is needed; redone when its lists change
 
@@ -68,6 +68,9 @@ docs: setup                 ## run the examples in the pages, and build them int
 	$(BIN)/python -m pytest -q tests/test_docs.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo 'open site/index.html'
+
+screenshots: setup          ## take the pictures in docs/images anew (needs Chromium)
+	$(BIN)/python scripts/screenshots.py
 
 # Runs every script of a folder, says which failed, and fails if one did; _names are no scripts.
 define run_scripts
