@@ -305,3 +305,20 @@ def test_an_empty_table_has_a_place_too():
     cost = EditCost.learn(table, np.full(2, 0.5), Cost())
     nobody = table.take(np.empty(0, np.int64))
     assert cost.matrix(nobody, table).shape == (0, 2)
+
+
+BIG = 2**60
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[BIG, BIG + 1, BIG + 2, BIG + 3], [np.inf, -np.inf, np.nan, 1.0]],
+    ids=["integers that floats cannot tell apart", "what is not finite"],
+)
+def test_immutable_values_that_look_the_same_are_told_apart(values):
+    table = Frame.read(pd.DataFrame({"fixed": values, "free": [0.0, 1.0, 2.0, 3.0]}))
+    cost = EditCost.learn(table, np.full(4, 0.25), Cost(immutable=["fixed"]))
+    allowed = np.isfinite(cost.matrix(table, table))
+    np.testing.assert_array_equal(allowed, np.eye(4, dtype=bool))
+    with pytest.raises(DataError, match="holds numbers that 64 bits cannot tell apart"):
+        EditCost.learn(table, np.full(4, 0.25), Cost(one_way={"fixed": "up"}))

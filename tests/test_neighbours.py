@@ -157,6 +157,33 @@ def test_what_a_tree_does_not_know_is_compared_with_all(few, cost):
     assert donors.words == "sought among 50 rows, all of them compared"
 
 
+def test_few_that_differ_are_not_searched_among_many(few):
+    # one continuous feature that must stay makes many donors of few that can be taken from
+    rng = np.random.default_rng(0)
+    table = people(2_000, 0).assign(
+        b=rng.integers(0, 4, 2_000), c=rng.integers(0, 4, 2_000), d=0.5, a=rng.normal(size=2_000)
+    )
+    frame, box = Frame.read(table), BlackBox(vendor)
+    said = box.ask(frame, LABELS, trusted=True)
+    kept = np.flatnonzero(said.decision == 1)
+    learnt = EditCost.learn(frame, np.full(2_000, 1 / 2_000), Cost(immutable=["a"]))
+    donors = Donors.choose(
+        frame.take(kept), said.take(kept), np.abs(said.score[kept] - 0.5), learnt,
+        box=box, labels=LABELS, asking=frame.take(np.flatnonzero(said.decision == 0)),
+    )  # fmt: skip
+    assert donors.search is None
+    assert len(donors) == destinations.MOST_DONORS
+    assert len(donors.varied) <= 16
+
+
+def test_donors_that_floats_cannot_tell_apart_are_still_found():
+    table = Frame.read(pd.DataFrame({"a": 2**60 + np.arange(20), "b": np.ones(20)}))
+    cost = EditCost.learn(table, np.full(20, 0.05), Cost())
+    neighbours = Neighbours(cost.place(table), cost)
+    found = neighbours.nearest(neighbours.free(cost.place(table)), 2, 0.0)
+    assert found.shape == (20, 2)
+
+
 @pytest.mark.parametrize("column", [["x", "y"] * 50, [0, 1] * 50])
 def test_neither_categories_nor_yes_or_no_alone_are_searched(column):
     table = Frame.read(pd.DataFrame({"a": column, "b": column}))

@@ -150,3 +150,31 @@ def test_identity_and_what_a_plan_says():
 ])  # fmt: skip
 def test_which_statuses_are_closed(status, closed):
     assert status.closed is closed
+
+
+@settings(deadline=None)
+@given(
+    chances=st.lists(st.floats(0.01, 1), min_size=1, max_size=6),
+    u=st.floats(0, 1, exclude_max=True),
+    place=st.integers(0, 100_000),
+)
+def test_a_draw_is_the_same_wherever_in_a_batch_a_row_stands(chances, u, place):
+    law = np.array(chances) / sum(chances)
+    k, n = len(law), place + 1
+
+    def route(at, n):  # rows before and after are certain, this one is drawn
+        before, after = np.arange(at), np.arange(at + 1, n)
+        row = np.concatenate([before, np.full(k, at), after])
+        probability = np.concatenate([np.ones(at), law, np.ones(n - at - 1)])
+        destination = np.concatenate([np.full(at, -1), np.arange(k), np.full(n - at - 1, -1)])
+        zeros = np.zeros(len(row))
+        return Route(n, row, destination, probability, None, zeros, None, zeros)
+
+    alone = route(0, 1).pick(np.array([0]), np.array([u]))
+    among = route(place, n).pick(np.array([place]), np.array([u]))
+    assert alone.tolist() == among.tolist()
+    ends, total = [], 0.0
+    for chance in law.tolist():
+        total += chance
+        ends.append(total)
+    assert alone[0] == min(sum(end <= u for end in ends), k - 1)

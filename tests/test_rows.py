@@ -154,3 +154,26 @@ def test_many_columns_of_many_values_do_not_run_together():
     matrix = rng.integers(0, 50, (300, 20))
     table = Frame.read(matrix[:200])
     assert find_rows(table, Frame.read(matrix)).tolist() == [*range(200), *[-1] * 100]
+
+
+def ordered(values, categories=None):
+    return pd.DataFrame({"a": pd.Categorical(values, categories, ordered=True)})
+
+
+def test_ordered_categories_that_one_side_lacks_are_kept():
+    # each batch makes its own categories; those of the other come behind
+    mine, theirs = Frame.read(ordered(["z", "z"])), Frame.read(ordered(["x", "y"]))
+    found = mixed(mine, theirs, np.array([[True], [False]])).native["a"]
+    assert found.tolist() == ["x", "z"]
+    assert found.cat.ordered
+    assert found.cat.categories.tolist() == ["z", "x", "y"]
+
+
+def test_enumerations_are_widened():
+    mine = Frame.read(pl.DataFrame({"a": pl.Series(["z", "z"], dtype=pl.Enum(["z"]))}))
+    theirs = Frame.read(pl.DataFrame({"a": pl.Series(["x", None], dtype=pl.Enum(["x", "y"]))}))
+    found = mixed(mine, theirs, np.array([[True], [True]])).native["a"]
+    assert found.to_list() == ["x", None]
+    assert found.dtype == pl.Enum(["z", "x", "y"])
+    same = mixed(mine, mine, np.array([[True], [False]])).native["a"]
+    assert same.dtype == pl.Enum(["z"])

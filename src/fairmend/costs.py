@@ -127,7 +127,7 @@ class EditCost:
         _check(cost, table.names)
         columns = zip(table.names, table.encoded, strict=True)
         axes = tuple(
-            _axis(name, column, mass, float(cost.weights.get(name, 1.0)))
+            _axis(name, column, mass, float(cost.weights.get(name, 1.0)), cost)
             for name, column in columns
         )
         for axis in axes:
@@ -135,7 +135,9 @@ class EditCost:
                 raise DataError(
                     "one_way",
                     "must name numbers or yes-or-no features",
-                    f"{axis.name!r} is a category",
+                    f"{axis.name!r} is a category"
+                    if as_numbers(table.encoded[table.names.index(axis.name)].values) is None
+                    else f"{axis.name!r} holds numbers that 64 bits cannot tell apart",
                     "Make it immutable, or forbid single moves.",
                 )
         return cls(axes, cost)
@@ -356,9 +358,10 @@ def _check_names(cost: Cost, names: Sequence[str]) -> None:
                         "Leave out what may change.")  # fmt: skip
 
 
-def _axis(name: str, column: Encoded, mass: FloatArray, weight: float) -> _Axis:
+def _axis(name: str, column: Encoded, mass: FloatArray, weight: float, cost: Cost) -> _Axis:
     numbers = as_numbers(column.values)
-    if numbers is None:
+    ruled = name in cost.immutable or name in cost.one_way
+    if numbers is None or (ruled and not _told_apart(numbers)):
         return _Axis(name, weight, values=tuple(_known(value) for value in column.values))
     known = np.isfinite(numbers)
     if set(numbers[known].tolist()) <= {0.0, 1.0}:
@@ -371,6 +374,12 @@ def _axis(name: str, column: Encoded, mass: FloatArray, weight: float) -> _Axis:
     if scale <= 0:
         scale = float(np.sqrt(share @ (at - share @ at) ** 2)) or 1.0
     return _Axis(name, weight, scale=scale, centre=centre)
+
+
+def _told_apart(numbers: FloatArray) -> bool:
+    """Whether different values have different coordinates: not integers beyond 2**53, nor inf."""
+    places = np.where(np.isfinite(numbers), numbers, np.nan)
+    return len(np.unique(places)) == len(numbers)
 
 
 def _quantile(at: FloatArray, share: FloatArray, q: float) -> float:

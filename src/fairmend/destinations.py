@@ -95,21 +95,26 @@ class Donors:
         ``asking`` are rows that will look for a donor, on which a search is tuned.
         """
         asked = None if cost.compares_whole_rows else box
-        many = len(table) > MOST_DONORS and asking is not None and len(asking) > 0
+        many = asking is not None and len(asking) > 0 and len(table) > MOST_DONORS
         searched = many and asked is not None and Search.serves(cost)
-        most = MOST_SEARCHED if searched else MOST_DONORS
-        kept = np.argsort(closeness, kind="stable")[:most]
-        table, answers = table.take(kept), answers.take(kept)
-        varied = np.arange(len(kept))
-        if asked is not None and cost.cost.immutable:
-            editable = [name for name, free in zip(table.names, cost.editable, strict=True) if free]
-            varied = np.sort(table.select(editable).distinct().first)
-        donors = cls(table, answers, cost, asked, labels, varied)
-        if not (searched and len(varied) > MOST_DONORS):
-            return donors
-        assert asking is not None
-        search = Search.tune(donors._neighbours, cost.place(asking), donors._looked_at)
-        return replace(donors, search=search)
+        order = np.argsort(closeness, kind="stable")
+
+        def first(most: int) -> Donors:
+            kept = order[:most]
+            near, varied = table.take(kept), np.arange(len(kept))
+            if asked is not None and cost.cost.immutable:
+                free = [name for name, ok in zip(near.names, cost.editable, strict=True) if ok]
+                varied = np.sort(near.select(free).distinct().first)
+            return cls(near, answers.take(kept), cost, asked, labels, varied)
+
+        if searched:
+            donors = first(MOST_SEARCHED)
+            if len(donors.varied) > MOST_DONORS:
+                assert asking is not None
+                places = cost.place(asking)
+                search = Search.tune(donors._neighbours, places, donors._looked_at)
+                return replace(donors, search=search)
+        return first(MOST_DONORS)
 
     @cached_property
     def _points(self) -> FloatArray:

@@ -23,7 +23,7 @@ _SLACKS = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.0)
 _PROBES = 500
 _PAIRS_AT_ONCE = 4_000_000
 _SAME = 1e-9
-"""Costs closer than this are the same: the tree adds up a distance in another order."""
+"""Distances are the same up to this share of them: the tree adds them up in another order."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Search:
         limit = neighbours.reach_of(people, k)
         for slack in _SLACKS:
             found = neighbours.nearest(people, k, slack)
-            recall = float((neighbours.apart(people, found) <= limit[:, None] + _SAME).mean())
+            recall = float((neighbours.apart(people, found) <= (1 + _SAME) * limit[:, None]).mean())
             if recall >= WANTED_RECALL:
                 break
         return cls(len(neighbours), slack, recall, len(people))
@@ -80,7 +80,8 @@ class Neighbours:
 
         editable = np.repeat(cost.editable, [axis.width for axis in cost.axes])
         # what all donors have in common, such as that nothing is missing, makes none of them nearer
-        self._used = np.flatnonzero(editable & (points != points[0]).any(axis=0))
+        used = np.flatnonzero(editable & (points != points[0]).any(axis=0))
+        self._used = used if len(used) > 0 else np.flatnonzero(editable)[:1]
         self._squared = cost.squared
         self._points = self.free(points)
         self._tree = KDTree(self._points)

@@ -169,14 +169,33 @@ class Route:
 
     def pick(self, row: IntArray, uniform: FloatArray) -> IntArray:
         """For people on rows, the destination their number in [0, 1) draws; -1 to stay."""
-        start = np.searchsorted(self.row, np.arange(self.n))
-        cumulated = np.cumsum(self.probability)
-        before = np.r_[0.0, cumulated][start]  # what earlier rows add up to
-        # entries are grouped by row, so one search over row + chance finds each person's entry
-        within = np.minimum(cumulated - before[self.row], 1.0)
-        entry = np.searchsorted(self.row + within, row + uniform, side="right")
-        last = np.r_[start[1:], len(self.row)][row] - 1
-        return np.asarray(self.destination[np.minimum(entry, last)], np.int64)
+        start = np.searchsorted(self.row, np.arange(self.n + 1))
+        entry = start[row]
+        several = np.flatnonzero(start[row + 1] - entry > 1)
+        if len(several) > 0:
+            last = start[row[several] + 1] - 1
+            found = self._entries_up_to(row[several], uniform[several])
+            entry[several] = np.minimum(found, last)  # rounding may leave a hair of the whole
+        return np.asarray(self.destination[entry], np.int64)
+
+    def _entries_up_to(self, row: IntArray, uniform: FloatArray) -> IntArray:
+        """How many entries come before people's numbers: of earlier rows, and within their own.
+
+        Chances are added up row by row and compared within rows, so that whoever else is in the
+        batch makes no difference in the last digit.
+        """
+        place = np.arange(len(self.row)) - np.searchsorted(self.row, self.row)
+        within = self.probability.copy()
+        for k in range(1, int(place.max()) + 1):
+            at = np.flatnonzero(place == k)
+            within[at] += within[at - 1]
+        asked = np.r_[np.zeros(len(within), bool), np.ones(len(row), bool)]
+        # an entry that ends at the very number comes before it
+        order = np.lexsort((asked, np.r_[within, uniform], np.r_[self.row, row]))
+        before = np.cumsum(~asked[order])
+        found = np.empty(len(asked), np.int64)
+        found[order] = before
+        return found[asked]
 
 
 @dataclass(frozen=True)

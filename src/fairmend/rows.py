@@ -62,8 +62,11 @@ def _of_one_type(
         whole = own.dtype.is_integer() and other.dtype.is_integer()
         shared = nw.Int64 if whole else nw.Float64
         return own.cast(shared), other.cast(shared)
-    if own.implementation.is_pandas_like() and own.dtype == other.dtype == nw.Categorical:
-        return _of_one_pandas_category(own, other)
+    if all(isinstance(one.dtype, nw.Categorical | nw.Enum) for one in (own, other)):
+        if own.implementation.is_pandas_like():
+            return _of_one_pandas_category(own, other)
+        if isinstance(own.dtype, nw.Enum):
+            return _of_one_enum(own, other)
     return own, other.cast(own.dtype)
 
 
@@ -71,13 +74,29 @@ def _of_one_pandas_category(
     own: nw.Series[Any], other: nw.Series[Any]
 ) -> tuple[nw.Series[Any], nw.Series[Any]]:
     """Values that one side does not know yet come last, so that known codes stay."""
-    known = own.to_native().cat.categories
+    known, ordered = own.to_native().cat.categories, own.to_native().cat.ordered
     values = known.append(other.to_native().cat.categories.difference(known, sort=False))
 
     def told(series: nw.Series[Any]) -> nw.Series[Any]:
-        return nw.from_native(series.to_native().cat.set_categories(values), series_only=True)
+        widened = series.to_native().cat.set_categories(values, ordered=ordered)
+        return nw.from_native(widened, series_only=True)
 
     return told(own), told(other)
+
+
+def _of_one_enum(
+    own: nw.Series[Any], other: nw.Series[Any]
+) -> tuple[nw.Series[Any], nw.Series[Any]]:
+    """The same for Polars, whose enumerations are fixed."""
+    assert isinstance(own.dtype, nw.Enum)
+    known, words = list(own.dtype.categories), other.cast(nw.String)
+    values = (
+        other.dtype.categories
+        if isinstance(other.dtype, nw.Enum)
+        else words.drop_nulls().unique(maintain_order=True).to_list()
+    )
+    shared = nw.Enum([*known, *(value for value in values if value not in set(known))])
+    return own.cast(nw.String).cast(shared), words.cast(shared)
 
 
 def replaced(table: Frame, at: IntArray, rows: Frame) -> Frame:

@@ -580,8 +580,10 @@ def _coupling(one: CouplingPlan) -> bool:
 
 
 def _search(one: Donors) -> bool:
-    assert one.search is not None
-    return one.box is not None and Search.serves(one.cost) and one.search.slack >= 0
+    search = one.search
+    assert search is not None
+    told = 0 <= search.recall <= 1 and search.asked > 0 and search.donors == len(one.varied)
+    return told and one.box is not None and Search.serves(one.cost) and 0 <= search.slack < np.inf
 
 
 _SHAPES: dict[type, Callable[[Any], bool]] = {
