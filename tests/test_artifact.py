@@ -441,6 +441,47 @@ def test_names_that_are_numbers_and_the_callers_row_labels(tmp_path):
     pd.testing.assert_frame_equal(one, other)
 
 
+NUMPY = {
+    "target": {"target": np.int64(1)},
+    "reference": {"reference": np.int64(0)},
+    "favorable_label": {"favorable_label": np.int64(1)},
+    "pos_label": {"pos_label": np.int64(1)},
+    "level": {"level": np.float32(0.5)},
+    "do_no_harm": {"do_no_harm": np.bool_(True)},
+    "random_state": {"random_state": np.int64(3)},
+    "weights": {"cost": Cost(weights={"income": np.float64(2.0)})},
+    "method_options": {"method_options": {"require_significant": np.bool_(False)}},
+    "an array": {"immutable": np.array(["member"])},
+    "an index": {"immutable": pd.Index(["member"])},
+    "a set": {"immutable": {"member"}},
+}
+
+
+@pytest.mark.parametrize("what", NUMPY)
+def test_settings_of_numpy_s_types_load_as_python_s(what, tmp_path):
+    X, y, s = people()
+    group = (s == "b").astype(int)
+    mended = RepairedClassifier(coarse, key=KEY, **NUMPY[what])
+    mended.fit(X, y, sensitive_features=group).save(tmp_path / "one")
+    loaded = fairmend.load(tmp_path / "one", coarse, key=KEY)
+    one, other = (each.transform(X, sensitive_features=group) for each in (mended, loaded))
+    pd.testing.assert_frame_equal(one, other)
+    assert "np." not in str(inspect(tmp_path / "one").to_dict()["settings"])
+
+
+def test_names_and_labels_that_cannot_be_stored_are_named(tmp_path):
+    X, y, s = people()
+    twofold = X.set_axis(pd.MultiIndex.from_product([["X"], X.columns]), axis=1)
+    for rows, outcome, positive, message in (
+        (twofold, y, None, r"^X column \('X', 'income'\): must be named by text .* type tuple"),
+        (X, np.where(y == 1, b"yes", b"no"), b"yes", "^y: must hold numbers, .* got b'no'"),
+    ):
+        mended = RepairedClassifier(coarse, key=KEY, pos_label=positive)
+        mended.fit(rows, outcome, sensitive_features=s)
+        with pytest.raises(ArtifactError, match=message):
+            mended.save(tmp_path / "one")
+
+
 def test_the_time_is_the_callers(tmp_path):
     mended = fitted("scores")
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -319,6 +319,18 @@ BAD = {
         "sensitive_features: must have distinct column names; got more than one 'sex'. "
         "Rename or drop the copies.",
     ),
+    "s with a group called rest": (
+        lambda: audit(s=["DE", "TR", "rest", "TR"] * 2, reference="rest"),
+        DataError,
+        "sensitive_features: must not call a group 'best' or 'rest'; got 'rest'. These mean "
+        "the best-off group and all others together: rename it.",
+    ),
+    "s with a group called best": (
+        lambda: audit(s=["best", "mid"] * 4),
+        DataError,
+        "sensitive_features: must not call a group 'best' or 'rest'; got 'best'. These mean "
+        "the best-off group and all others together: rename it.",
+    ),
     "s combinations that read alike": (
         lambda: audit(s={"p": ["a & b", "a"] * 4, "q": ["c", "b & c"] * 4}),
         DataError,
@@ -683,21 +695,21 @@ BAD = {
     "model returns unknown text": (
         lambda: audit(lambda rows: ["accept"] * len(rows)),
         ModelError,
-        "model (call): must answer with the labels of y, 0 and 1; got 'accept'. Translate"
-        " its answers into these, or give y and pos_label in its words.",
+        "model (call): must answer with the labels of y, 0 and 1; got 'accept'. If"
+        " these are its words, say BlackBox(model, words=(negative, positive)).",
     ),
     "model returns unknown text for labels": (
         lambda: audit(BlackBox(lambda rows: ["ok"] * len(rows), output="label")),
         ModelError,
-        "model (call): must answer with the labels of y, 0 and 1; got 'ok'. Translate its"
-        " answers into these, or give y and pos_label in its words.",
+        "model (call): must answer with the labels of y, 0 and 1; got 'ok'. If these are"
+        " its words, say BlackBox(model, words=(negative, positive)).",
     ),
     "model returns unknown text for text": (
         lambda: audit(lambda rows: ["accept"] * len(rows), y=TEXT, pos_label="yes"),
         ModelError,
         "model (call): must answer with the labels of y, 'no' and 'yes', or with 0 and 1;"
-        " got 'accept'. Translate its answers into these, or give y and pos_label in its "
-        "words.",
+        " got 'accept'. If these are its words, say BlackBox(model, words=(negative, "
+        "positive)).",
     ),
     "model returns 0 and 1 for y in 1 and 2": (
         lambda: audit(y=Y + 1, pos_label=2),
@@ -709,7 +721,7 @@ BAD = {
         lambda: audit(lambda rows: np.full(len(rows), np.datetime64("2024-02-29"))),
         ModelError,
         "model (call): must answer with the labels of y, 0 and 1; got datetime.date(2024,"
-        " 2, 29). Translate its answers into these, or give y and pos_label in its words.",
+        " 2, 29). If these are its words, say BlackBox(model, words=(negative, positive)).",
     ),
     "model returns complex numbers": (
         lambda: audit(lambda rows: decide(rows) + 0.5j),
@@ -812,8 +824,8 @@ BAD = {
         lambda: audit(TEXT, None),
         ModelError,
         "model (recorded predictions): must answer with the labels of y, 0 and 1; got "
-        "'no', 'yes'. Translate its answers into these, or give y and pos_label in its "
-        "words.",
+        "'no', 'yes'. If these are its words, say BlackBox(model, words=(negative, "
+        "positive)).",
     ),
     "recorded scores": (
         lambda: audit(Y * 3.5, None),

@@ -289,9 +289,18 @@ def test_nobody_worse_off_means_no_plan():
     X, y = pd.concat([X[:200]] * 2, ignore_index=True), np.r_[y[:200], y[:200]]
     kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
     assert kept.plans_ == {}
-    with pytest.raises(AttributeError, match="no group fares worse"):
+    with pytest.raises(AttributeError, match="no group is known to fare worse"):
         kept.plan_  # noqa: B018
     assert np.array_equal(kept.predict(X, sensitive_features=s), (vendor(X) > 0.5).astype(int))
+
+
+def test_a_reference_too_small_to_compare_with_is_said(audit):
+    X, y, s = audit
+    s = np.r_[["c"] * 4, s[4:]]
+    kept = RepairedClassifier(vendor, "sp", reference="c", random_state=0)
+    with pytest.warns(FairmendWarning, match=r"No gap in sp against c can be judged \(too few"):
+        kept.fit(X, y, sensitive_features=s)
+    assert kept.plans_ == {}
 
 
 # -------------------------------------------------------------------- containers
@@ -804,6 +813,15 @@ def test_mistakes_in_use_are_named(mended, audit, call, message):
     with pytest.raises(DataError) as error:
         call(mended, *audit)
     assert str(error.value) == message
+
+
+def test_ids_in_another_order_than_x(mended):
+    X, _, s = people(300, 5)
+    ids = pd.Series(np.arange(300), index=X.index)
+    with pytest.raises(DataError, match="ids: must come in the order of X"):
+        mended.predict(X, sensitive_features=s, ids=ids[::-1])
+    other_labels = ids[::-1].set_axis([f"id {i}" for i in range(300)])  # say nothing about X
+    mended.predict(X, sensitive_features=s, ids=other_labels)
 
 
 def test_bad_ids_of_people_who_are_drawn(mended):

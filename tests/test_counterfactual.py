@@ -253,6 +253,21 @@ def test_weights_turn_the_observed_people_into_the_counterfactual():
         np.testing.assert_allclose(share, mass, atol=1e-12)  # sums of a few thousand floats
 
 
+def test_who_has_weight_0_is_left_out_and_keeps_a_place_among_the_people():
+    arguments = people()
+    absent = np.arange(len(arguments["y"])) % 3 == 0
+    more = {"disparity": "fpr", "outcome_model": "empirical"}
+    found = counterfactual(example_one().decision, **arguments, sample_weight=1.0 - absent, **more)
+    present = counterfactual(
+        example_one().decision, **{name: part[~absent] for name, part in arguments.items()}, **more
+    )
+    assert found.source.n == present.source.n
+    assert found.effective_sample_size == present.effective_sample_size
+    np.testing.assert_array_equal(found.mass, present.mass)
+    np.testing.assert_array_equal(found.weights()[~absent], present.weights())
+    assert set(found.weights()[absent]) == {1.0}
+
+
 def test_weights_need_the_people():
     found = counterfactual_data(example_one().tabulated(), disparity="fpr")
     with pytest.raises(DataError) as error:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairmend import BlackBox, DataError, Population, tabulate
-from fairmend.data import pooled
+from fairmend.columns import Frame
+from fairmend.data import pooled, read_membership
 
 RNG = np.random.default_rng(20240229)
 N = 400
@@ -392,6 +393,69 @@ def test_a_weight_is_a_number_of_people(drawn):
         tabulate(decide, x, y, sensitive_features=s, sample_weight=times),
         tabulate(decide, x[copies], y[copies], sensitive_features=s[copies]),
     )
+
+
+# -------------------------------------------------------------------- who does not count
+
+ABSENT = RNG.random(N) < 0.3
+PRESENT = np.flatnonzero(~ABSENT)
+RECORDED = RNG.random(N).round(1)
+
+
+@pytest.mark.parametrize("weight", [np.ones(N), WEIGHT], ids=["counted", "weighted"])
+@pytest.mark.parametrize("inputs", [True, False])
+@pytest.mark.parametrize("model", ["asked", "recorded"])
+def test_weight_0_is_the_same_as_being_left_out(model, inputs, weight):
+    x = X.copy()
+    x[ABSENT, 2] += 100 * (np.arange(ABSENT.sum()) % 2)  # some stand on rows of their own
+    everybody = tabulate(
+        decide if model == "asked" else RECORDED, x, Y, sensitive_features=SEX,
+        sample_weight=np.where(ABSENT, 0.0, weight), inputs=inputs,
+    )  # fmt: skip
+    present = tabulate(
+        decide if model == "asked" else RECORDED[PRESENT], x[PRESENT], Y[PRESENT],
+        sensitive_features=SEX[PRESENT], sample_weight=weight[PRESENT], inputs=inputs,
+    )  # fmt: skip
+    assert everybody.n == len(PRESENT)
+    for group in present.groups:
+        one, other = everybody[group], present[group]
+        assert one.n == other.n == (SEX[PRESENT] == group).sum()
+        np.testing.assert_array_equal(one.score, other.score)
+        np.testing.assert_array_equal(one.tally.squared, other.tally.squared)
+    if everybody.table is not None:
+        same(everybody, present)
+        np.testing.assert_array_equal(everybody.table.native, present.table.native)
+        mine = everybody.rows_of_people("Male")
+        np.testing.assert_array_equal(mine[PRESENT], present.rows_of_people("Male"))
+        assert set(mine[ABSENT]) == {-1}
+
+
+def test_decisions_are_compared_without_outcomes_whoever_has_weight_0():
+    weight = np.arange(N) % 2  # no outcome is told, so none can lack weight
+    found = tabulate(
+        decide, X, None, sensitive_features=SEX, sample_weight=weight, decisions_only=True
+    )
+    for group in found.groups:
+        here = (group == SEX) & (weight > 0)
+        assert found[group].n == here.sum()
+        share = found[group].mass @ found[group].decision
+        assert share == pytest.approx(decide(X)[here].mean(), abs=1e-12)
+
+
+# -------------------------------------------------------------------- labels of intersections
+
+
+@pytest.mark.parametrize("kind", [float, bool, object, "Int64", "category"])
+def test_equal_numbers_are_one_label_of_an_intersection(kind):
+    """As in a single column: one missing entry turns whole numbers into floats."""
+    people = pd.DataFrame({"sex": SEX, "old": Y})
+    groups = tabulate(decide, X, Y[::-1], sensitive_features=people).groups
+    assert groups == tuple(f"{sex} & {old}" for sex in sorted(set(SEX)) for old in (0, 1))
+    other = people.assign(old=people["old"].astype(kind))
+    assert tabulate(decide, X, Y[::-1], sensitive_features=other).groups == groups
+    place, opted_out = read_membership(other, Frame.read(X), groups)
+    assert [groups[i] for i in place] == [f"{sex} & {old}" for sex, old in zip(SEX, Y, strict=True)]
+    assert not opted_out.any()
 
 
 @pytest.mark.parametrize("what", ["y", "sensitive_features", "sample_weight"])

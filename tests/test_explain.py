@@ -150,6 +150,29 @@ def test_row_influence_is_psi_most_harmful_first():
     assert table.loc[0, ["x0", "x1"]].tolist() == [0, 1]
 
 
+def test_features_called_like_what_is_said_of_rows_are_told_apart():
+    own = ["observed", "counterfactual", "change", "role", "influence"]
+    X, y, s = example_one().sample(2_000, random_state=0)
+    X = np.c_[X, np.full((len(X), 3), 7)]
+
+    def found_in(names):
+        return counterfactual(
+            lambda rows: example_one().decision(rows.to_numpy()[:, :2]),
+            pd.DataFrame(X, columns=names), y, sensitive_features=s, disparity="sp",
+        )  # fmt: skip
+
+    plain, named = found_in([f"x{j}" for j in range(5)]), found_in(own)
+    for one, other, first in (
+        (plain.prototypes(), named.prototypes(), "role"),
+        (plain.row_influence(), named.row_influence(), "influence"),
+    ):
+        said = [first, "observed", "counterfactual", "change"]
+        pd.testing.assert_frame_equal(one[said], other[said])
+        marked = [f"{name} (feature)" if name in said else name for name in own]
+        assert list(other.columns) == [*said, *marked]
+        np.testing.assert_array_equal(one[one.columns[4:]], other[marked])
+
+
 def test_influence_of_a_negative_gap_is_on_its_size():
     data = example_one().tabulated()
     found = counterfactual_data(data, disparity=FPR, target="baseline", baseline="target")

@@ -6,9 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # for disks.py
+
+from disks import small_disk
 from fairmend.errors import DataError
 from fairmend.files import _begin, writing
 
@@ -90,3 +94,29 @@ def test_without_unnamed_files_it_is_the_same(tmp_path, monkeypatch):
 def test_errors_of_the_caller_stay_its_own(tmp_path):
     with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
         (tmp_path / "input that is not there").read_bytes()
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_full_disk_leaves_what_was_there(tmp_path, named, overwrite):
+    """With files that have no name until they are whole, and where the system lacks such."""
+    code = """
+import os, sys
+if sys.argv[2] == "True":
+    del os.O_TMPFILE
+from fairmend.files import writing
+with writing(sys.argv[1], overwrite=sys.argv[3] == "True") as file:
+    file.write(bytes(2 << 20))
+"""
+    with small_disk(tmp_path / "small") as disk:
+        if overwrite:
+            (disk.seen / "out").write_bytes(b"old")
+        done = disk.run(sys.executable, "-c", code, disk.place / "out", named, overwrite)
+        assert done.returncode == 1
+        assert done.stderr.decode().endswith(
+            f"DataError: output '{disk.place / 'out'}': must be writable; it is not: No space left "
+            "on device. Nothing was written. Make room, or choose another place.\n"
+        )
+        assert disk.names == (["out"] if overwrite else [])
+        if overwrite:
+            assert (disk.seen / "out").read_bytes() == b"old"

@@ -227,6 +227,27 @@ def test_metrics_of_every_group_by_counting():
             assert line.accuracy_low == pytest.approx(truth.low, abs=1e-9)
 
 
+def test_a_group_too_small_to_judge_hides_nobody_elses_rates():
+    rng = np.random.default_rng(6)
+    s, h, y = rng.choice(["b", "c"], 900), rng.integers(0, 2, 900), rng.integers(0, 2, 900)
+    s[:3] = "a"  # its gaps come first, and are not judged
+    tiny, *others = group_metrics(audit(h, None, y, sensitive_features=s))
+    assert np.isnan([tiny.fnr, tiny.fpr, tiny.fdr]).all()
+    for line in others:
+        at = s == line.group
+        assert line.fnr == pytest.approx(1 - h[at & (y == 1)].mean(), abs=1e-12)
+        assert line.fpr == pytest.approx(h[at & (y == 0)].mean(), abs=1e-12)
+        assert line.fdr == pytest.approx(1 - y[at & (h == 1)].mean(), abs=1e-12)
+
+
+def test_none_is_a_category_and_unknown_is_not():
+    """Whoever has no disability is the very group the others are compared with."""
+    cells = [cell("none", 800, 400), cell("some", 200, 50), cell("Unknown", 100, 90)]
+    [table] = impact_tables("disability", cells)
+    assert [(line.category, line.ratio) for line in table.lines] == [("none", 1.0), ("some", 0.5)]
+    assert (table.people, table.unknown) == (1_000, 100)
+
+
 def test_messages():
     with pytest.raises(DataError, match="must be one of the two; got neither"):
         local_law_144(sex=["F"], race=["A"])

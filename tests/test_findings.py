@@ -71,6 +71,17 @@ def test_an_explanation_is_the_counterfactual_told():
     assert not told.irreconcilable
 
 
+def test_an_explanation_of_features_called_like_its_own_figures():
+    X, y, s = people()
+    X["change"] = X["observed"] = X["c"]
+    found = counterfactual(vendor, X, y, sensitive_features=s, disparity="sp", target="b")
+    told = Explanation.of(found, 1)
+    assert list(told.prototypes) == explain.prototypes(found)
+    for row in told.prototypes:
+        assert row["observed"] in found.source.mass
+        assert row["observed (feature)"] == row["change (feature)"] == row["c"]
+
+
 def test_provenance_names_what_made_it_and_keeps_the_key_secret(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     X, y, s = people()

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from fairmend import BlackBox, ModelError, tabulate
+from fairmend import BlackBox, DataError, ModelError, tabulate
 from fairmend.columns import Frame
 from fairmend.model import RECHECKED, Labels
 
@@ -308,3 +308,45 @@ def test_recorded_texts_and_wrapped_boxes():
         repr(BlackBox(LogisticRegression()))
         == "BlackBox(LogisticRegression, answers by predict_proba)"
     )
+
+
+# -------------------------------------------------------------------- words of its own
+
+
+def test_a_model_may_have_words_of_its_own():
+    said = ["approve", "decline", "approve"]
+    box = BlackBox(lambda rows: said[: len(rows)], words=("decline", "approve"), random=True)
+    answers = box.ask(Frame.read(np.zeros((3, 1))), Labels("no", "yes"))
+    assert answers.decision.tolist() == [1.0, 0.0, 1.0]
+    assert answers.score is None
+    only = BlackBox(lambda rows: ["decline"] * len(rows), words=("decline", "approve"))
+    assert only.ask(Frame.read(np.zeros((2, 1))), Labels(0, 1)).decision.tolist() == [0.0, 0.0]
+
+
+def test_words_of_its_own_are_all_it_may_say():
+    box = BlackBox(lambda rows: ["maybe"] * len(rows), words=("decline", "approve"))
+    with pytest.raises(ModelError, match="must answer with 'decline' or 'approve', its words"):
+        box.ask(Frame.read(np.zeros((2, 1))), Labels("no", "yes"))
+
+
+def test_classes_may_be_words_of_its_own():
+    class Vendor:
+        classes_ = np.array(["approve", "decline"])
+
+        def predict_proba(self, rows):
+            return np.tile([0.9, 0.1], (len(rows), 1))
+
+    box = BlackBox(Vendor(), words=("decline", "approve"))
+    answers = box.ask(Frame.read(np.zeros((2, 1))), Labels("no", "yes"))
+    assert (answers.decision.tolist(), answers.score.tolist()) == ([1.0, 1.0], [0.9, 0.9])
+
+
+@pytest.mark.parametrize("words", ["approve", ("yes",), ("yes", "yes"), ("a", "b", "c")])
+def test_words_are_two(words):
+    with pytest.raises(DataError, match="words: must be the model's two answers, negative and pos"):
+        BlackBox("said", words=words)
+
+
+def test_words_and_numbers_exclude_each_other():
+    with pytest.raises(DataError, match="words: must be left out where the answers are numbers"):
+        BlackBox("said", words=("a", "b"), threshold=0.5)

@@ -185,6 +185,20 @@ def test_the_better_off_group_is_left_alone(compas):
     assert plan.status is PlanStatus.IDENTITY
 
 
+def test_without_anybody_to_resemble_nobody_is_edited():
+    """All who are accepted differ from the group in the very column that tells it."""
+    rng, n = np.random.default_rng(0), 400
+    group, merit = rng.integers(0, 2, n), rng.normal(size=n).round(1)
+    rows = np.stack([group, merit], axis=1)
+    vendor = BlackBox(lambda x: x[:, 1] - 100 * (x[:, 0] == 0), threshold=0.0)
+    data = tabulate(vendor, rows, rng.integers(0, 2, n), sensitive_features=group)
+    plan = order_preserving(data, disparity="sp", target=0)
+    assert plan.status is PlanStatus.UNREACHABLE
+    assert plan.outlook.edited == 0
+    # as many as the other group accepts, but for whoever shares the last one's score
+    assert plan.outlook.unreachable == pytest.approx((merit[group == 1] > 0).mean(), abs=0.05)
+
+
 @pytest.mark.parametrize("group_is_an_input", [True, False])
 def test_rows_of_others_are_places_unless_they_hold_a_value_the_group_never_has(group_is_an_input):
     rng, n = np.random.default_rng(0), 3_000

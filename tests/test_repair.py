@@ -514,7 +514,6 @@ def test_a_model_that_decides_one_way_has_nobody_to_resemble():
     X = np.random.default_rng(0).random((40, 1))
     y, s = np.tile([0, 1], 20), np.repeat(["a", "b"], 20)
     data = tabulate(lambda rows: np.ones(len(rows)), X, y, sensitive_features=s)
-    data = replace(data, populations=(data["a"], replace(data["b"], outcome=np.ones(20))))
     task = RepairTask.read(data, method="least_change", disparity="fpr", target="a", baseline="b")
     with pytest.raises(DataError) as error:
         task.donors(0.0)
@@ -522,3 +521,79 @@ def test_a_model_that_decides_one_way_has_nobody_to_resemble():
         "model: must decide 0 for somebody in the audit data; it decides the same for everybody. "
         "There is nobody to resemble: audit more people."
     )
+
+
+# -------------------------------------------------------------------- nobody of the group accepted
+
+
+def refused(n=400, *, by_sex, columns=("merit", "sex")):
+    """Nobody of sex 0 is accepted: for the sex itself, or for a bonus that the others have."""
+    rng = np.random.default_rng(0)
+    sex, merit = rng.integers(0, 2, n), rng.normal(size=n).round(1)
+    bonus = np.where((sex == 1) & (rng.random(n) < 0.5), 9.0, 0.0)
+    known = {"merit": merit, "sex": sex, "bonus": bonus}
+    X = np.stack([known[name] for name in columns], axis=1)
+    place = list(columns).index("sex" if by_sex else "bonus")
+    box = BlackBox(lambda rows: rows[:, place] - 0.5, threshold=0.0)
+    y = (merit + rng.normal(size=n) > 0).astype(int)
+    return box, tabulate(box, X, y, sensitive_features=sex)
+
+
+@pytest.mark.parametrize("rank", ["score", "cost"])
+def test_nobody_is_edited_into_another_group(rank):
+    box, data = refused(by_sex=True)
+    with pytest.warns(
+        FairmendWarning, match=r"No member of 0 is decided as wanted.*except in 'x1'"
+    ):
+        plan = least_change(data, disparity="sp", target=0, box=box, rank=rank)
+    assert plan.status is PlanStatus.UNREACHABLE
+    assert plan.outlook.edited == 0
+    assert plan.outlook.gap_after == plan.outlook.gap_before
+    # said already by whoever lists it
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FairmendWarning)
+        again = least_change(data, disparity="sp", target=0, box=box, cost=Cost(immutable=("x1",)))
+    assert again.status is PlanStatus.UNREACHABLE
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+def test_what_else_others_have_may_be_taken(asked):
+    """Without a model to ask only whole rows can be taken, and these are all of the other group."""
+    box, data = refused(by_sex=False, columns=("merit", "sex", "bonus"))
+    plan = least_change(data, disparity="sp", target=0, box=box if asked else None)
+    assert plan.status is (PlanStatus.CLOSED if asked else PlanStatus.UNREACHABLE)
+    route = plan.route(data.table.take(data[0].rows), data[0].answers)
+    if asked:
+        assert set(route.table.native[:, 1]) == {0}
+
+
+def test_a_group_that_nothing_but_its_name_keeps_out():
+    box, data = refused(by_sex=True, columns=("sex",))
+    with pytest.raises(DataError, match="what may change, 'x0', has one value in each group"):
+        least_change(data, disparity="sp", target=0, box=box)
+
+
+@pytest.mark.parametrize("metrics", [["fnr", "fdr"], ["fdr", "fnr"], "fdr"])
+def test_a_rate_over_nobody_cannot_be_closed(metrics):
+    box, data = refused(by_sex=True)
+    with pytest.raises(DataError, match=r"fdr is over nobody of 0\. Leave it out"):
+        least_change(data, disparity=metrics, target=0, baseline=1, box=box)
+
+
+def test_nor_one_that_is_over_nobody_of_the_baseline():
+    X = np.random.default_rng(0).random((40, 1))
+    box = BlackBox(lambda rows: rows[:, 0], output="probability")
+    y = np.r_[np.tile([0, 1], 10), np.ones(20, int)]
+    data = tabulate(box, X, y, sensitive_features=np.repeat(["a", "b"], 20))
+    with pytest.raises(DataError, match="fpr is over nobody of 'b'"):
+        least_change(data, disparity=["fnr", "fpr"], target="a", baseline="b", box=box)
+
+
+def test_a_group_too_small_to_judge_is_not_called_well_off():
+    X = np.array([[0.9], *[[0.2], [0.8]] * 5])
+    box = BlackBox(lambda rows: rows[:, 0], output="probability")
+    data = tabulate(box, X, [1, *[1, 0] * 5], sensitive_features=["a", *["b"] * 10])
+    with pytest.warns(FairmendWarning, match="No gap in sp of a against b can be judged .too few"):
+        plan = least_change(data, disparity="sp", target="a", box=box)
+    assert plan.status is PlanStatus.IDENTITY

@@ -394,3 +394,42 @@ def test_a_group_the_holdout_lacks_is_left_out():
     here = third != "c"
     report = kept.report(X[here], y[here], sensitive_features=third[here])
     assert [group.group for group in report.groups] == ["a", "b"]
+
+
+NAMED = {
+    "array": np.array(["member", "town"]),
+    "index": pd.Index(["member", "town"]),
+    "set": {"town", "member"},
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_immutable_features_may_come_in_any_container(holdout, kind):
+    X, y, s = holdout
+    plain = fitted(immutable=("member", "town")).report(X, y, sensitive_features=s)
+    report = fitted(immutable=NAMED[kind]).report(X, y, sensitive_features=s)
+    assert report.groups == plain.groups
+    assert report.provenance.settings["immutable"] == "['member', 'town']"
+
+
+@pytest.mark.parametrize("positives", [0, 1])
+def test_a_group_of_one_outcome_has_no_counterfactual_reading(positives):
+    X, y, s = people(900, 0)
+    theirs = np.flatnonzero((s == "b") & (y == 1))
+    y[theirs[positives:]] = 0
+    kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    report = kept.report(X, y, sensitive_features=s)
+    assert [group.repaired for group in report.groups] == [False, True]
+    assert report.groups[1].counterfactual == ()
+    assert abs(report.after["sp", "b"].gap) < 0.01  # as everybody is judged by their decisions
+
+
+def test_labels_that_are_also_names_of_columns_are_labels():
+    X, y, s = people(900, 0)
+    X = X.assign(a=(s == "a").astype(int), b=(s == "b").astype(int))
+    kept = RepairedClassifier(vendor, "sp", random_state=0)
+    kept.fit(X, y, sensitive_features=s.tolist())
+    told, plain = (kept.report(X, y, sensitive_features=one) for one in (s.tolist(), s))
+    assert told.groups == plain.groups
+    points = [kept.frontier(X, y, sensitive_features=one, levels=[1]) for one in (s.tolist(), s)]
+    assert points[0] == points[1]

@@ -83,9 +83,14 @@ def test_numbers_as_in_the_fit(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a,b\n1,2\n1,2,3\n", "after row 0: must be a table in CSV"),
+        (b"a,b\n1,2\n1,2,3\n", "row 2: must have no more cells than the first line, 2; got 3"),
         (b"a,b\n1,2\nx,2\n", "column 'a', row 2: must be a number, as in the audit data; got 'x'"),
-        (b"a,b\n1,\xff\n", "must be a table in CSV, in UTF-8"),
+        (b"a,b\n1,\xff\n", "row 1: must be text in UTF-8; got bytes of another encoding"),
+        (b"a,\xff\n1,2\n", "its first line: must be text in UTF-8; got bytes of another encoding"),
+        (
+            b"a;b\n1;2\n1,5;2\n",
+            "got '1,5'. If that is a number with a decimal comma, say --decimal",
+        ),
     ],
 )
 def test_what_is_no_table_is_said_so(tmp_path, content, message):
@@ -94,6 +99,37 @@ def test_what_is_no_table_is_said_so(tmp_path, content, message):
         through(tmp_path / "in.csv", tmp_path / "out.csv", types={"a": pl.Int64, "b": pl.String},
                 block_bytes=1_000)  # fmt: skip
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(("separator", "quote"), [(";", ""), (",", '"')])
+def test_decimal_commas_are_written_as_they_are_read(separator, quote, tmp_path):
+    """Cells that are not edited keep even the dots between their thousands."""
+    rows = [["x", "1.598,84"], ["y", "007,50"], ["z", "3"]]
+    text = [[cell if cell.isalnum() else f"{quote}{cell}{quote}" for cell in row] for row in rows]
+    lines = [separator.join(row) for row in [["a", "b"], *text]]
+    (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
+    with (
+        open_rows(str(tmp_path / "in.csv"), decimal=",") as stream,
+        (tmp_path / "out.csv").open("wb") as out,
+    ):
+        stream.start(out, "both", "decision", None)
+        [block] = stream.blocks({"a": pl.String, "b": pl.Float64})
+        assert block.rows["b"].to_list() == [1598.84, 7.5, 3.0]
+        new = pl.Series([2.25, 4.0])
+        stream.write(block, Edits({"b": (np.array([1, 2]), new)}, np.array([0.5, 1.0, 1.0])))
+    with (tmp_path / "out.csv").open(newline="") as file:
+        found = list(csv.reader(file, delimiter=separator))
+    assert found[1:] == [["x", "1.598,84", "0,5"], ["y", "2,25", "1,0"], ["z", "4,0", "1,0"]]
+    with (
+        open_rows(str(tmp_path / "in.csv"), decimal=",") as stream,
+        (tmp_path / "decisions.csv").open("wb") as out,
+    ):
+        stream.start(out, "decisions", "decision", "a")
+        [block] = stream.blocks({"a": pl.String})
+        stream.write(block, Edits({}, np.array([0.5, 1.0, 1.0])))
+    with (tmp_path / "decisions.csv").open(newline="") as file:
+        found = list(csv.reader(file, delimiter=separator))
+    assert found[1:] == [["x", "0,5"], ["y", "1,0"], ["z", "1,0"]]
 
 
 def test_a_column_that_is_there_twice(tmp_path):

@@ -84,6 +84,27 @@ def test_half_the_level_leaves_half_the_gap():
         assert plan.outlook.gap_after == pytest.approx(plan.outlook.gap_before / 2, abs=0.002)
 
 
+def test_level_0_turns_nobody():
+    X, y, s = people(3)
+    mended = RepairedClassifier(vendor(), "fnr", two_sided=True, level=0, random_state=0)
+    mended.fit(X, y, sensitive_features=s)
+    assert {group: plan.status.name for group, plan in mended.plans_.items()} == {
+        "a": "PARTLY",
+        "b": "IDENTITY",
+    }
+    assert np.array_equal(mended.transform(X, sensitive_features=s), X)
+
+
+def test_a_reference_of_hardly_anybody_is_said():
+    X, y, s = people()
+    s = np.r_[["c"] * 4, s[4:]]
+    with pytest.warns(FairmendWarning, match="No gap in sp against c can be judged"):
+        assert (
+            meet(tabulate(vendor(), X, y, sensitive_features=s), disparity="sp", reference="c")
+            == {}
+        )
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -93,6 +114,7 @@ def test_half_the_level_leaves_half_the_gap():
         ({"method": "order"}, "method: must be 'least_change' for two_sided; got 'order'"),
         ({"target": "a"}, "target: must be None for two_sided; got 'a'"),
         ({"reference": "rest"}, "reference: must be a group, or 'best', for two_sided"),
+        ({"level": 2}, "level: must lie between 0 and 1; got 2"),
     ],
 )
 def test_what_it_cannot_do_is_said(settings, message):

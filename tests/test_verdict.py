@@ -29,17 +29,22 @@ def report():
     return kept.report(X, y, sensitive_features=s)
 
 
-def test_five_questions_answered_from_the_figures(report):
+GAPS = "Is there a gap, how sure is that, and what becomes of it?"
+
+
+def test_four_questions_answered_from_the_figures(report):
     answers = dict(report.verdict())
-    assert len(answers) == 5
+    assert len(answers) == 4
+    assert not any("\n" in answer for answer in answers.values()), "one group, no lists"
     old, new = report.before["sp", "b"], report.after["sp", "b"]
     group = report.groups[1]
-    there = answers["Is there a gap?"]
+    there = answers[GAPS]
     assert f"Yes: {100 * old.target_rate:.1f} % of b" in there
     assert f"a gap of {100 * old.gap:+.1f} points" in there
-    sure = answers["How sure is that?"]
-    assert f"{100 * old.low:+.1f} to {100 * old.high:+.1f} points" in sure
-    assert "It is more than chance (p < .001" in sure
+    assert f"(95 % interval {100 * old.low:+.1f} to {100 * old.high:+.1f}, from" in there
+    assert "It is more than chance (p < .001, Holm-corrected)" in there
+    assert f"The repair takes it to {round(100 * new.gap, 1) + 0.0:+.1f} points" in there
+    assert there.endswith("which cannot be told from chance.")
     assert answers["Can any distribution of inputs close it?"].startswith("The gap can be closed")
     done = answers["What does the repair do, and to whom?"]
     assert (
@@ -47,9 +52,6 @@ def test_five_questions_answered_from_the_figures(report):
     )
     assert "nobody loses it" in done
     assert "No decision about a changes." in done
-    left = answers["What is left?"]
-    assert f"from {100 * old.gap:+.1f} to {round(100 * new.gap, 1) + 0.0:+.1f} points" in left
-    assert f"The sp gap of b goes from {100 * old.gap:+.1f}" in left
 
 
 def test_losses_draws_and_the_unreachable_are_named(report):
@@ -132,13 +134,120 @@ GAP = Gap("fpr", "a", "rest", 0.5, 0.4, 0.1, -0.1, 0.3, 0.2, 9, 9, 0.2, 5, 5)
 def test_gaps_in_words():
     assert in_words(GAP) == (
         "Perhaps: of those with a negative outcome, 50.0 % of a and 40.0 % of the rest get a "
-        "positive decision, a gap of +10.0 points."
+        "positive decision, a gap of +10.0 points (95 % interval -10.0 to +30.0, from 5 and 5 "
+        "people). It cannot be told from chance, which is not proof that there is none (p = .200, "
+        "Holm-corrected)."
     )
     nan = float("nan")
     unknown = replace(GAP, gap=nan, note="too few people")
     assert in_words(unknown) == "The gap in fpr of a cannot be judged: too few people."
     aligned = replace(GAP, metric="da", target_rate=nan, gap=0.25)
-    assert in_words(aligned) == "da of a against rest is 0.250."
+    assert in_words(replace(aligned, low=nan, high=nan, p_value=nan, p_adjusted=nan)) == (
+        "da of a against the rest is 0.250. There is no test for it."
+    )
+    assert "is 0.250 (95 % interval -0.100 to 0.300, from 5 and 5 people)" in in_words(aligned)
+
+
+@pytest.mark.parametrize(
+    ("gap", "interval", "p", "first", "sure"),
+    [
+        (0.1, (0.02, 0.18), 0.04, "Yes:", "It is more than chance (p = .040"),
+        (0.1, (0.02, 0.18), 0.126, "Perhaps:", "It would be more than chance alone, but among all"),
+        (0.1, (-0.02, 0.22), 0.3, "Perhaps:", "It cannot be told from chance"),
+        (-0.1, (-0.22, 0.02), 0.3, "Not on these people:", "It cannot be told from chance"),
+        (-0.1, (-0.18, -0.02), 0.04, "No, the other way round:", "It is more than chance"),
+    ],
+)
+def test_the_first_word_and_the_test_agree(gap, interval, p, first, sure):
+    low, high = interval
+    said = in_words(replace(GAP, gap=gap, low=low, high=high, p_adjusted=p))
+    assert said.startswith(first)
+    assert sure in said
+    assert in_words(replace(GAP, p_adjusted=0.04), confidence=0.99).startswith("Perhaps:")
+
+
+# -------------------------------------------------------------------- several groups
+
+
+def crowd(seed, shift):
+    """Three groups of equal size whose third is shifted by so much."""
+    rng = np.random.default_rng(seed)
+    s = np.repeat(["a", "b", "c\nc"], 1_000)
+    x = np.round(rng.normal(size=3_000) - np.repeat([0, 0.8, shift], 1_000), 1)
+    return x[:, None], (rng.random(3_000) < 1 / (1 + np.exp(-x))).astype(int), s
+
+
+@pytest.fixture(scope="module")
+def several():
+    """A repair of two groups, of which one fares better than the reference here."""
+    X, y, s = crowd(0, 0.4)
+    kept = RepairedClassifier(vendor, "sp", reference="a", random_state=0)
+    kept.fit(X, y, sensitive_features=s)
+    audited = kept.audit_["sp", "c\nc"].gap
+    X, y, s = crowd(1, -0.4)
+    return kept.report(X, y, sensitive_features=s), audited
+
+
+def test_each_of_several_groups_has_a_line(several):
+    report, audited = several
+    answers = dict(report.verdict())
+    b, c = answers[GAPS].split("\n")
+    assert b.startswith("Yes: ")
+    assert "of b and" in b
+    assert "where the repair was fitted" not in b.lower()
+    assert c.startswith("No, the other way round: ")
+    old, new = report.before["sp", "c\nc"], report.after["sp", "c\nc"]
+    assert audited > 0 > old.gap > new.gap
+    assert (
+        f"Where the repair was fitted c c was worse off, by {100 * audited:+.1f} points; here it "
+        f"is not, and is edited all the same. The repair takes it to {100 * new.gap:+.1f} points "
+        f"({100 * new.low:+.1f} to {100 * new.high:+.1f}), which is more than chance, the other "
+        "way round."
+    ) in c
+    done = answers["What does the repair do, and to whom?"].split("\n")
+    assert [line[:22] for line in done] == [
+        "Of 1,000 people in b i", "Of 1,000 people in c c", "No decision about a ch",
+    ]  # fmt: skip
+    can = answers["Can any distribution of inputs close it?"]
+    assert can.startswith("This was asked for b, whose gap was the largest. The gap can be closed")
+
+
+# -------------------------------------------------------------------- decisions and outcomes
+
+
+def counted(group, before, after, *, favours_positive=True):
+    """An outcome of 100 people from their (tp, fp, fn, tn), decisions turning one way only."""
+    turn = (sum(after[:2]) - sum(before[:2])) / 100 * (1 if favours_positive else -1)
+    return replace(
+        group, n=100, gained=max(turn, 0.0), lost=max(-turn, 0.0),
+        accuracy_before=(before[0] + before[3]) / 100, accuracy_after=(after[0] + after[3]) / 100,
+    )  # fmt: skip
+
+
+def test_more_favourable_decisions_and_the_outcomes_on_record(report):
+    same = counted(report.groups[0], (40, 10, 10, 40), (40, 10, 10, 40))
+
+    def left(*groups, **how):
+        return dict(replace(report, groups=groups, **how).verdict())["What is left?"]
+
+    given = counted(report.groups[1], (20, 10, 40, 30), (35, 15, 25, 25))
+    assert (
+        "Favourable decisions (1): 20 more, 5 of them about people with a negative outcome on "
+        "record." in left(same, given)
+    )
+    freed = counted(same, (20, 10, 40, 30), (17, 2, 43, 38), favours_positive=False)
+    assert (
+        "Favourable decisions (0): 11 more, 3 of them about people with a positive outcome on "
+        "record." in left(freed, favours_positive=False, favourable="0")
+    )
+    taken = counted(same, (40, 10, 10, 40), (33, 9, 17, 41))
+    assert (
+        "Favourable decisions (1): 12 more; those about people with a negative outcome on record: "
+        "4 more." in left(taken, given)
+    )
+    unknown = replace(given, accuracy_before=float("nan"), accuracy_after=float("nan"))
+    assert "Favourable decisions" not in left(same, unknown)
+    assert "Favourable decisions" not in left(same)
 
 
 def test_nobody_is_ever_absolved(report):

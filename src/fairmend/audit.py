@@ -21,7 +21,7 @@ import numpy as np
 
 from fairmend import special
 from fairmend.columns import FloatArray
-from fairmend.data import AuditData, Population, Tally, pooled, tabulate
+from fairmend.data import RESERVED, AuditData, Population, Tally, pooled, tabulate
 from fairmend.disparity import (
     FNR,
     FPR,
@@ -301,10 +301,12 @@ def audit(
         name of X, which is then no input of the model. None where it is not known: decisions alone
         are compared then (sp and impact ratios).
     sensitive_features
-        One label a person; several columns give intersections; names of columns of X will do, and
-        those stay inputs of the model.
+        One label a person, but not "best" or "rest", which `reference` means otherwise; several
+        columns give intersections; names of columns of X will do, and those stay inputs of the
+        model.
     sample_weight
-        One weight a person, or a column name of X. Intervals account for unequal weights.
+        One weight a person, or a column name of X. Intervals account for unequal weights; weight 0
+        is the same as being left out.
     confidence
         Of the intervals, and of the verdict.
     metrics
@@ -365,7 +367,7 @@ def audit_data(
             "metrics", "must be a list of at least one metric", f"got {metrics!r}",
             "For example ['sp', 'fnr'].",
         )  # fmt: skip
-    if reference not in ("best", "rest"):
+    if reference not in RESERVED:
         data.place(reference, "reference")
     cells = [_by_decision(population) for population in data.populations]
     rest = _rests(cells) if reference == "rest" else None

@@ -13,6 +13,7 @@ from fairmend.disparity import SP, Alignment, Disparity, RateGap
 from fairmend.errors import DataError
 from fairmend.features import FeatureMap
 from fairmend.outcomes import FittedProbability, logistic_regression
+from fairmend.tables import p_said
 
 __all__ = [
     "Certificate",
@@ -163,7 +164,7 @@ class OutcomeDifference:
         word = "differs" if self.p_value < 0.05 else "is not shown to differ"
         return (
             f"P(Y|X) {word} between the groups (likelihood ratio {self.statistic:.1f} on "
-            f"{self.degrees_of_freedom} degrees of freedom, p = {self.p_value:.3g}, "
+            f"{self.degrees_of_freedom} degrees of freedom, {p_said(self.p_value)}, "
             f"{self.compared})"
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,10 +21,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairmend.audit import Audit, audit_data
-from fairmend.columns import FloatArray, Frame, IntArray, as_column
+from fairmend.columns import FloatArray, Frame, IntArray, as_column, scalar
 from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
-from fairmend.data import AuditData, read_membership, tabulate, with_predictions
+from fairmend.data import (
+    AuditData,
+    _are_names,
+    _check_order,
+    read_membership,
+    tabulate,
+    with_predictions,
+)
 from fairmend.disparity import Disparity
 from fairmend.draw import Drawer, content_ids, random_key
 from fairmend.engines.source import is_elsewhere
@@ -37,7 +45,7 @@ from fairmend.plan import Plan, Route
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
-from fairmend.task import KnownOutcome, RepairTask
+from fairmend.task import KnownOutcome, RepairTask, judged
 from fairmend.transport import paper, transport
 from fairmend.two_sided import meet
 
@@ -292,8 +300,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         disparities = read_disparities(self.disparity)
         gaps = audit_data(data, metrics=disparities[:1], reference=self.reference).gaps
         against = {gap.target: gap.baseline for gap in gaps}
-        targets = [gap.target for gap in gaps if gap.judged and gap.gap > 0]
-        if self.target is not None:
+        if self.target is None:
+            targets = [gap.target for gap in judged(gaps) if gap.gap > 0]
+        else:
             data.place(self.target, "target")
             targets = [self.target]
         return {
@@ -377,7 +386,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                                 f"Write [{said!r}].")  # fmt: skip
         return replace(
             given,
-            immutable=tuple(dict.fromkeys((*given.immutable, *self.immutable))),
+            immutable=tuple(dict.fromkeys((*given.immutable, *_as_names(self.immutable)))),
             one_way={**given.one_way, **(self.one_way or {})},  # type: ignore[dict-item]
         )
 
@@ -419,7 +428,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """The plan, where there is one; of several, that of the group with the largest gap."""
         check_is_fitted(self, "plans_")
         if not self.plans_:
-            raise AttributeError("no group fares worse than the reference, so there is no plan")
+            raise AttributeError(
+                "no group is known to fare worse than the reference, so there is no plan"
+            )
         return max(self.plans_.values(), key=lambda plan: plan.outlook.gap_before)
 
     @cached_property
@@ -551,11 +562,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 f"{SMALLEST_CELL} is usual; 1 shows everything.",
             )
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
+        defaults = signature(type(self)).parameters
         settings = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name not in ("model", "key")
-            and value != signature(type(self)).parameters[name].default
+            name: value for name, value in self._told().items() if value != defaults[name].default
         }
         return replace(
             self._report(data, int(smallest_cell)),
@@ -571,6 +580,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 command=command,
                 apart=apart,
                 loaded=self._loaded,
+                recorded=not self.box_.can_be_asked,
             ),
         )
 
@@ -657,8 +667,20 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             smallest_cell=smallest_cell,
         )
 
+    def _told(self) -> dict[str, Any]:
+        """The settings but for the model and the secret, as values to compare, show and store."""
+        said = {
+            name: scalar(value)
+            for name, value in self.get_params(deep=False).items()
+            if name not in ("model", "key")
+        }
+        return {**said, "immutable": _as_names(self.immutable)}
+
     def _outcome(self, group: Hashable) -> KnownOutcome | None:
-        """The group's own P(Y=1 | x), fitted when first asked for; None if it knows no new rows."""
+        """The group's own P(Y=1 | x), fitted when first asked for.
+
+        None if it knows no new rows, or cannot be fitted: no repair rests on it here.
+        """
         if isinstance(self.outcome_model, str) and self.outcome_model == "empirical":
             return None
         if group not in self._outcomes:
@@ -670,7 +692,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 outcome_model=self.outcome_model,
                 random_state=int(self.random_state or 0),
             )
-            self._outcomes[group] = task.outcome(pooled=False)
+            known = None
+            with suppress(DataError):  # of a group with hardly any of one outcome
+                known = task.outcome(pooled=False)
+            self._outcomes[group] = known
         return self._outcomes[group]
 
     def _tabulate_new(
@@ -699,8 +724,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         groups = self._groups(X, sensitive_features)
         if isinstance(groups, str):
             groups = {groups: frame.column(groups, "sensitive_features")}
-        elif isinstance(groups, list | tuple) and set(map(str, groups)) <= set(frame.names):
-            groups = {name: frame.column(name) for name in groups}
+        elif isinstance(groups, list | tuple) and _are_names(groups, frame):
+            groups = {name: frame.column(name, "sensitive_features") for name in groups}
         return tabulate(
             self.box_,
             inputs.native,
@@ -786,6 +811,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """The numbers of some people, 0 for the others; ids are looked at for these only."""
         n = len(people.row)
         if ids is not None:
+            _check_order(people.inputs.native, {"ids": ids})
             ids = ids if isinstance(ids, list | tuple) else as_column(ids, "ids")
             if len(ids) != n:
                 raise DataError(
@@ -844,6 +870,13 @@ _SAID_BY = {
     "cost": "immutable, one_way and cost",
     "rank": "rank",
 }
+
+
+def _as_names(said: Any) -> Any:
+    """Names as a list or tuple, where they come in some other container."""
+    if isinstance(said, list | tuple):
+        return said
+    return tuple(map(scalar, sorted(said, key=str) if isinstance(said, Set) else said))
 
 
 def _takes(method: Callable[..., Plan], name: str) -> bool:

@@ -70,7 +70,8 @@ class Counterfactual:
     """The course of the descent; None for a projection."""
     baseline_table: Frame | None = None
     person_row: IntArray | None = None
-    """For each audited person the row of ``mass`` they stand on; -1 outside the target group."""
+    """For each audited person the row of ``mass`` they stand on; -1 outside the target group, and
+    for whoever has weight 0."""
 
     @cached_property
     def gaps_before(self) -> tuple[float, ...]:
@@ -157,7 +158,7 @@ class Counterfactual:
         return np.divide(self.mass, p, out=np.zeros_like(self.mass), where=p > 0)
 
     def weights(self) -> FloatArray:
-        """One weight per audited person: Q/P0 in the target group, 1 elsewhere."""
+        """One weight per audited person, beside their own: Q/P0 in the target group, else 1."""
         if self.person_row is None:
             raise DataError(
                 "weights()",

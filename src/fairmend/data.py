@@ -7,7 +7,7 @@ everything is small read-only arrays, one `Population` a group, whatever the siz
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,8 @@ __all__ = [
 ]
 
 MAX_GROUPS = 500
+RESERVED = ("best", "rest")
+"""No group's label: as a reference they mean the best-off group and all others together."""
 # Weights are squared and summed; beyond these that would overflow, or vanish.
 LIGHTEST, HEAVIEST = 1e-100, 1e100
 
@@ -204,9 +206,9 @@ class AuditData:
     table: Frame | None = None
     """The distinct rows, in the container they came in; None if only predictions were read."""
     person_row: IntArray | None = None
-    """For each person read, their row of the table."""
+    """For each person read, their row of the table; -1 for whoever has weight 0."""
     person_group: IntArray | None = None
-    """For each person read, the place of their group in ``groups``."""
+    """For each person read, the place of their group in ``groups``; -1 likewise."""
     outcome_known: bool = True
     """Whether what really happened was told; without it only decisions can be compared."""
 
@@ -280,6 +282,10 @@ class Counts:
     weight: FloatArray
     squared: FloatArray
 
+    def take(self, entries: IntArray) -> Counts:
+        """Of some of the entries."""
+        return Counts(self.people[entries], self.weight[entries], self.squared[entries])
+
 
 @dataclass(frozen=True, eq=False)
 class Records:
@@ -299,6 +305,23 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.outcome)
+
+    @property
+    def weighing(self) -> IntArray | None:
+        """The entries that count, as those of weight 0 do not; None if all of them do."""
+        weight = self.weight if self.counts is None else self.counts.weight
+        return None if weight is None or weight.all() else np.flatnonzero(weight)
+
+    def take(self, entries: IntArray) -> Records:
+        """Some of the entries."""
+        return replace(
+            self,
+            inputs=None if self.inputs is None else self.inputs.take(entries),
+            outcome=self.outcome[entries],
+            group=self.group[entries],
+            weight=None if self.weight is None else self.weight[entries],
+            counts=None if self.counts is None else self.counts.take(entries),
+        )
 
 
 def tabulate(
@@ -357,6 +380,11 @@ def tabulate(
             decisions_only=decisions_only,
         )
     predictions = box.recorded(frame, len(records))
+    everybody, kept = len(records), records.weighing
+    if kept is not None:  # as if the others had been left out
+        records = records.take(kept)
+        if predictions is not None:
+            predictions = replace(predictions, codes=predictions.codes[kept])
     if predictions is None:
         if records.inputs is None:
             raise DataError(
@@ -399,10 +427,19 @@ def tabulate(
         labels=records.labels,
         attribute=records.attribute,
         table=table,
-        person_row=row if records.counts is None else None,
-        person_group=records.group if records.counts is None else None,
+        person_row=_spread(row, kept, everybody) if records.counts is None else None,
+        person_group=_spread(records.group, kept, everybody) if records.counts is None else None,
         outcome_known=records.outcome_known,
     )
+
+
+def _spread(values: IntArray, kept: IntArray | None, n: int) -> IntArray:
+    """Values of those kept among all n; -1 for the others."""
+    if kept is None:
+        return values
+    spread = np.full(n, -1, np.int64)
+    spread[kept] = values
+    return spread
 
 
 def _read_cells(gathered: Gathered, y: Any, pos_label: Hashable, predicted: str | None) -> Records:
@@ -497,9 +534,11 @@ def read(
     weight = None
     if sample_weight is not None:
         weight = _read_weight(_column(sample_weight, frame, "sample_weight"), n)
-        _check_weights(weight, outcome, group, groups)
-    if counts is not None:
-        _check_weights(counts.weight, outcome, group, groups)
+    weighed = weight if counts is None else counts.weight
+    if weighed is not None:
+        if outcome_known:
+            _check_outcomes_weigh(weighed, outcome)
+        _check_groups_weigh(weighed, group, groups)
     inputs = frame
     if frame is not None:
         named = [name for name in (y, sample_weight, apart) if isinstance(name, str)]
@@ -598,7 +637,7 @@ def _read_groups(
         alike = distinct_rows(encoded)
         member = alike.inverse
         groups = tuple(
-            " & ".join(str(scalar(part.values[part.codes[row]])) for part in encoded)
+            _intersection(scalar(part.values[part.codes[row]]) for part in encoded)
             for row in alike.first
         )
     if len(groups) > MAX_GROUPS:
@@ -622,7 +661,29 @@ def _read_groups(
             f"among {listed(groups)} two print the same",
             "Use one type for all labels, or rename them.",
         )
+    for taken in RESERVED:
+        if taken in groups:
+            raise DataError(
+                "sensitive_features",
+                "must not call a group 'best' or 'rest'",
+                f"got {taken!r}",
+                "These mean the best-off group and all others together: rename it.",
+            )
     return member.astype(np.int64, copy=False), groups, " & ".join(name for name, _ in parts)
+
+
+def _intersection(labels: Iterable[Hashable]) -> str:
+    """The label of people who share several; numbers that are equal are spelt alike.
+
+    A column of whole numbers comes as floats as soon as one entry is missing.
+
+    >>> [_intersection(labels) for labels in (("F", 1), ("F", 1.0), ("F", True), ("F", 1.5))]
+    ['F & 1', 'F & 1', 'F & 1', 'F & 1.5']
+    """
+    return " & ".join(
+        str(int(label)) if isinstance(label, int | float) and label % 1 == 0 else str(label)
+        for label in labels
+    )
 
 
 def read_membership(
@@ -645,7 +706,7 @@ def read_membership(
     for row in alike.first:
         labels = [scalar(part.values[part.codes[row]]) for part in encoded]
         missing.append(any(is_missing(label) for label in labels))
-        label = labels[0] if len(labels) == 1 else " & ".join(str(label) for label in labels)
+        label = labels[0] if len(labels) == 1 else _intersection(labels)
         place.append(-1 if missing[-1] else known.get(label, -1))
     return np.array(place, np.int64)[alike.inverse], np.array(missing, bool)[alike.inverse]
 
@@ -724,9 +785,7 @@ def _read_weight(column: Any, n: int) -> FloatArray:
     return weight
 
 
-def _check_weights(
-    weight: FloatArray, outcome: IntArray, group: IntArray, groups: tuple[Hashable, ...]
-) -> None:
+def _check_outcomes_weigh(weight: FloatArray, outcome: IntArray) -> None:
     if weight.any() and not np.bincount(outcome, weight, 2).all():
         raise DataError(
             "sample_weight",
@@ -734,6 +793,9 @@ def _check_weights(
             "one class of y has zero weight",
             "Error rates need both outcomes in the data.",
         )
+
+
+def _check_groups_weigh(weight: FloatArray, group: IntArray, groups: tuple[Hashable, ...]) -> None:
     totals = np.bincount(group, weight, len(groups))
     if not totals.all():
         whose = f" of group {groups[int(np.argmin(totals))]!r}" if totals.any() else ""

@@ -375,6 +375,35 @@ def as_disparity(given: str | Disparity) -> Disparity:
             "metric",
             f"must be one of {', '.join(_BY_NAME)}, or a Disparity",
             f"got {given!r}",
-            nearest(given, _BY_NAME),
+            _same_as(given) or nearest(given, _BY_NAME),
         )
     return _BY_NAME[given.lower()]
+
+
+_COMPLEMENTS = {
+    "sp": ("selection", "selection_rate"),
+    "fnr": ("tpr", "recall", "sensitivity"),
+    "fpr": ("tnr", "specificity"),
+    "fdr": ("ppv", "precision"),
+}
+"""Rates that people know, by the metric that is 1 less each of them."""
+_SAME = {
+    "sp": ("dp", "demographic_parity", "statistical_parity"),
+    "fnr": ("equal_opportunity", "miss_rate"),
+}
+
+
+def _same_as(name: object) -> str:
+    """Which metric compares what a name from elsewhere does, for the end of a message.
+
+    >>> _same_as("Recall")
+    "Say 'fnr': recall is 1 - fnr, so their gaps are the same but for the sign."
+    """
+    said = str(name).lower().replace("-", "_").replace(" ", "_")
+    for metric, names in _COMPLEMENTS.items():
+        if said in names:
+            return (
+                f"Say {metric!r}: {said} is 1 - {metric}, so their gaps are the same but for the "
+                "sign."
+            )
+    return next((f"Say {metric!r}." for metric, names in _SAME.items() if said in names), "")

@@ -7,7 +7,7 @@ names give them as frames.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -226,18 +226,31 @@ def prototypes(found: Counterfactual, n: int = 5) -> list[dict[str, Any]]:
 def _describe(
     found: Counterfactual, rows: Sequence[int] | IntArray, more: Any
 ) -> list[dict[str, Any]]:
+    """What is said of rows, then their features, under other names where these are taken."""
     table = _table(found)
-    columns = [(str(name), c) for name, c in zip(table.names, table.encoded, strict=True)]
-    return [
-        {
+    lines = []
+    for i in rows:
+        line: dict[str, Any] = {
             **more(i),
             "observed": float(found.source.mass[i]),
             "counterfactual": float(found.mass[i]),
             "change": float(found.mass[i] - found.source.mass[i]),
-            **{name: scalar(column.values[column.codes[i]]) for name, column in columns},
         }
-        for i in rows
-    ]
+        for name, column in zip(table.names, table.encoded, strict=True):
+            line[_untaken(str(name), line)] = scalar(column.values[column.codes[i]])
+        lines.append(line)
+    return lines
+
+
+def _untaken(name: str, taken: Container[str]) -> str:
+    """A name as it is, or marked as a feature's.
+
+    >>> _untaken("age", {"change"}), _untaken("change", {"change"})
+    ('age', 'change (feature)')
+    """
+    while name in taken:
+        name = f"{name} (feature)"
+    return name
 
 
 def _representatives(found: Counterfactual, n: int) -> list[int]:

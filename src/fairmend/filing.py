@@ -39,9 +39,10 @@ Kind = Literal["selection", "scoring"]
 SMALL = 0.02
 """A category with a smaller share of the data may be left out of the ratios (6 RCNY 5-301 d)."""
 UNKNOWN_LABELS = frozenset(
-    {"", "unknown", "not known", "not stated", "not disclosed", "missing", "none", "nan", "n/a"}
+    {"", "unknown", "not known", "not stated", "not disclosed", "missing", "nan", "n/a"}
 )
-"""Labels, in lower case, that say that the category of a person is not known."""
+"""Labels, in lower case, that say that the category of a person is not known. Not "none", which is
+a category of its own where people are asked for a disability or a religion."""
 JOINER = " & "
 """Between the labels of an intersection, as in `AuditData.attribute`."""
 
@@ -363,9 +364,10 @@ class GroupMetrics:
 def group_metrics(audit: Audit) -> tuple[GroupMetrics, ...]:
     """What an audit knows of each group, whichever side of a comparison it stood on."""
     rates: dict[tuple[str, Hashable], float] = {}
-    for gap in audit.gaps:
-        rates.setdefault((gap.metric, gap.target), gap.target_rate)
-        rates.setdefault((gap.metric, gap.baseline), gap.baseline_rate)
+    for gap in audit.gaps:  # one that is not judged tells neither rate, another may
+        if gap.judged:
+            rates[gap.metric, gap.target] = gap.target_rate
+            rates[gap.metric, gap.baseline] = gap.baseline_rate
     z = float(ndtri(0.5 + audit.confidence / 2))
     lines = []
     for group in audit.groups:

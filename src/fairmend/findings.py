@@ -270,6 +270,8 @@ class Provenance:
     """Whether these are other people than those; None where the caller did not say."""
     seed_left_out: bool = False
     """Whether the repair comes from an artifact without its seed: the key was made from it."""
+    recorded: bool = False
+    """Whether there are answers on record only, and the model cannot be asked."""
 
     @property
     def kept_apart(self) -> bool | None:
@@ -287,12 +289,14 @@ class Provenance:
         command: str | None = None,
         apart: bool | None = None,
         loaded: bool = False,
+        recorded: bool = False,
     ) -> Provenance:
         """``settings`` are those of the repair that are not its defaults, without its key."""
         said = {name: _said(value) for name, value in settings.items()}
         call = ", ".join(["model", *(f"{name}={value}" for name, value in said.items())])
         return cls(
             made_at=_now(),
+            recorded=recorded,
             command=command or f"fairmend.RepairedClassifier({call}).fit(...).report(...)",
             seed=settings.get("random_state"),
             model=_name(model),

@@ -143,6 +143,12 @@ class Mender:
         return names if column is None or column in names else [*names, column]
 
     @cached_property
+    def _words(self) -> NDArray[Any]:
+        """What decisions are called: in the model's own words, or else in those of the label."""
+        own = self.mended.box_.words
+        return self.mended.classes_ if own is None else np.array(own, object)
+
+    @cached_property
     def _key(self) -> list[str]:
         return list(dict.fromkeys([*self._inputs, *self.groups]))
 
@@ -152,9 +158,9 @@ class Mender:
 
         types: dict[str, Any] = dict.fromkeys(self._key)
         types |= as_polars(self._known).schema
-        column = self.mended.box_.column
-        if column is not None and types[column] is None and self.mended.box_.output != "label":
-            types[column] = pl.Float64
+        column, output = self.mended.box_.column, self.mended.box_.output
+        if column is not None and types[column] is None and output in ("probability", "score"):
+            types[column] = pl.Float64  # labels are as the file has them
         if len(self.groups) == 1 and types[self.groups[0]] is None:
             types[self.groups[0]] = self._type_of_groups()
         if self.id_ is not None and self.id_ not in types:
@@ -185,10 +191,11 @@ class Mender:
                 cells = _joined(cells, _changed(rows, drawn, self._ask("transform", rows, drawn)))
         decisions = None
         if self.emit != "rows":
-            positive = (laws.decision[law] > 0).astype(np.int64)  # those in between are drawn
-            decisions = self.mended.classes_[positive]
+            positive = laws.decision[law] > 0  # those in between are drawn
             if len(drawn):
-                decisions[drawn] = self._ask("predict", rows, drawn)
+                said = self._ask("predict", rows, drawn)
+                positive[drawn] = said == self.mended.classes_[1]
+            decisions = self._words[positive.astype(np.int64)]
         edits = Edits(cells, decisions)
         tally.rows += rows.height
         tally.edited += len(edits.edited)

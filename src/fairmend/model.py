@@ -165,6 +165,9 @@ class BlackBox:
         The decision is positive where the answer is greater than this. Default 0.5 for
         probabilities and 0 for ``decision_function``; a tie then goes to the first of the model's
         ``classes_``, as in scikit-learn.
+    words
+        The model's two answers, negative and positive, where they are words of its own:
+        ``("decline", "approve")`` beside outcomes ``"no"`` and ``"yes"``.
     soft
         Take the probability itself as the decision: h(x) in [0, 1].
     random
@@ -194,6 +197,7 @@ class BlackBox:
         *,
         output: Output = "auto",
         threshold: float | None = None,
+        words: tuple[Hashable, Hashable] | None = None,
         soft: bool = False,
         random: bool = False,
         batch_size: int = 50_000,
@@ -219,6 +223,15 @@ class BlackBox:
                 f"got {batch_size!r}",
                 "It is the number of rows per call.",
             )
+        if words is not None and not (
+            isinstance(words, tuple | list) and len(words) == 2 and words[0] != words[1]
+        ):
+            raise DataError(
+                "words",
+                "must be the model's two answers, negative and positive",
+                f"got {words!r}",
+                "For example words=('decline', 'approve').",
+            )
         if isinstance(model, BlackBox):
             raise DataError(
                 "model",
@@ -232,6 +245,7 @@ class BlackBox:
             model = RemoteModel(model)
         self.model = model
         self.threshold = threshold
+        self.words = None if words is None else (words[0], words[1])
         self.soft = soft
         self.random = random
         self.batch_size = batch_size
@@ -258,6 +272,13 @@ class BlackBox:
                 "must be False unless the answers are probabilities",
                 f"got soft=True and {self.output}s from {self._method}",
                 "Leave soft out, or give a model of probabilities.",
+            )
+        if self.words is not None and (self.soft or self.threshold is not None):
+            raise DataError(
+                "words",
+                "must be left out where the answers are numbers",
+                f"got words={self.words!r} and a threshold or soft decisions",
+                "Leave one of them out.",
             )
         if self.threshold is None:
             return
@@ -411,7 +432,7 @@ class BlackBox:
         if known is None:
             return 1
         classes = [scalar(value) for value in known]
-        word = labels.positive_among(set(classes))
+        word = self._positive_among(set(classes), labels)
         if len(classes) != 2 or word is None:
             self._fail(
                 f"must tell {labels.negative!r} from {labels.positive!r}, the labels of y",
@@ -435,7 +456,7 @@ class BlackBox:
             )
         word = None
         if len(said.values) <= 2:
-            word = labels.positive_among({scalar(value) for value in said.values})
+            word = self._positive_among({scalar(value) for value in said.values}, labels)
         numbers = as_numbers(said.values)
         output = self.output
         if output == "auto":
@@ -449,6 +470,12 @@ class BlackBox:
         if numbers is None:
             self._fail_on_labels(said, labels, numbers)
         return self._decide(numbers, said, output, labels)
+
+    def _positive_among(self, words: set[Hashable], labels: Labels) -> Hashable:
+        """Which of these answers means positive; None if they are foreign."""
+        if self.words is None:
+            return labels.positive_among(words)
+        return self.words[1] if words <= set(self.words) else None
 
     def _tell(self, word: Hashable, numbers: FloatArray | None) -> Output:
         """What the answers are, from the values alone."""
@@ -528,7 +555,9 @@ class BlackBox:
             return
         assert score is not None
         chosen = _spread(len(rows))
-        by_label = BlackBox(self.model, output="label", random=True, batch_size=self.batch_size)
+        by_label = BlackBox(
+            self.model, output="label", words=self.words, random=True, batch_size=self.batch_size
+        )
         try:
             said = by_label.ask(rows.take(chosen), labels).decision
         except ModelError:
@@ -551,8 +580,12 @@ class BlackBox:
         self, said: Encoded, labels: Labels, numbers: FloatArray | None
     ) -> NoReturn:
         own = f"the labels of y, {labels.negative!r} and {labels.positive!r}"
-        fix = "Translate its answers into these, or give y and pos_label in its words."
-        if numbers is None:
+        fix = "Translate its answers into these."
+        if len(said.values) <= 2:
+            fix = "If these are its words, say BlackBox(model, words=(negative, positive))."
+        if self.words is not None:
+            own, fix = f"{self.words[0]!r} or {self.words[1]!r}, its words", "Check its answers."
+        elif numbers is None:
             if self.output in ("probability", "score") or self.threshold is not None:
                 own, fix = "numbers", "If these are labels, leave output and threshold out."
             elif labels.positive_among({0, 1}) == 1 != labels.positive:

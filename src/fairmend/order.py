@@ -34,7 +34,7 @@ from fairmend.repair import (
     turned_decision,
 )
 from fairmend.soft import MOST_PLACES, spread_out
-from fairmend.task import RepairTask
+from fairmend.task import IdentityPlan, RepairTask
 
 __all__ = ["OrderPlan", "ShiftPlan", "order_preserving"]
 
@@ -77,6 +77,10 @@ def order_preserving(data: AuditData, **settings: Any) -> Plan:
     )
     placed = np.flatnonzero((source.decision != turned) | (cut.chances(keys) > 0))
     support, score = _places(task, ranking)
+    if len(support) == 0:  # all who are decided so are told from the group by some value
+        nobody = IdentityPlan(**task.common(PlanStatus.UNREACHABLE, Outlook()))
+        wanted = float(source.mass[placed].sum())
+        return task.finished(nobody, PlanStatus.UNREACHABLE, wanted)
     knots, place = _placed(task, placed, keys[placed, 0], support)
     plan = OrderPlan(
         **task.common(task.done, Outlook()),

@@ -343,7 +343,7 @@ def _reached(
     need: float,
 ) -> NDArray[np.bool_]:
     """Which rows have an allowed edit, found out from the highest key down until it suffices."""
-    if not task.cost.has_rules and task.box is not None:
+    if not donors.cost.has_rules and task.box is not None:
         return np.ones(len(keys), bool)
     reached = np.zeros(len(keys), bool)
     order = np.lexsort((-keys[:, 1], -keys[:, 0]))

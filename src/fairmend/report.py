@@ -301,7 +301,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         said = "".join(
-            f"<p><strong>{escape(question)}</strong> {escape(answer)}</p>"
+            f"<p><strong>{escape(question)}</strong> {escape(answer).replace(chr(10), '<br>')}</p>"
             for question, answer in self.verdict()
         )
         return said + "".join(table.html() for table in self._tables())

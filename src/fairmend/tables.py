@@ -117,6 +117,16 @@ def p_value(value: float) -> str:
     return "< .001" if value < 0.0005 else f"{value:.3f}".removeprefix("0")
 
 
+def p_said(value: float) -> str:
+    """A p-value in a sentence.
+
+    >>> p_said(0.00004), p_said(0.0312)
+    ('p < .001', 'p = .031')
+    """
+    text = p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def number(value: float, *, signed: bool = False) -> str:
     """A number in as many digits as people read: four, or all before the point.
 

@@ -17,7 +17,7 @@ from fairmend.counterfactual import choose_groups, read_disparities
 from fairmend.data import AuditData, Population, Tally
 from fairmend.destinations import Donors
 from fairmend.disparity import SELECTION, SP, Alignment, Disparity, RateGap
-from fairmend.errors import DataError, FairmendWarning, RepairRefused
+from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed
 from fairmend.features import FeatureMap
 from fairmend.model import Answers, BlackBox
 from fairmend.outcomes import (
@@ -29,8 +29,9 @@ from fairmend.outcomes import (
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
 from fairmend.rows import find_rows
+from fairmend.tables import p_said
 
-__all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "pooled_tally"]
+__all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "judged", "pooled_tally"]
 
 Rank = Literal["score", "outcome", "cost"]
 
@@ -153,16 +154,26 @@ class RepairTask:
                 "It gives no scores to rank by.",
             )
         table = data.table.take(source.rows)
+        gaps = tuple(
+            RealisedGap.between(_as_rate_gap(d, source, other), source, other, level=level)
+            for d in disparities
+        )
+        for gap in gaps:
+            if np.isnan(gap.gap(source.decision)):
+                raise DataError(
+                    "disparity",
+                    "must be a gap between rates that are over somebody in both groups",
+                    f"{gap.disparity.name} is over nobody of "
+                    f"{baseline if np.isnan(gap.rate) else target!r}",
+                    "Leave it out, name another target, or audit more people.",
+                )
         return cls(
             method=method,
             data=data,
             source=source,
             other=other,
             table=table,
-            gaps=tuple(
-                RealisedGap.between(_as_rate_gap(d, source, other), source, other, level=level)
-                for d in disparities
-            ),
+            gaps=gaps,
             disparities=disparities,
             target=target,
             baseline=baseline,
@@ -233,8 +244,10 @@ class RepairTask:
     def identity(self) -> IdentityPlan:
         """The plan that edits nobody."""
         stay = Route.stay(len(self.table))
-        status = self.done if self._worse_off else PlanStatus.IDENTITY
-        return IdentityPlan(**self.common(status, self.outlook(stay)))
+        if self._worse_off:
+            return IdentityPlan(**self.common(self.done, self.outlook(stay)))
+        judged([self._audited(self.gaps[0], self.source)])
+        return IdentityPlan(**self.common(PlanStatus.IDENTITY, self.outlook(stay)))
 
     def warn_if_not_significant(self) -> None:
         """Say, or refuse if so told, that the (first) gap may be chance."""
@@ -244,9 +257,7 @@ class RepairTask:
         if judged.p_value <= SIGNIFICANT:
             return
         name, value = judged.metric, 100 * self.gaps[0].gap(self.source.decision)
-        chance = (
-            "too few people to judge" if np.isnan(judged.p_value) else f"p = {judged.p_value:.2g}"
-        )
+        chance = "too few people to judge" if np.isnan(judged.p_value) else p_said(judged.p_value)
         if self.require_significant:
             raise RepairRefused(
                 f"the gap in {name} of {self.target}",
@@ -285,15 +296,19 @@ class RepairTask:
         return KnownOutcome(table, fitted.probability, fitted)
 
     def donors(self, wanted: float) -> Donors:
-        """Rows of the target group that get the wanted decision; of all groups if it has none."""
+        """Rows of the target group that get the wanted decision; of all groups if it has none.
+
+        Nobody is edited into another group: of others' rows no value is taken that says which
+        group somebody is of.
+        """
         assert self.data.table is not None
-        source = self.source
+        source, cost = self.source, self.cost
         at = np.flatnonzero(source.decision == wanted)
         rows, answers = np.asarray(source.rows)[at], self.source.answers.take(at)
         if len(at) == 0:
             rows, answers = answers_of_all(self.data)
             kept = np.flatnonzero(answers.decision == wanted)
-            rows, answers = rows[kept], answers.take(kept)
+            rows, answers, cost = rows[kept], answers.take(kept), self._within_the_group()
         if len(rows) == 0:
             raise DataError(
                 "model",
@@ -305,11 +320,34 @@ class RepairTask:
             self.data.table.take(rows),
             answers,
             self._closeness(rows, answers),
-            self.cost,
+            cost,
             box=self.box,
             labels=self.data.labels,
             asking=self.table.take(np.flatnonzero(source.decision != wanted)),
         )
+
+    def _within_the_group(self) -> EditCost:
+        """The cost, with features that have one value in each group left as they are."""
+        rules = self.cost.cost
+        telling = [name for name in _telling(self.data) if name not in rules.immutable]
+        if not telling:
+            return self.cost
+        kept = (*rules.immutable, *telling)
+        if len(kept) == len(self.cost.axes):
+            raise DataError(
+                "X",
+                f"must hold something that members of {self.target!r} can take from other groups",
+                f"what may change, {listed(telling)}, has one value in each group",
+                "Nobody is edited into another group: allow edits of other features.",
+            )
+        warnings.warn(
+            f"No member of {self.target} is decided as wanted. They are edited to resemble people "
+            f"of other groups, except in {listed(telling)}: it has one value in each group, and "
+            "nobody is edited into another group.",
+            FairmendWarning,
+            stacklevel=5,
+        )
+        return replace(self.cost, cost=replace(rules, immutable=kept))
 
     def _closeness(self, rows: IntArray, answers: Answers) -> FloatArray:
         """Distance from the model's cut, by its score or by a stand-in fitted to its labels."""
@@ -383,6 +421,32 @@ def _as_rate_gap(disparity: Disparity, target: Population, baseline: Population)
                 "A decision that is drawn has the mean of its two rates.",
             )
     return disparity
+
+
+def judged(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
+    """Those of one metric's gaps that can be judged; where none can, it is said."""
+    found = tuple(gap for gap in gaps if gap.judged)
+    if not found:
+        one = gaps[0]
+        whose = f" of {one.target}" if len(gaps) == 1 else ""
+        warnings.warn(
+            f"No gap in {one.metric}{whose} against {one.baseline} can be judged ({one.note}): "
+            "nobody is edited. Audit more people, or compare larger groups.",
+            FairmendWarning,
+            stacklevel=4,
+        )
+    return found
+
+
+def _telling(data: AuditData) -> list[str]:
+    """Features that say which group somebody is of: one value in each group, not one in all."""
+    assert data.table is not None
+    names = []
+    for name, column in zip(data.table.names, data.table.encoded, strict=True):
+        values = [np.unique(column.codes[p.rows]) for p in data.populations]
+        if all(len(own) == 1 for own in values) and len(np.unique(values)) > 1:
+            names.append(name)
+    return names
 
 
 def pooled_tally(data: AuditData) -> Tally:

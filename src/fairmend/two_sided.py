@@ -20,9 +20,9 @@ from fairmend.counterfactual import read_disparities
 from fairmend.data import AuditData, Population
 from fairmend.disparity import RateGap
 from fairmend.errors import DataError
-from fairmend.plan import Plan, PlanStatus
+from fairmend.plan import Plan
 from fairmend.repair import Turning
-from fairmend.task import RepairTask
+from fairmend.task import RepairTask, judged
 
 __all__ = ["meet"]
 
@@ -49,14 +49,13 @@ def meet(
             "reference", "must be a group, or 'best', for two_sided", "got 'rest'",
             "All groups come to one rate: name the one to compare with.",
         )  # fmt: skip
-    gaps = audit_data(data, metrics=[metric], reference=reference).gaps
-    gaps = tuple(gap for gap in gaps if gap.judged)
+    gaps = judged(audit_data(data, metrics=[metric], reference=reference).gaps)
     if not gaps:
         return {}
     worst = max(gaps, key=lambda gap: gap.gap)
     against = {gap.target: gap.baseline for gap in gaps} | {worst.baseline: worst.target}
     sides = [
-        _Side(data, group, against[group], metric, settings)
+        _Side(data, group, against[group], metric, {"level": level, **settings})
         for group in data.groups
         if group in against
     ]
@@ -65,11 +64,8 @@ def meet(
     accuracy = np.sum([[side.correct(c) for c in grid] for side in sides], axis=0)
     common = float(grid[int(np.argmax(accuracy))])
     plans = {side.group: side.plan(side.rate + level * (common - side.rate)) for side in sides}
-    done = PlanStatus.CLOSED if level == 1 else PlanStatus.PARTLY
     after = {side.group: side.repaired(plans[side.group]) for side in sides}
-    return {
-        side.group: side.told(plans[side.group], after[against[side.group]], done) for side in sides
-    }
+    return {side.group: side.told(plans[side.group], after[against[side.group]]) for side in sides}
 
 
 def _read_metric(disparity: Any) -> RateGap:
@@ -128,6 +124,8 @@ class _Side:
         return float(sign * (turning.chances(task)[1] @ (right - wrong)))
 
     def plan(self, common: float) -> Plan:
+        if self._tasks[False].level == 0:  # the correction for small samples would turn a few
+            return self._tasks[False].identity()
         task, turning = self._to(common)
         return turning.plan(task)
 
@@ -136,7 +134,7 @@ class _Side:
         route = plan.route(task.table, task.source.answers)
         return replace(task.source, decision=route.expected_decision(task.source.answers))
 
-    def told(self, plan: Plan, other: Population, done: PlanStatus) -> Plan:
+    def told(self, plan: Plan, other: Population) -> Plan:
         """The plan with an outlook that compares with the other group as it will be."""
         task = self._tasks[False]
         before = task.gaps[0].gap(task.source.decision)
@@ -150,7 +148,6 @@ class _Side:
         return replace(
             plan,
             metric=name,
-            status=done if plan.status.closed else plan.status,
             outlook=replace(
                 outlook, gap_before=before, by_metric=((name, before, outlook.gap_after),)
             ),

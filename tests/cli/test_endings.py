@@ -197,6 +197,7 @@ def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
         (b"\xff\xfea\x00", "must be text in UTF-8; got UTF-16"),
         (b'sex;score;zip\r\n"female;0.3;1\r\n', "must have every input of the repair as a column"),
         (b"\x1f\x8b\x08\x00", "must be CSV, Parquet or Arrow as it is; got gzip. Unpack it on"),
+        (b"sex;gr\xf6\xdfe\r\n", "its first line: must be text in UTF-8; got bytes of another"),
     ],
 )
 def test_files_that_are_none(content, message, mended, call, tmp_path):
@@ -213,4 +214,8 @@ def test_an_artifact_that_is_none_is_refused(mended, call, tmp_path):
         name, *rest = command
         done = call(name, "applicants.csv", *rest, cwd=mended)
         assert done.code == 5
-        assert done.err.startswith("fairmend: artifact 'applicants.csv': must begin as a zip does")
+        assert done.err == (
+            "fairmend: artifact 'applicants.csv': must begin as a zip does; it begins with "
+            "something else. Is it an artifact, written by fairmend repair? apply and report take "
+            "the artifact first, then the file.\n"
+        )

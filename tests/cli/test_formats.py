@@ -114,6 +114,15 @@ def test_a_model_that_cannot_be_reached(files, call):
 
 
 def test_a_file_that_is_no_table(files, call):
+    done = call("audit", "vendor.py", *SCORED, "--predictions", "score", cwd=files)
+    assert done.code == 3
+    assert done.err.startswith("fairmend: --label: must name a column of the file; ")
+    (files / "script.py").write_text("import os\nprint(os.name, os.sep)\n")
+    done = call("audit", "script.py", *SCORED, "--predictions", "score", cwd=files)
+    assert (done.code, done.err) == (3, (
+        "fairmend: file 'script.py', row 1: must have no more cells than the first line, 1; got 2. "
+        "Put cells that hold ',' in quotes. Or is the file no table?\n"
+    ))  # fmt: skip
     done = call("audit", "broken.parquet", *SCORED, "--predictions", "score", cwd=files)
     assert done.code == 3
     assert done.err.startswith("fairmend: file 'broken.parquet': must be a table in PARQUET; ")

@@ -130,7 +130,8 @@ def test_a_positive_value_of_nothing_is_refused(mended, call):
         ("fnr>5", "must be at most 1, or 100%: no gap is larger; got 'fnr>5'. "
                   "Did you mean 'fnr>5%'?"),
         ("fnr>500%", "must be at most 1, or 100%: no gap is larger; got 'fnr>500%'."),
-        ("tpr>0.9", "must begin with a metric; got 'tpr>0.9'. Did you mean 'fpr'?"),
+        ("tpr>0.9", "must begin with a metric; got 'tpr>0.9'. Say 'fnr': tpr is 1 - fnr, so"),
+        ("fbr>0.9", "must begin with a metric; got 'fbr>0.9'. Did you mean 'f"),
         ("fnr>.", "must read METRIC>LIMIT; got 'fnr>.'."),
     ],
 )  # fmt: skip
@@ -216,9 +217,26 @@ def test_the_key_of_the_repair_is_the_key_to_apply_it_with(mended, call, tmp_pat
     apply = ("apply", tmp_path / "m.fairmend", "new.csv", "--missing", "n/a", "--id", "customer no")
     wrong = call(*apply, "--key-file", tmp_path / "other.key", "-o", tmp_path / "o", cwd=mended)
     assert wrong.code == 5
-    assert "must be the one with fingerprint" in wrong.err
+    [fingerprint] = re.findall(r"must be the one with fingerprint (\w+); ", wrong.err)
+    none = call(*apply, "-o", tmp_path / "o", cwd=mended)
+    assert none.code == 3
+    assert none.err.endswith(
+        "got none, and FAIRMEND_KEY is not set. Give the key the repair was made with, of "
+        f"fingerprint {fingerprint}: no other will do.\n"
+    )
     right = call(*apply, "--key-file", "secret.key", "-o", tmp_path / "o", cwd=mended)
     assert (right.code, "nobody can check" in right.err) == (0, False)
+
+
+def test_few_are_not_none(mended, call, tmp_path, monkeypatch):
+    monkeypatch.setattr("fairmend.cli.loading.drawn_share", lambda _: 0.0003)
+    done = call("apply", "mended.fairmend", "new.csv", "-o", tmp_path / "o", cwd=mended)
+    assert done.code == 3
+    assert done.err == (
+        "fairmend: --key-file: must be given: this repair leaves less than 0.1 % of a group to a "
+        "draw; got none, and FAIRMEND_KEY is not set. Make a key once with fairmend key FILE, and "
+        "keep it.\n"
+    )
 
 
 def test_without_a_key_it_is_said_that_none_can_be_checked(mended, call, tmp_path):
@@ -257,6 +275,16 @@ def test_people_are_called_unseen_only_if_they_were_kept_apart(mended, call, tmp
         assert re.search(rf"On [\d,]+ people{known} \({holdout}\):", done.out)
 
 
+def test_an_explanation_says_what_its_figures_are(mended, call):
+    done = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", cwd=mended)
+    assert done.code == 0, done.err
+    assert "The gaps are modelled: " in done.out
+    legend = [line.partition(":")[0] for line in done.out.splitlines()[-3:]]
+    assert legend == ["of the influence", "of the change", "shift"]
+    counted = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "sp", cwd=mended)
+    assert "modelled" not in counted.out
+
+
 # -------------------------------------------------------------------- words and codes
 
 
@@ -267,12 +295,19 @@ def test_people_are_called_unseen_only_if_they_were_kept_apart(mended, call, tmp
                                                          "of --group; got 'nobody'."),
         (("--target", "nobody"), 3, "--target: must be one of the 2 groups of --group;"),
         (("--immutable", "Age"), 3, "--immutable: must name inputs of the model; got 'Age'."),
+        (("--immutable", "sex"), 3, "--immutable: must name inputs of the model; got 'sex', which "
+                                    "is a --group. Leave it out: groups are never edited."),
+        (("--one-way", "sex:up"), 3, "--one-way: must name inputs of the model; got 'sex', which "),
         (("--one-way", "Age:up"), 3, "--one-way: must name inputs of the model; got 'Age'."),
         (("--favourable", "maybe"), 3, "--favourable: must be one of the values of --label;"),
         (("--level", "7"), 2, "--level: must lie between 0 and 1; got 7.0."),
         (("--max-edits", "0"), 2, "--max-edits: must be a whole number, at least 1; got 0."),
         (("--method", "magic"), 2, "--method: must be one of"),
         (("--metric", "magic"), 2, "--metric: must be one of sp, fnr, fpr, fdr, da;"),
+        *((("--metric", said), 2, "--metric: must be one of sp, fnr, fpr, fdr, da; got "
+                                  f"'{said}'. Say '{metric}'")
+          for said, metric in (("tpr", "fnr"), ("recall", "fnr"), ("specificity", "fpr"),
+                               ("precision", "fdr"), ("demographic_parity", "sp"))),
         (("--two-sided", "--method", "order"), 2, "--method: must be 'least_change' for "
                                                   "--two-sided; got 'order'. Leave it out"),
         (("--answers", "magic"), 2, "--answers: must be one of"),

@@ -218,6 +218,17 @@ def test_audit_of_a_model(there, people, weight):
     assert_same_audit(found, in_memory(people, sample_weight=weights))
 
 
+def test_who_has_weight_0_does_not_count(engine, people, put):
+    absent = people["id"] % 4 == 0
+    there = put(engine, people.assign(w=people["w"].where(~absent, 0.0)))
+    cells = engines.tabulate(there, ["sex", "repaid"], sample_weight="w")
+    present = people[~absent].groupby(["sex", "repaid"]).size()
+    assert cells.people.tolist() == present.tolist()
+    settings = {"sensitive_features": "sex", "sample_weight": "w"}
+    found = fairmend.audit(vendor(), source(there), "repaid", **settings)
+    assert_same_audit(found, in_memory(people[~absent], sample_weight=people["w"][~absent]))
+
+
 def test_audit_of_recorded_predictions_and_intersections(there, people):
     found = fairmend.audit("said", there, "repaid", sensitive_features=["sex", "region"])
     expected = fairmend.audit(

@@ -365,3 +365,14 @@ def test_outputs_say_what_made_them(tmp_path, people, fitted):
     said = pq.read_metadata(tmp_path / "out.parquet").metadata[b"fairmend.apply"].decode()
     assert '"input": "in.parquet"' in said
     assert str(os.stat(tmp_path / "in.parquet").st_size) in said
+
+
+def test_words_that_look_like_truth_stay_words(tmp_path):
+    (tmp_path / "a.csv").write_text("said,true,both\nyes,true,True\nno,false,no\n,,\n")
+    from fairmend import engines
+
+    cells = engines.tabulate(tmp_path / "a.csv", ["said", "true", "both"])
+    found = {
+        name: set(cells.frame.column(name).drop_nulls().to_list()) for name in cells.frame.names
+    }
+    assert found == {"said": {"yes", "no"}, "true": {True, False}, "both": {"True", "no"}}

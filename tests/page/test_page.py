@@ -150,7 +150,7 @@ def test_the_slider_moves_figures_drawings_and_rows_together(open_page, pages, r
     for key, level in (("ArrowLeft", 3), ("ArrowLeft", 2), ("ArrowRight", 3), ("Home", 0)):
         page.keyboard.press(key)
         point = report.frontier[level]
-        shown = f"{round(100 * point.gap, 1) + 0.0:+.1f}"
+        shown = f"{round(100 * point.gap, 1) + 0.0:+.1f}".replace("-", "−")
         assert gap.text_content() == shown
         assert page.locator("#level-now").text_content() == f"{LEVELS[level]:g}"
         assert slider.get_attribute("aria-valuetext").startswith(f"{LEVELS[level]:g}. Female")
@@ -363,3 +363,108 @@ def test_the_page_of_real_people(tmp_path, open_page):
     seen = open_page(path, width=360)
     assert seen.errors == []
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+# -------------------------------------------------------------------- several groups
+
+REPAIRED = [f"{EVIL} & {i}" for i in range(3)]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """Three groups are repaired to a fourth, by answers that are no more than recorded."""
+
+    def half(seed):
+        rng = np.random.default_rng(seed)
+        s = rng.choice(["best-off", *REPAIRED], 2_000)
+        income = np.round(rng.normal(3.0 - 0.7 * (s != "best-off"), 1.0), 1)
+        X = pd.DataFrame({"income": income, "years": rng.integers(0, 4, 2_000)})
+        X["score"] = 1 / (1 + np.exp(2.5 - income))
+        return X, (rng.random(2_000) < X["score"]).astype(int), s
+
+    X, y, s = half(0)
+    kept = RepairedClassifier("score", "sp", reference="best-off", random_state=0)
+    kept.fit(X, y, sensitive_features=s)
+    X, y, s = half(1)
+    report = kept.report(X, y, sensitive_features=s, frontier=True, levels=[0.0, 1.0])
+    return report, report.save_html(tmp_path_factory.mktemp("several") / "report.html")
+
+
+def test_further_groups_are_folded_and_open_by_keyboard(open_page, several):
+    seen = open_page(several[1])
+    page = seen.page
+    found = Axe().run(page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    for section in ("repair", "frontier"):
+        folds = page.locator(f"#{section} details")
+        titles = folds.locator("summary").all_text_contents()
+        assert [title.split(" at level")[0] for title in map(str.strip, titles)] == REPAIRED
+        assert folds.evaluate_all("all => all.map(one => one.open)") == [True, True, False]
+        figure = folds.nth(2).locator("figure").first
+        assert not figure.is_visible()
+        folds.nth(2).locator("summary").focus()
+        page.keyboard.press("Enter")
+        assert figure.is_visible()
+    assert seen.errors == []
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_what_is_folded_is_printed(open_page, several, script):
+    page = open_page(several[1], script=script).page
+    captions = page.locator("figcaption").all_text_contents()
+    printed = PdfReader(io.BytesIO(page.pdf(format="A4")))
+    text = _words(" ".join(sheet.extract_text() for sheet in printed.pages))
+    assert sum(REPAIRED[2] in caption for caption in captions) == 3
+    for wanted in captions:
+        assert _words(wanted) in text, wanted
+
+
+def test_the_verdict_is_a_list_and_every_figure_has_one_sign(open_page, several):
+    report, path = several
+    page = open_page(path).page
+    answers = page.locator(".answers dd")
+    items = answers.nth(0).locator("li")
+    assert items.count() == len(report.plans) == 3
+    assert answers.nth(2).locator("li").count() == 4
+    figures = page.locator(".figures strong, td.number, .answers, svg text").all_text_contents()
+    assert any("−" in text for text in figures)
+    for text in figures:
+        assert not re.search(r"(^|[\s(\[])(-\d|\+0(\.0+)?(?![\d.]))", text), text
+
+
+def test_who_was_not_asked_is_said_once(several, report):
+    assert several[1].read_text(encoding="utf-8").count("The model was not asked") == 1
+    assert "The model was not asked" not in report.to_html()
+
+
+@pytest.mark.parametrize("width", [1100, 360])
+def test_charts_of_intervals_are_as_wide_as_their_tables(open_page, several, width):
+    page = open_page(several[1], width=width).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for key in ("impact-0", "gaps"):
+        drawing, column = (
+            page.locator(where).evaluate("one => one.getBoundingClientRect().width")
+            for where in (f"#{key}", f"figure:has(#{key})")
+        )
+        assert drawing == pytest.approx(column if width == 1100 else 46 * 16, abs=1)
+    assert page.locator("td.interval").evaluate_all(
+        "all => all.every(one => getComputedStyle(one).whiteSpace === 'nowrap')"
+    )
+
+
+def test_the_highest_rate_is_named_on_its_side(open_page, several):
+    report, path = several
+    notes = dict(
+        open_page(path).page.locator("#impact-0-table tbody tr").evaluate_all(
+            "all => all.map(row => [row.cells[0].textContent, row.cells[9].textContent])"
+        )
+    )  # fmt: skip
+    said = "highest rate, the measure of the others"
+    before, after = (
+        max(audit.groups, key=lambda group: group.selection_rate).group
+        for audit in (report.before, report.after)
+    )
+    assert before == "best-off" != after
+    assert f"before: {said}" in notes[before]
+    assert f"after: {said}" in notes[after]
+    assert sum(said in note for note in notes.values()) == 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairmend.page.table import Column, Table, csv_text
+from fairmend.page.table import Column, Table, csv_text, typeset
 
 NAN = float("nan")
 
@@ -25,17 +25,18 @@ def shown(kind, value):
         ("text", None, "", ""),
         ("count", 12_345, "12,345", "12345.0"),
         ("rate", 0.1234, "12.3 %", "0.1234"),
-        ("points", -0.05, "-5.0", "-0.05"),
+        ("points", -0.05, "−5.0", "-0.05"),
+        ("points", 0.0, "0.0", "0.0"),
         ("ratio", 0.8, "0.80", "0.8"),
         ("decimal", 0.12345, "0.123", "0.12345"),
         ("number", 55609.54, "55,610", "55609.54"),
         ("number", 0.123456, "0.1235", "0.123456"),
         ("change", 1234.5, "+1,234", "1234.5"),
-        ("change", -0.25, "-0.25", "-0.25"),
+        ("change", -0.25, "−0.25", "-0.25"),
         ("number", NAN, "–", ""),
         ("p", 0.0001, "< .001", "0.0001"),
         ("rates", (0.1, 0.2), "10.0 to 20.0 %", "0.1"),
-        ("spans", (-0.1, 0.2), "-10.0 to +20.0", "-0.1"),
+        ("spans", (-0.1, 0.2), "−10.0 to +20.0", "-0.1"),
         ("ratios", (0.5, 1.25), "0.50 to 1.25", "0.5"),
         ("rate", NAN, "–", ""),
         ("spans", (NAN, NAN), "–", ""),
@@ -43,6 +44,20 @@ def shown(kind, value):
 )
 def test_values_are_shown_by_kind(kind, value, text, order):
     assert shown(kind, value) == (text, order)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("-4.5", "−4.5"),
+        ("from +0.0 to -0.3 [-1, +0].", "from 0.0 to −0.3 [−1, 0]."),
+        ("+0.04, +10.0, 1e-5", "+0.04, +10.0, 1e-5"),
+        ("male & 18-30, a-1, --seed 0", "male & 18-30, a-1, --seed 0"),
+        ("5.0 %", "5.0\N{NO-BREAK SPACE}%"),
+    ],
+)
+def test_only_signs_of_figures_are_typeset(text, shown):
+    assert typeset(text) == shown
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "  =", "\n"])

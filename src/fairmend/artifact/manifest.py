@@ -58,6 +58,8 @@ class ModelSettings:
     """Whether its answers were recorded predictions."""
     column: str | None
     """The column they were in."""
+    words: tuple[Hashable, Hashable] | None
+    """Its own words for the two answers, negative and positive."""
 
 
 @storable

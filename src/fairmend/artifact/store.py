@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Hashable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend import __version__
-from fairmend.artifact.codec import Decoder, Encoder, NotStored, parse, storable, write
+from fairmend.artifact.codec import _WORDS, Decoder, Encoder, NotStored, parse, storable, write
 from fairmend.artifact.container import MANIFEST, opened, pack
 from fairmend.artifact.frames import column_types, container_kind
 from fairmend.artifact.manifest import (
@@ -34,7 +33,7 @@ from fairmend.artifact.manifest import (
 )
 from fairmend.artifact.parquet import arrow
 from fairmend.audit import Audit
-from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.columns import FloatArray, Frame, IntArray, scalar
 from fairmend.costs import Cost, EditCost
 from fairmend.counterfactual import read_disparities
 from fairmend.data import AuditData
@@ -56,8 +55,6 @@ __all__ = ["load", "save"]
 PROBES = 256
 """Rows of the audit data that a model is asked about again."""
 _BODY = "repair.json"
-_SECRETS = ("model", "key")
-"""Settings that are never stored."""
 
 
 @storable
@@ -159,11 +156,11 @@ def save(
         name: tables.encode(getattr(body, name), "" if name == "settings" else name)
         for name in Body.__dataclass_fields__
     }
-    about = _describe(body, _fingerprint(repaired))
     members = {_BODY: write({"$": "Body", **content})} | {
         _table_name(place): table for place, table in enumerate(tables.members)
     }
-    _read_body(lambda name: members[name], repaired.box_, len(tables.members))  # it will load
+    again = _read_body(lambda name: members[name], repaired.box_, len(tables.members))
+    about = _describe(again, _fingerprint(repaired))  # as it will load
     manifest = Manifest(
         FORMAT,
         __version__,
@@ -195,7 +192,8 @@ def _moment(created: Any) -> str | None:
 
 def _body(repaired: RepairedClassifier) -> Body:
     box, data = repaired.box_, repaired.data_
-    settings = {name: getattr(repaired, name) for name in sorted(_settings())}
+    _refuse_other_names(data)
+    settings = dict(sorted(repaired._told().items()))
     if repaired.key is None:  # the key was made from it
         settings["random_state"] = None
     own = not isinstance(repaired.outcome_model, str)
@@ -209,7 +207,7 @@ def _body(repaired: RepairedClassifier) -> Body:
         settings=settings,
         model=ModelSettings(
             box._method, box.output, box.threshold, box.soft, box.random, box.batch_size,
-            not box.can_be_asked, box.column,
+            not box.can_be_asked, box.column, box.words,
         ),
         data=kept,
         audit=repaired.audit_,
@@ -217,6 +215,27 @@ def _body(repaired: RepairedClassifier) -> Body:
         outcomes=() if own else tuple(_outcomes(repaired)),
         probe=Probe.choose(data),
     )  # fmt: skip
+
+
+def _refuse_other_names(data: AuditData) -> None:
+    """Columns and outcomes that are called by what an artifact does not hold."""
+    assert data.table is not None
+    for name in data.table.names:
+        if type(scalar(name)) not in (str, int):
+            raise ArtifactError(
+                f"X column {name!r}",
+                "must be named by text or a whole number to be stored",
+                f"got a name of type {type(name).__name__}",
+                "Rename the columns before fit.",
+            )
+    for label in (data.labels.negative, data.labels.positive):
+        if not isinstance(label, _WORDS):
+            raise ArtifactError(
+                "y",
+                "must hold numbers, booleans, text or dates to be stored",
+                f"got {label!r}",
+                "Turn it into one of these before fit.",
+            )
 
 
 def _refuse_if_needed(repaired: RepairedClassifier) -> None:
@@ -235,10 +254,9 @@ def _refuse_if_needed(repaired: RepairedClassifier) -> None:
 
 
 def _outcomes(repaired: RepairedClassifier) -> Iterator[tuple[Hashable, KnownOutcome]]:
-    """The models that reports use; none where one cannot be fitted, as the report will say."""
+    """The models that reports use; none where one cannot be fitted."""
     for group in repaired.plans_:
-        known = None
-        with warnings.catch_warnings(), suppress(DataError):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)  # said in reports
             known = repaired._outcome(group)
         if known is not None:
@@ -417,7 +435,7 @@ def _read_body(read: Any, box: BlackBox, tables: int) -> Body:
 def _settings() -> set[str]:
     from fairmend.classifier import RepairedClassifier
 
-    return set(RepairedClassifier().get_params(deep=False)) - set(_SECRETS)
+    return set(RepairedClassifier()._told())
 
 
 def _unfit(got: str) -> ArtifactError:
@@ -438,7 +456,7 @@ def _box(what: str, model: Any, settings: ModelSettings) -> BlackBox:
     else:
         box = BlackBox(
             model, output=settings.output, threshold=settings.threshold, soft=settings.soft,  # type: ignore[arg-type]
-            random=settings.random, batch_size=settings.batch_size,
+            random=settings.random, batch_size=settings.batch_size, words=settings.words,
         )  # fmt: skip
     if box.output == "auto":  # what settled it in fit has been forgotten
         box.output = settings.output  # type: ignore[assignment]

@@ -13,13 +13,11 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.elsewhere import is_many
-from fairmend.cli.loading import drawn_share, find_key, group_columns, load_repair
+from fairmend.cli.loading import check_chance, find_key, group_columns, load_repair
 from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import ModelCall
-from fairmend.errors import DataError
 
 if TYPE_CHECKING:
-    from fairmend.classifier import RepairedClassifier
     from fairmend.mender import Tally
 
 Output = Annotated[
@@ -97,7 +95,7 @@ def apply(
     )
     mended = load_repair(artifact, call, find_key(key_file))
     mended.set_params(unknown_group=unknown_group)
-    _check_chance(mended, id_)
+    check_chance(artifact, mended, id_)
     started = time.perf_counter()
     work = Applying(
         mended,
@@ -135,22 +133,6 @@ def apply(
     if stale is not None:
         now = f"; the mended decisions are in {decision!r}" if emit == "both" else ""
         say(f"note: {stale!r} still holds the model's answers about the rows before the edits{now}")
-
-
-def _check_chance(mended: RepairedClassifier, id_: str | None) -> None:
-    """Say before long work what it will need where something is left to chance."""
-    drawn = drawn_share(mended)
-    if drawn == 0:
-        return
-    if mended.key_ is None:
-        raise DataError(
-            "--key-file",
-            f"must be given: this repair leaves {100 * drawn:.1f} % of a group to a draw",
-            "got none, and FAIRMEND_KEY is not set",
-            "Make a key once with fairmend key FILE, and keep it.",
-        )
-    if id_ is None:
-        say("note: without --id, people with equal rows share one draw")
 
 
 def _tell(tally: Tally, seconds: float, emit: str) -> None:

@@ -57,6 +57,7 @@ def audit(
     rows: o.Rows = None,
     protocol: o.Protocol = None,
     positive: Positive = None,
+    positive_decision: o.PositiveDecision = None,
     weight: o.Weight = None,
     id_: o.Id = None,
     input_: o.Input = None,
@@ -75,8 +76,9 @@ def audit(
     limits = [read_limit(text) for text in fail_on or []]
     box = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol).box()
     columns = Columns(
-        group, label, positive, weight, id_, input_ or (), ignore or (), missing or ()
-    )
+        group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
+        positive_decision,
+    )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
     usual = METRICS if label is not None else ("sp",)
     wanted = [*(metric or usual), *(limit.metric for limit in limits)]

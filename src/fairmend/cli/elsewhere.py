@@ -18,6 +18,7 @@ from fairmend.cli.people import (
     only_tells_who,
     positive_of,
     same_value,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -110,12 +111,14 @@ def find_people(file: str, columns: Columns, box: BlackBox) -> PeopleElsewhere:
     inputs = inputs or inputs_left(names, columns, box)
     place = source(file, inputs=inputs)
     about = [*columns.group, columns.label]
-    cells = tabulate(place, about)
+    said = [box.column] if columns.positive_decision is not None and box.column else []
+    cells = tabulate(place, [*about, *said])
     n = round(float(cells.people.sum()))
     if columns.not_id is not None and not told:
         _refuse_ids(place, columns.not_id, n)
     values = {name: pl.Series(name, cells.frame.column(name).unique().to_list()) for name in about}
     known = values[columns.label].drop_nulls()
+    box.words = words_of(pl.DataFrame(cells.frame.native), columns, box)
     return PeopleElsewhere(place, columns, values, positive_of(known, columns.positive), n)
 
 

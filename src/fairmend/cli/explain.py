@@ -14,6 +14,16 @@ from fairmend.cli.people import Columns, ModelCall, read_people
 
 MOST_SHARES, MOST_FEATURES = 15, 10
 """Lines of the tables."""
+_MODELLED = (
+    "The gaps are modelled: outcomes by P(Y=1 | x), so that they differ from those of an audit, "
+    "which counts."
+)
+_LEGEND = (
+    "of the influence: what the feature explains, alone, of how much each person adds to the gap",
+    "of the change: the part that comes about if this feature alone is distributed as in the "
+    "counterfactual",
+    "shift: how many people have another value of it there",
+)
 
 
 def explain(
@@ -38,6 +48,7 @@ def explain(
     rows: o.Rows = None,
     protocol: o.Protocol = None,
     positive: o.Positive = None,
+    positive_decision: o.PositiveDecision = None,
     weight: o.Weight = None,
     id_: o.Id = None,
     input_: o.Input = None,
@@ -56,7 +67,7 @@ def explain(
     box = call.box()
     columns = Columns(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
-        not_id=not_id or (),
+        positive_decision, not_id=not_id or (),
     )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
     found = run(
@@ -82,7 +93,10 @@ def explain(
         }
         print_json("fairmend.explanation/1", content)
     else:
-        print(found, end="\n\n")
+        print(found)
+        if metric.lower() != "sp":  # which asks for no outcomes
+            print(_MODELLED)
+        print()
         _print_tables(marginals, scores)
 
 
@@ -113,4 +127,5 @@ def _print_tables(marginals: Any, scores: Any) -> None:
         for score in scores[:MOST_FEATURES]
     ]
     headers_of_scores = ("<feature", "of the influence", "of the change", "shift")
-    print(TextTable("What the features carry of the gap", headers_of_scores, carried))
+    title = "What the features carry of the gap"
+    print(TextTable(title, headers_of_scores, carried, _LEGEND))

@@ -15,7 +15,7 @@ from fairmend.errors import DataError
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
 
-__all__ = ["drawn_share", "find_key", "group_columns", "load_repair"]
+__all__ = ["check_chance", "drawn_share", "find_key", "group_columns", "load_repair"]
 
 KEY_VARIABLE = "FAIRMEND_KEY"
 
@@ -51,6 +51,29 @@ def drawn_share(mended: RepairedClassifier) -> float:
     if mended.box_.soft:
         return 1.0
     return max((plan.outlook.randomised for plan in mended.plans_.values()), default=0.0)
+
+
+def check_chance(path: str, mended: RepairedClassifier, id_: str | None) -> None:
+    """Say before long work what it will need where something is left to chance."""
+    from fairmend.artifact import inspect
+
+    share = 100 * drawn_share(mended)
+    if share == 0:
+        return
+    if mended.key_ is not None:
+        if id_ is None:
+            say("note: without --id, people with equal rows share one draw")
+        return
+    said = f"{share:.1f} %" if share >= 0.05 else "less than 0.1 %"
+    known = inspect(path).about.key_fingerprint
+    raise DataError(
+        "--key-file",
+        f"must be given: this repair leaves {said} of a group to a draw",
+        f"got none, and {KEY_VARIABLE} is not set",
+        "Make a key once with fairmend key FILE, and keep it."
+        if known is None
+        else f"Give the key the repair was made with, of fingerprint {known}: no other will do.",
+    )
 
 
 def group_columns(mended: RepairedClassifier, names: Sequence[str]) -> list[str]:

@@ -58,6 +58,15 @@ Positive = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
+PositiveDecision = Annotated[
+    str | None,
+    typer.Option(
+        help="The word of recorded decisions that counts as positive, where they are not in the "
+        "words of the label: approve, say, beside outcomes yes and no.",
+        metavar="WORD",
+        rich_help_panel=COLUMNS,
+    ),
+]
 Weight = Annotated[
     str | None,
     typer.Option(

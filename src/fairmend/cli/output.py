@@ -35,10 +35,11 @@ class Code(IntEnum):
 
     OK = 0
     GAP = 1
-    """A gap is beyond ``--fail-on``, or was not closed."""
+    """A gap is beyond ``--fail-on``, or was not closed; of ``log verify``, the log was changed."""
     USAGE = 2
     """What was typed can be right for no file."""
     BAD_DATA = 3
+    """The file is not what the options say, or such that the repair asked for is refused."""
     MODEL = 4
     """The model cannot be reached or read."""
     ARTIFACT = 5
@@ -219,6 +220,7 @@ _WRITTEN = {
     "BlackBox(model, output='score', threshold=...)": "--answers score --threshold NUMBER",
     "BlackBox(model, threshold=...)": "--threshold NUMBER",
     "BlackBox(model, output='probability')": "--answers probability",
+    "BlackBox(model, words=(negative, positive))": "--positive-decision WORD",
     "output='label'": "--answers label",
     "output='score'": "--answers score",
     "leave output and threshold out": "leave --answers and --threshold out",
@@ -233,6 +235,8 @@ _WRITTEN = {
     "Pass pos_label=": "Add --positive ",
     "e.g. with .fillna('unknown')": "e.g. 'unknown'",
     "fairmend.draw.random_key().hex()": "fairmend key FILE",
+    "written by RepairedClassifier.save?": "written by fairmend repair? apply and report take the "
+    "artifact first, then the file.",
     ", or a Disparity": "",
     "Say fairmend.load(path, model, key=...), with the key_ of the saved one.": "Give --key-file.",
     "Say fairmend.load(path, model).": "Give --model.",

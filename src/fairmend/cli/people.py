@@ -95,6 +95,8 @@ class Columns:
     inputs: Sequence[str] = ()
     ignore: Sequence[str] = ()
     missing: Sequence[str] = ()
+    positive_decision: str | None = None
+    """The word of recorded decisions that means positive."""
     not_id: Sequence[str] | None = None
     """Inputs though no two people share a value; None where nobody minds ids among the inputs."""
 
@@ -226,8 +228,7 @@ def read_people(
     if columns.label is not None:
         outcome = kept[columns.label]
         positive = positive_of(outcome, columns.positive)
-    else:
-        kept = _decisions_in_numbers(kept, box.column, columns.positive)
+    box.words = words_of(kept, columns, box)
     return People(
         inputs=kept.select([*known, *apart]),
         groups={name: kept[name] for name in columns.group},
@@ -238,18 +239,25 @@ def read_people(
     )
 
 
-def _decisions_in_numbers(
-    table: pl.DataFrame, column: str | None, positive: str | None
-) -> pl.DataFrame:
-    """Recorded decisions in words as 0/1: where there is no label, its words cannot tell."""
-    if column is None or str(table.schema[column]) != "String":
-        if positive is not None:
-            raise typer.BadParameter(
-                "needs --label, or --predictions that are words", param_hint="--positive"
-            )
-        return table
-    said = table[column]
-    words = said.drop_nulls().unique().sort().to_list()
+def words_of(
+    table: pl.DataFrame, columns: Columns, box: BlackBox
+) -> tuple[Hashable, Hashable] | None:
+    """The words of recorded decisions, negative and positive; None where the label's will do."""
+    flag, text = "--positive-decision", columns.positive_decision
+    if columns.label is None and text is None:
+        flag, text = "--positive", columns.positive
+    in_words = box.column is not None and str(table.schema[box.column]) == "String"
+    if not in_words:
+        if text is not None:
+            need = "--predictions that are words"
+            need = need if flag == "--positive-decision" else f"--label, or {need}"
+            raise typer.BadParameter(f"needs {need}", param_hint=flag)
+        return box.words
+    if text is None and columns.label is not None:
+        return box.words
+    assert box.column is not None
+    said = table[box.column].drop_nulls()
+    words = said.unique().sort().to_list()
     if len(words) > 2:
         raise DataError(
             "--predictions",
@@ -257,22 +265,30 @@ def _decisions_in_numbers(
             f"got {len(words):,}: {listed(words)}",
             "Say in another column who was selected, and name that one.",
         )
-    if len(words) < 2 and positive is None:
-        return table  # nothing to tell apart: the library asks for words it knows
-    found = positive_of(said.drop_nulls(), positive)
-    return table.with_columns((said == found).cast(int))
+    if len(words) < 2 and text is None:
+        return None  # nothing to tell apart: the library asks for words it knows
+    positive = str(positive_of(said, text, flag))
+    return next((word for word in words if word != positive), f"not {positive}"), positive
 
 
 def inputs_left(names: Sequence[str], columns: Columns, box: BlackBox) -> list[str]:
     """Every column that is nothing else.
 
-    A model may read the group, so it keeps its column; beside recorded predictions nobody knows,
-    and a group's own column would only say that the group is the group.
+    A model on this machine may read the group, so it keeps its column. Beside recorded predictions
+    a group's own column would only say that the group is the group; and to a stranger's address
+    nobody's group is sent unless it is asked for by name.
     """
+    from fairmend.remote import RemoteModel
+
     other = {columns.label, columns.weight, columns.id, box.column, *columns.ignore}
-    if box.column is not None:
+    remote = isinstance(box.model, RemoteModel)
+    if box.column is not None or remote:
         other |= set(columns.group)
-    return [name for name in names if name not in other]
+    found = [name for name in names if name not in other]
+    if remote:
+        say(f"note: the model is sent {listed(found)}; --input NAME names its inputs one by one, "
+            "--ignore NAME leaves some out")  # fmt: skip
+    return found
 
 
 def _refuse_ids(inputs: pl.DataFrame, insisted: Sequence[str]) -> None:
@@ -315,22 +331,22 @@ def same_value(column: pl.Series, text: str | None) -> Any:
     return next((value for value in column.unique().to_list() if str(value) == text), text)
 
 
-def positive_of(outcome: pl.Series, text: str | None) -> Hashable:
+def positive_of(outcome: pl.Series, text: str | None, flag: str = "--positive") -> Hashable:
     """The positive value; None leaves it to the library, which knows 0/1 and -1/1."""
     values = outcome.unique().sort().to_list()
     if text is not None and text not in map(str, values):
         raise DataError(
-            "--positive",
+            flag,
             f"must be a value of {outcome.name!r}",
             f"got {text!r}",
             nearest(text, values),
         )
     if text is None and len(values) == 2 and set(values) not in ({0, 1}, {-1, 1}):
         raise DataError(
-            "--positive",
+            flag,
             f"must say which value of {outcome.name!r} is positive",
             f"it holds {values[0]!r} and {values[1]!r}",
-            f"Add --positive {shlex.quote(str(values[1]))}, or the other.",
+            f"Add {flag} {shlex.quote(str(values[1]))}, or the other.",
         )
     found: Hashable = same_value(outcome, text)
     return found

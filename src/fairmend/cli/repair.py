@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ from fairmend.cli.loading import drawn_share, find_key
 from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
 from fairmend.cli.shortfall import Rule, find_shortfalls, settings_of
+from fairmend.errors import DataError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -177,6 +179,7 @@ def repair(
     rows: o.Rows = None,
     protocol: o.Protocol = None,
     positive: o.Positive = None,
+    positive_decision: o.PositiveDecision = None,
     weight: o.Weight = None,
     id_: o.Id = None,
     input_: o.Input = None,
@@ -226,12 +229,13 @@ def repair(
     box = call.box()
     columns = Columns(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
-        not_id=not_id or (),
+        positive_decision, not_id=not_id or (),
     )  # fmt: skip
     people, audited, reported = _everybody(file, columns, box, holdout, (holdout_share, seed))
     which = holdout or f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
     assert people.outcome is not None
     never = [name for name in group if name in people.input_names]
+    _refuse_groups(rules, [name for name in group if name not in never])
     key = find_key(key_file)
     settings: dict[str, Any] = {
         "pos_label": people.positive,
@@ -286,6 +290,19 @@ def repair(
     if not_closed:
         not_closed.append("--allow-partial makes a repair like that end with 0")
     gate([*crossed, *([] if allow_partial else not_closed)])
+
+
+def _refuse_groups(rules: Sequence[Rule], groups: Sequence[str]) -> None:
+    """A rule about a group that is no input can do nothing, and need not."""
+    for rule in rules:
+        name = rule.value[0] if isinstance(rule.value, tuple) else rule.value
+        if name in groups:
+            raise DataError(
+                rule.flag,
+                "must name inputs of the model",
+                f"got {name!r}, which is a --group",
+                "Leave it out: groups are never edited.",
+            )
 
 
 _SEEN = {

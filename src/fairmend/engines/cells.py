@@ -22,10 +22,10 @@ from fairmend.errors import DataError
 __all__ = ["Cells", "count", "merge", "rows_of"]
 
 # What an engine adds to the columns: how many people a cell has; of their weights the sum, the sum
-# of squares, the smallest, the largest, and how many are known.
+# of squares, the smallest, the largest, how many are known, and how many of these are not 0.
 PEOPLE, WEIGHT, SQUARED = "__people", "__weight", "__squared"
-LOW, HIGH, KNOWN = "__low", "__high", "__known"
-SUMS = (WEIGHT, SQUARED, LOW, HIGH, KNOWN)
+LOW, HIGH, KNOWN, WEIGHING = "__low", "__high", "__known", "__weighing"
+SUMS = (WEIGHT, SQUARED, LOW, HIGH, KNOWN, WEIGHING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Cells:
         if weighted:
             sums = {name: frame.get_column(name).to_numpy().astype(np.float64) for name in SUMS}
             _check_weights(sums, people)
-            weight, squared = sums[WEIGHT], sums[SQUARED]
+            people, weight, squared = sums[WEIGHING], sums[WEIGHT], sums[SQUARED]
         keys = Frame(as_kind(frame.select(list(columns)).to_native(), kind), tuple(columns))
         alike = keys.distinct()
 
@@ -101,7 +101,7 @@ def count(native: Any, columns: Sequence[str], weight: str | None) -> Any:
         known = ~np.isnan(numbers)
         plain = np.where(known, numbers, 0.0)
         sums |= {WEIGHT: plain, SQUARED: plain**2, LOW: plain, HIGH: plain}
-        sums[KNOWN] = known.astype(np.float64)
+        sums |= {KNOWN: known.astype(np.float64), WEIGHING: (plain != 0).astype(np.float64)}
     return _summed(frame, columns, sums)
 
 

@@ -54,6 +54,7 @@ NEAR = 20_000
 FAR = 400_000
 """Of all others together, about this many."""
 _PROBE = 100_000
+_ABSENT = -2  # the kind of those who do not count: of no group
 
 
 def are_mostly_distinct(place: Source, columns: Sequence[str]) -> bool:
@@ -78,7 +79,7 @@ class Scored:
     """What an audit needs of each person, in the order of the rows."""
 
     kind: NDArray[Any]
-    """Each person's group and outcome: 2 * group + outcome."""
+    """Each person's group and outcome: 2 * group + outcome; `_ABSENT` for whoever has weight 0."""
     decision: NDArray[Any]
     score: FloatArray | None
     weight: FloatArray | None
@@ -108,7 +109,7 @@ def score_people(
         for number, table in enumerate(_batches(place, list(dict.fromkeys(wanted)))):
             frame = Frame(table, tuple(table.column_names))
             at = find_rows(small.frame, _as(frame.select(small.frame.names), place))
-            parts["kind"].append(kinds[at].astype(np.int16))
+            kind = kinds[at].astype(np.int16)
             if box.column is not None:
                 said = encode(frame.column(box.column), "model")
                 answers = box.interpret(said, records.labels).take(said.codes)
@@ -122,6 +123,8 @@ def score_people(
             if weight is not None:
                 numbers = frame.column(weight).to_numpy()
                 parts["weight"].append(numbers.astype(np.float64))
+                kind[numbers == 0] = _ABSENT
+            parts["kind"].append(kind)
             advance(len(frame))
     known = {name: np.concatenate(list_) if list_ else None for name, list_ in parts.items()}
     return Scored(records=records, **known)  # type: ignore[arg-type]
@@ -202,7 +205,7 @@ def thin(scored: Scored, cut: float) -> Thinned:
     far = max(1_000, FAR // len(strata))
     chosen, starts, ordered, error = [], [], [], 0.0
     offset = 0
-    for stratum in range(len(strata)):
+    for stratum in np.flatnonzero(strata >= 0):
         rows = np.flatnonzero(member == stratum)
         if scored.score is not None:
             rows = rows[np.argsort(np.abs(scored.score[rows] - cut), kind="stable")]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHING, WEIGHT
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source, is_csv
@@ -48,7 +48,7 @@ def cells_sql(columns: Sequence[str], weight: str | None, suppress_below: int = 
         sums += (
             f", coalesce(fsum({w}), 0) AS {WEIGHT}, coalesce(fsum({w} * {w}), 0) AS {SQUARED}, "
             f"coalesce(min({w}), 0) AS {LOW}, coalesce(max({w}), 0) AS {HIGH}, "
-            f"count({w}) AS {KNOWN}"
+            f"count({w}) AS {KNOWN}, count(nullif({w}, 0)) AS {WEIGHING}"
         )
     having = f" HAVING count(*) >= {suppress_below}" if suppress_below > 1 else ""
     return f"SELECT {keys}, {sums} FROM fairmend_rows GROUP BY ALL{having}"
@@ -101,6 +101,24 @@ def connected(source: Source) -> Any:
 
 def opened(connection: Any, files: Sequence[str]) -> Any:
     """Files of one format as a relation; types of a CSV are told by all of its rows."""
-    if is_csv(files[0]):
-        return connection.read_csv(list(files), sample_size=-1)
-    return connection.read_parquet(list(files))
+    if not is_csv(files[0]):
+        return connection.read_parquet(list(files))
+    found = connection.read_csv(list(files), sample_size=-1)
+    words = _taken_for_truth(connection, files, found)
+    if not words:
+        return found
+    return connection.read_csv(list(files), sample_size=-1, dtype=dict.fromkeys(words, "VARCHAR"))
+
+
+def _taken_for_truth(connection: Any, files: Sequence[str], found: Any) -> list[str]:
+    """Columns of words such as yes and no, which DuckDB reads as true and false."""
+    kinds = zip(found.columns, map(str, found.types), strict=True)
+    truths = [name for name, kind in kinds if kind == "BOOLEAN"]
+    if not truths:
+        return []
+    raw = connection.read_csv(list(files), all_varchar=True)
+    odd = ", ".join(
+        f"count(*) FILTER (lower(trim({quoted(name)})) NOT IN ('true', 'false'))" for name in truths
+    )
+    counts = raw.aggregate(odd).fetchall()[0]
+    return [name for name, count in zip(truths, counts, strict=True) if count > 0]

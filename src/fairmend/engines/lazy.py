@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHING, WEIGHT
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source
@@ -29,6 +29,7 @@ def tabulate(
         sums += [
             w.sum().alias(WEIGHT), (w * w).sum().alias(SQUARED), w.min().fill_null(0).alias(LOW),
             w.max().fill_null(0).alias(HIGH), w.count().alias(KNOWN),
+            (w != 0).sum().alias(WEIGHING),
         ]  # fmt: skip
     counted = source.data.group_by(list(columns)).agg(sums)
     if not small.drops:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, IntArray
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHING, WEIGHT
 from fairmend.engines.source import Source
 from fairmend.errors import require
 from fairmend.progress import progress
@@ -136,7 +136,9 @@ def count_packed(files: Sequence[str], found: Sequence[Domain], weight: str | No
     lazy = pl.scan_parquet(list(files))
     size = prod(domain.size for domain in found)
     people = np.zeros(size, np.int64)
-    sums = {name: np.zeros(size) for name in (WEIGHT, SQUARED, KNOWN) if weight is not None}
+    sums = {
+        name: np.zeros(size) for name in (WEIGHT, SQUARED, KNOWN, WEIGHING) if weight is not None
+    }
     low, high = np.inf, -np.inf
     wanted = [_key(found).alias("key")]
     if weight is not None:
@@ -157,7 +159,8 @@ def count_packed(files: Sequence[str], found: Sequence[Domain], weight: str | No
                     max(high, np.nanmax(w, initial=-np.inf)),
                 )
                 w = np.where(known, w, 0.0)
-                for name, values in ((WEIGHT, w), (SQUARED, w * w), (KNOWN, known)):
+                of_each = {WEIGHT: w, SQUARED: w * w, KNOWN: known, WEIGHING: w != 0}
+                for name, values in of_each.items():
                     sums[name] += np.bincount(key, values, size)
             advance(len(batch))
     cells = np.flatnonzero(people)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHING, WEIGHT
 from fairmend.engines.job import Job, unshipped
 from fairmend.engines.local import no_out
 from fairmend.engines.small import Counted, Suppression
@@ -39,6 +39,7 @@ def tabulate(
             f.coalesce(f.min(w), zero).alias(LOW),
             f.coalesce(f.max(w), zero).alias(HIGH),
             f.count(w).alias(KNOWN),
+            f.count(f.nullif(w, zero)).alias(WEIGHING),
         ]
     counted = source.data.groupBy(*keys).agg(*sums)
     if not small.drops:

@@ -9,7 +9,23 @@ from markupsafe import Markup
 
 from fairmend.page.table import Table
 
-__all__ = ["Answers", "Block", "Chart", "Facts", "Figures", "Heading", "Section", "Slider", "Text"]
+__all__ = [
+    "MOST_OPEN",
+    "Answers",
+    "Block",
+    "Chart",
+    "Facts",
+    "Figures",
+    "Fold",
+    "Heading",
+    "Section",
+    "Slider",
+    "TableBlock",
+    "Text",
+]
+
+MOST_OPEN = 2
+"""Groups whose parts of the page lie open; those of further ones are folded, and printed open."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +54,7 @@ class Heading(Block):
 
 @dataclass(frozen=True)
 class Answers(Block):
-    """Questions with their answers."""
+    """Questions with their answers; one of several lines is a list."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -73,6 +89,15 @@ class Facts(Block):
     """Names with what they stand for."""
 
     items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Fold(Block):
+    """What is told of one of several groups: its name opens and closes it."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    is_open: bool
 
 
 @dataclass(frozen=True)

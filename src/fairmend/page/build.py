@@ -19,7 +19,8 @@ from markupsafe import Markup
 
 from fairmend.audit import Audit
 from fairmend.page import mending, people
-from fairmend.page.blocks import Section, Slider
+from fairmend.page.blocks import MOST_OPEN, Section, Slider
+from fairmend.page.table import typeset
 from fairmend.report import Report
 from fairmend.tables import counted
 
@@ -70,6 +71,7 @@ def _render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
         lstrip_blocks=True,
         loader=jinja2.FunctionLoader(_file),
     )
+    environment.filters["typeset"] = typeset
     style, script = _file("page.css"), _file("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
@@ -80,6 +82,7 @@ def _render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
         title=title,
         subtitle=subtitle,
         sections=sections,
+        most_open=MOST_OPEN,
         version=__version__,
         policy=policy,
         style=Markup(style),

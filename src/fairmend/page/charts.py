@@ -16,6 +16,7 @@ from fairmend.audit import FOUR_FIFTHS, Gap
 from fairmend.errors import DataError
 from fairmend.filing import ImpactTable
 from fairmend.findings import Explanation, FrontierPoint
+from fairmend.page.table import typeset
 from fairmend.plot import BLUE, GREY, INK, MOST_BARS, VERMILION
 from fairmend.report import EditedFeature, GroupOutcome
 from fairmend.tables import percent
@@ -23,10 +24,12 @@ from fairmend.tables import percent
 __all__ = ["edits", "feature_scores", "flow", "frontier", "gaps", "impact", "marginals"]
 
 alt: Any = altair  # its annotations do not know lists of names
-WIDTH, ROW = 420, 26
+WIDTH, WIDE, ROW = 420, 880, 26
 SIDES = {"left": 24, "right": 24, "top": 2, "bottom": 2}
 GREEN, AMBER, PALE = "#009E73", "#E69F00", "#DADADA"
 BEFORE, AFTER = "the model alone", "with the repair"
+SIGNED = "datum.value === 0 ? '0' : format(datum.value, '+~f')"
+"""Ticks of gaps, by which side of none they are on."""
 CURSOR = "cursor"
 """The name of the marks that the slider moves, one per level."""
 
@@ -47,7 +50,8 @@ def impact(before: ImpactTable, after: ImpactTable | None) -> Any:
         if not isnan(line.ratio)
     ]
     names = [line.category for line in before.lines]
-    return _intervals(rows, names, "impact ratio: rate over the highest rate", ".2f", FOUR_FIFTHS)
+    ticks = alt.Axis(format=".2f", grid=True, tickCount=7)
+    return _intervals(rows, names, "impact ratio: rate over the highest rate", ticks, FOUR_FIFTHS)
 
 
 def gaps(before: Sequence[Gap], after: Sequence[Gap] = ()) -> Any:
@@ -64,8 +68,9 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap] = ()) -> Any:
         for gap in found
         if gap.judged
     ]
+    ticks = alt.Axis(labelExpr=SIGNED, grid=True, tickCount=7)
     return _intervals(
-        rows, [_gap_name(gap) for gap in before], "gap in percentage points", "+~f", 0.0
+        rows, [_gap_name(gap) for gap in before], "gap in percentage points", ticks, 0.0
     )
 
 
@@ -78,20 +83,19 @@ def _known(value: float) -> float | None:
 
 
 def _intervals(
-    rows: list[dict[str, Any]], names: list[str], title: str, form: str, line: float
+    rows: list[dict[str, Any]], names: list[str], title: str, ticks: Any, line: float
 ) -> Any:
     sides = list(dict.fromkeys(row["side"] for row in rows))
     legend = alt.Legend(title=None, orient="top", symbolSize=90) if len(sides) > 1 else None
     tint = alt.Scale(domain=[BEFORE, AFTER], range=[VERMILION, BLUE])
     form_of = alt.Scale(domain=[BEFORE, AFTER], range=["square", "circle"])
-    across = alt.Axis(format=form, grid=True, tickCount=7)
     placed = {
         "y": alt.Y("name:N", sort=names, title=None, axis=_labels()),
         "yOffset": alt.YOffset("side:N", sort=[BEFORE, AFTER]),
         "color": alt.Color("side:N", scale=tint, legend=legend),
     }
     judged = [row for row in rows if row["low"] is not None]
-    along = alt.X("low:Q", title=title, axis=across, scale=alt.Scale(zero=True))
+    along = alt.X("low:Q", title=title, axis=ticks, scale=alt.Scale(zero=True))
     spans = (
         alt.Chart(alt.Data(values=judged))
         .mark_rule(strokeWidth=2)
@@ -101,7 +105,7 @@ def _intervals(
         alt.Chart(alt.Data(values=rows))
         .mark_point(filled=True, size=70, opacity=1)
         .encode(
-            x=alt.X("value:Q", title=title, axis=across),
+            x=alt.X("value:Q", title=title, axis=ticks),
             **placed,
             shape=alt.Shape("side:N", scale=form_of, legend=legend),
         )
@@ -112,7 +116,13 @@ def _intervals(
         .encode(x="at:Q")
     )
     step = ROW * (1.4 if len(sides) > 1 else 1)
-    return _plain((rule + spans + marks).properties(width=WIDTH, height=max(2, len(names)) * step))
+    return _plain(
+        (rule + spans + marks).properties(
+            width=WIDE,
+            height=max(2, len(names)) * step,
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+        )
+    )
 
 
 # -------------------------------------------------------------------- the explanation
@@ -137,7 +147,11 @@ def feature_scores(found: Explanation) -> Any:
 def edits(features: Sequence[EditedFeature]) -> Any:
     """How often each feature is edited among the edited."""
     rows = [
-        {"name": one.feature, "share": one.share_of_edited, "edit": one.how}
+        {
+            "name": one.feature,
+            "share": one.share_of_edited,
+            "edit": typeset(one.how) if one.change else one.how,
+        }
         for one in features[:MOST_BARS]
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
@@ -242,15 +256,13 @@ def frontier(points: Sequence[FrontierPoint], metric: str, start: float) -> Any:
         rule = alt.Chart(data, name=name).mark_rule(color=VERMILION, strokeWidth=2)
         return rule.encode(x=along, opacity=opacity)
 
-    def line(field: str, title: str, form: str, colour: str, **scale: Any) -> Any:
+    def line(field: str, title: str, ticks: Any, colour: str, **scale: Any) -> Any:
         return (
             alt.Chart(data)
             .mark_line(color=colour, point={"filled": True, "size": 40, "color": colour})
             .encode(
                 x=along,
-                y=alt.Y(
-                    f"{field}:Q", title=title, axis=alt.Axis(format=form), scale=alt.Scale(**scale)
-                ),
+                y=alt.Y(f"{field}:Q", title=title, axis=ticks, scale=alt.Scale(**scale)),
             )
         )
 
@@ -259,10 +271,11 @@ def frontier(points: Sequence[FrontierPoint], metric: str, start: float) -> Any:
     )
     accuracies = [point.accuracy for point in points]
     window = [min(accuracies) - 0.01, max(accuracies) + 0.01]  # noise must not fill the panel
+    signed, share = alt.Axis(labelExpr=SIGNED), alt.Axis(format="~%")
     panels = [
-        zero.encode(y="at:Q") + band + line("gap", f"{metric} gap, points", "+~f", BLUE),
-        line("edited", "share of the group edited", "~%", GREEN),
-        line("accuracy", "accuracy of everybody", "~%", GREY, domain=window),
+        zero.encode(y="at:Q") + band + line("gap", f"{metric} gap, points", signed, BLUE),
+        line("edited", "share of the group edited", share, GREEN),
+        line("accuracy", "accuracy of everybody", share, GREY, domain=window),
     ]
     sized = [
         (panel + cursor(f"{CURSOR}{i}")).properties(width=200, height=190)

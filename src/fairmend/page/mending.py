@@ -7,13 +7,22 @@ from typing import Any
 
 from fairmend.columns import is_missing
 from fairmend.explain import Marginal
-from fairmend.findings import LEAST_SHIFT, MOST_VALUES, Explanation, FrontierPoint, Provenance
+from fairmend.findings import (
+    LEAST_SHIFT,
+    MOST_VALUES,
+    Explanation,
+    FrontierPoint,
+    PlanSummary,
+    Provenance,
+)
 from fairmend.page import charts
 from fairmend.page.blocks import (
+    MOST_OPEN,
     Block,
     Chart,
     Facts,
     Figures,
+    Fold,
     Heading,
     Section,
     Slider,
@@ -21,7 +30,7 @@ from fairmend.page.blocks import (
     Text,
 )
 from fairmend.page.svg import drawn
-from fairmend.page.table import Column, Kind, Table
+from fairmend.page.table import Column, Kind, Table, typeset
 from fairmend.plot import MOST_BARS
 from fairmend.report import NAN, EditedFeature, GroupOutcome, Report
 from fairmend.tables import counted, number, percent, points
@@ -216,25 +225,40 @@ def _text(value: object) -> str:
 
 def repair(report: Report) -> Section:
     """What is edited, and what happens to whom."""
-    blocks: list[Block] = [
-        Text(
-            f"{plan.message} The {plan.metric} gap of {plan.target} against {plan.baseline}, by "
-            f"{plan.method}: {points(plan.outlook.gap_before)} points before and "
-            f"{points(plan.outlook.gap_after)} after on the people it was fitted on; expected "
-            f"among new people {points(plan.outlook.expected_low)} to "
-            f"{points(plan.outlook.expected_high)}."
-            + (f" Destinations are {plan.search}." if plan.search else "")
-        )
-        for plan in report.plans
-    ]
     mended = [group for group in report.groups if group.repaired]
+    made = report.provenance
+    blocks: list[Block] = []
+    if mended and made is not None and made.recorded:
+        blocks.append(
+            Text(
+                f"The model was not asked: its answers are {made.model}. People move to inputs "
+                "that somebody in the audit had, and get the decision that was given there. If "
+                "the model looks at more than these inputs, an edit is no more than a name for "
+                "that other decision.",
+                aside=True,
+            )
+        )
+    plans = {plan.target: plan for plan in report.plans}
     for place, group in enumerate(mended):
+        its = (Text(_planned(plans[group.group])), *_of_group(report, group, place))
         if len(mended) > 1:
-            blocks.append(Heading(str(group.group)))
-        blocks += _of_group(report, group, place)
+            blocks.append(Fold(str(group.group), its, place < MOST_OPEN))
+        else:
+            blocks += its
     if not blocks:
         blocks = [Text("No group fared worse than the reference: nobody is edited.")]
     return Section("repair", "The repair", tuple(blocks))
+
+
+def _planned(plan: PlanSummary) -> str:
+    outlook = plan.outlook
+    search = f" Destinations are {plan.search}." if plan.search else ""
+    return (
+        f"{plan.message} The {plan.metric} gap of {plan.target} against {plan.baseline}, by "
+        f"{plan.method}: {points(outlook.gap_before)} points before and "
+        f"{points(outlook.gap_after)} after on the people it was fitted on; expected among new "
+        f"people {points(outlook.expected_low)} to {points(outlook.expected_high)}.{search}"
+    )
 
 
 def _of_group(report: Report, group: GroupOutcome, place: int) -> list[Block]:
@@ -338,7 +362,7 @@ def _lines(one: EditedFeature) -> list[tuple[str, str, float, str | None]]:
     if change is not None:
         old, new = (f"median {number(at)}" for at in (change.old_median, change.new_median))
         said = f"{number(change.median, signed=True)}, {_direction(change.rises)}"
-        lines.insert(0, (old, new, change.share_of_edited, said))
+        lines.insert(0, (old, new, change.share_of_edited, typeset(said)))
     return lines or [("not shown", "not shown", NAN, None)]
 
 

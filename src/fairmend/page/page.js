@@ -1,5 +1,6 @@
 "use strict";
-// Two conveniences: tables sort by a click on their head, and the slider shows another level.
+// Conveniences: tables sort by a click on their head, the slider shows another level, and what is
+// folded is open on paper in browsers whose style sheets cannot say so.
 // Without this script the page shows the same figures, all levels in a table.
 
 function sortable(table) {
@@ -71,3 +72,12 @@ function connect(key, data) {
 const all = JSON.parse(document.getElementById("data").textContent);
 for (const [key, data] of Object.entries(all)) connect(key, data);
 document.querySelectorAll("main table").forEach(sortable);
+
+let folded = [];
+window.addEventListener("beforeprint", () => {
+  folded = Array.from(document.querySelectorAll("details:not([open])"));
+  folded.forEach((one) => { one.open = true; });
+});
+window.addEventListener("afterprint", () => {
+  folded.forEach((one) => { one.open = false; });
+});

@@ -8,6 +8,7 @@ from math import isnan
 from fairmend.audit import FOUR_FIFTHS, Audit, Gap
 from fairmend.filing import (
     SMALL,
+    ImpactLine,
     ImpactTable,
     PeopleCell,
     cells_of_audit,
@@ -70,10 +71,7 @@ def words(report: Report) -> Section:
     figures.append(
         (
             "accuracy of everybody",
-            " → ".join(
-                percent(share).replace(" ", "\N{NO-BREAK SPACE}")
-                for share in (report.accuracy_before, report.accuracy_after)
-            ),
+            f"{percent(report.accuracy_before)} → {percent(report.accuracy_after)}",
             _WHOSE[report.apart],
         )
     )
@@ -117,7 +115,7 @@ def _groups(audit: Audit, before: Cells, after: Cells, *, gaps: bool = False) ->
     for place, (old, new) in enumerate(zip(tables[0], repaired, strict=True)):
         key = f"impact-{place}"
         caption = f"Impact ratios by {old.by}"
-        picture = drawn(charts.impact(old, new), key, caption, _impact_words(old, new))
+        picture = drawn(charts.impact(old, new), key, caption, _impact_words(old, new), wide=True)
         blocks.append(Chart(key, caption, picture, _impact_table(key, caption, old, new)))
     if gaps:
         blocks.append(_gap_chart("gaps", audit.gaps, (), audit))
@@ -165,13 +163,21 @@ def _impact_table(
         if other is not None:
             row += [other.rate, other.ratio, (other.ratio_low, other.ratio_high)]
         still = None if other is None else other.below_four_fifths
-        notes = [line.note, _below(line.below_four_fifths, still)]
+        notes = [_noted(line.note, other), _below(line.below_four_fifths, still)]
         rows.append((*row, "; ".join(note for note in notes if note)))
     if filed or old.unknown:
         nothing = {"rate": NAN, "ratio": NAN, "rates": (NAN, NAN), "ratios": (NAN, NAN)}
         blank = [nothing[column.kind] for column in columns[2:-1]]
         rows.append(("not known", old.unknown, *blank, "left out of rates and ratios"))
     return Table(f"{key}-table", caption, tuple(columns), tuple(rows))
+
+
+def _noted(before: str, after: ImpactLine | None) -> str:
+    """A note, and on which side it holds where not on both: another may be highest once mended."""
+    if after is None or after.note == before:
+        return before
+    sides = (("before", before), ("after", after.note))
+    return "; ".join(f"{side}: {note}" for side, note in sides if note)
 
 
 def _below(before: bool, after: bool | None) -> str:
@@ -277,7 +283,7 @@ def _gap_chart(key: str, before: Sequence[Gap], after: Sequence[Gap], audit: Aud
     caption = "Gaps before and after the repair" if after else "Gaps of every group"
     sure = [f"{gap.metric} of {gap.target}" for gap in before if gap.low > 0 or gap.high < 0]
     told = f"Intervals that exclude 0 before the repair: {', '.join(sure) or 'none'}."
-    picture = drawn(charts.gaps(before, after), key, caption, told)
+    picture = drawn(charts.gaps(before, after), key, caption, told, wide=True)
     return Chart(
         key, caption, picture, Table(f"{key}-table", caption, tuple(columns), tuple(rows), titles)
     )

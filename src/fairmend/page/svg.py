@@ -9,6 +9,8 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
+from fairmend.page.table import typeset
+
 __all__ = ["drawn"]
 
 _ROOT = re.compile(r"^<svg[^>]*viewBox=\"([^\"]*)\"[^>]*>")
@@ -18,8 +20,11 @@ _PAPER = re.compile(r'^<rect width="[^"]*" height="[^"]*" fill="white"/>')
 _CLIP = re.compile(r'(id="|url\(#)(clip\d+)')
 
 
-def drawn(chart: Any, key: str, title: str, description: str) -> Markup:
-    """An Altair chart as an inline picture with a name and a description."""
+def drawn(chart: Any, key: str, title: str, description: str, *, wide: bool = False) -> Markup:
+    """An Altair chart as an inline picture with a name and a description.
+
+    ``wide``: as wide as the page, whatever its own measure.
+    """
     text = vl_convert.vegalite_to_svg(
         chart.to_dict(validate=False)
     )  # the converter reads it anyway
@@ -29,8 +34,9 @@ def drawn(chart: Any, key: str, title: str, description: str) -> Markup:
     inside = _PAPER.sub("", text[root.end() :].removesuffix("</svg>"))
     inside = _CLIP.sub(rf"\g<1>{key}-\2", _SPOKEN.sub("", inside))
     name, more = f"{key}-title", f"{key}-description"
+    looks = "drawing wide" if wide else "drawing"
     return Markup(
         f'<svg viewBox="{root[1]}" width="{width}" role="img" aria-labelledby="{name} {more}" '
-        f'class="drawing" id="{key}"><title id="{name}">{escape(title)}</title>'
-        f'<desc id="{more}">{escape(description)}</desc>{inside}</svg>'
+        f'class="{looks}" id="{key}"><title id="{name}">{escape(title)}</title>'
+        f'<desc id="{more}">{escape(typeset(description))}</desc>{inside}</svg>'
     )

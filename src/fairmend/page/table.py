@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 from fairmend.tables import UNKNOWN, number, p_value, percent, points
 
-__all__ = ["Cell", "Column", "Kind", "Table", "csv_text"]
+__all__ = ["Cell", "Column", "Kind", "Table", "csv_text", "typeset"]
 
 Kind = Literal[
     "text",
@@ -32,6 +33,8 @@ Kind = Literal[
 _INTERVALS = ("rates", "spans", "ratios")
 _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A spreadsheet takes a text that begins so for a formula, or may."""
+_MINUS = re.compile(r"(?<![^\s(\[])-(?=[\d.])")
+_ZERO = re.compile(r"(?<![^\s(\[])\+(?=0(?:\.0+)?(?![\d.]*\d))")
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,18 @@ def _cell(value: Any, kind: Kind) -> Cell:
         return Cell("" if value is None else str(value), "" if value is None else str(value))
     if not known:
         return Cell(UNKNOWN, "")
-    shown = _shown(value, kind).replace(" %", "\N{NO-BREAK SPACE}%")  # share a line
-    return Cell(shown, repr(float(first)))
+    return Cell(typeset(_shown(value, kind)), repr(float(first)))
+
+
+def typeset(text: str) -> str:
+    """Figures as the charts' axes have them: a true minus, and no sign before zero.
+
+    A number and its per cent share a line.
+
+    >>> typeset("from +0.0 to -4.5 points (-11.1 to +0.01) for 18-30")
+    'from 0.0 to −4.5 points (−11.1 to +0.01) for 18-30'
+    """
+    return _ZERO.sub("", _MINUS.sub("\N{MINUS SIGN}", text)).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _shown(value: Any, kind: Kind) -> str:

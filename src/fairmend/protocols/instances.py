@@ -37,6 +37,11 @@ class Instances(MLflow):
 
     name = "instances"
 
+    def __init__(self) -> None:
+        """Remember how rows of the last body's columns are made objects."""
+        super().__init__()
+        self._made: tuple[Sequence[str] | None, Callable[..., Any]] = None, dict
+
     def path(self, path: str) -> str:
         return path
 
@@ -45,8 +50,11 @@ class Instances(MLflow):
     ) -> bytes:
         if names is None:
             return _json.encode({"instances": rows})
-        record = _record(tuple(names))
-        return _json.encode({"instances": [record(*row) for row in rows]})
+        known, record = self._made
+        if known is not names:  # the same columns again, as a rule
+            record = _record(tuple(names))
+            self._made = names, record
+        return b'{"instances":%b}' % _json.encode([record(*row) for row in rows])
 
     def read(self, body: bytes, content_type: str = JSON) -> Asked:
         if content_type.partition(";")[0].strip().lower() != JSON:

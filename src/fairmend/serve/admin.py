@@ -34,7 +34,7 @@ def make_admin(sidecar: Sidecar) -> Starlette:
             host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host")
             if token is None and host not in _LOCAL:  # a foreign page may point its name at us
                 return problem("bad_host", "ask by the local address", 421)
-            if not allowed(request, token):
+            if not allowed(request.headers, token):
                 return problem("unauthorized", "a token is needed", 401,
                                WWW_Authenticate='Basic realm="fairmend"')  # fmt: skip
             try:

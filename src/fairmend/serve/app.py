@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairmend import __version__
 from fairmend.protocols import protocol_named
@@ -21,6 +21,7 @@ from fairmend.protocols.v2 import DATATYPES, V2
 from fairmend.protocols.wire import JSON, BadRequest, Cell, Protocol, strict_json
 from fairmend.serve.http import (
     allowed,
+    headers_of,
     live,
     note,
     problem,
@@ -30,11 +31,12 @@ from fairmend.serve.http import (
     where,
 )
 from fairmend.serve.openapi import document
-from fairmend.serve.sidecar import Failure, Sidecar
+from fairmend.serve.sidecar import Decided, Failure, Sidecar
 
 __all__ = ["make_app", "model_name"]
 
 _json = msgspec.json.Encoder()
+_IS_JSON = (b"content-type", b"application/json")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -60,26 +62,27 @@ def model_name(upstream: str) -> str:
     return named[1] if named else "fairmend"
 
 
-def make_app(sidecar: Sidecar) -> Starlette:
+def make_app(sidecar: Sidecar) -> ASGIApp:
     """The application on the clients' port."""
     clients = _Clients(sidecar)
-    mlflow, plain = protocol_named("mlflow"), protocol_named("instances")
+    mlflow = _Predicting(clients, protocol_named("mlflow"))
+    plain = _Predicting(clients, protocol_named("instances"))
+    v2 = _Predicting(clients, clients.v2)
 
     def get(path: str, handler: Handler) -> Route:
         return Route(path, clients.guarded(handler), methods=["GET"])
 
-    def post(path: str, handler: Handler) -> Route:
-        return Route(path, clients.guarded(handler), methods=["POST"])
+    def post(path: str, answering: ASGIApp | Handler) -> Route:
+        return Route(path, answering, methods=["POST"])
 
-    return Starlette(
+    whole = Starlette(
         routes=[
-            # looked through in this order: those with a fixed name first
-            post("/invocations", clients.predicting(mlflow)),
-            post("/predict", clients.predicting(plain)),
-            post("/v2/models/{model}/infer", clients.predicting(clients.v2)),
-            post("/v2/models/{model}/versions/{version}/infer", clients.predicting(clients.v2)),
-            post("/v1/models/{model}:predict", clients.predicting(plain)),
-            post("/outcomes", clients.outcomes),
+            post("/invocations", mlflow),
+            post("/predict", plain),
+            post("/v2/models/{model}/infer", v2),
+            post("/v2/models/{model}/versions/{version}/infer", v2),
+            post("/v1/models/{model}:predict", plain),
+            post("/outcomes", clients.guarded(clients.outcomes)),
             get("/ping", clients.ping),
             get("/health", clients.ping),
             get("/version", clients.version),
@@ -92,6 +95,19 @@ def make_app(sidecar: Sidecar) -> Starlette:
         ],
         exception_handlers={404: _lost, 405: _other_method},
     )
+    usual = {
+        "/invocations": mlflow,
+        "/predict": plain,
+        f"/v2/models/{clients.name}/infer": v2,
+        f"/v1/models/{clients.name}:predict": plain,
+    }
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        # most requests by far: no need to look for their route, nor to pass other layers
+        found = usual.get(scope["path"]) if scope.get("method") == "POST" else None
+        await (found or whole)(scope, receive, send)
+
+    return app
 
 
 class _Clients:
@@ -104,15 +120,22 @@ class _Clients:
         self.v2 = V2(self.config.answer if isinstance(self.config.answer, str) else None)
         self.v2.model = self.name
 
+    def refused(self, headers: Mapping[str, str], named: Mapping[str, str]) -> Response | None:
+        """Nobody gets past here without the token, nor with another model's name."""
+        if not allowed(headers, self.token):
+            return problem("unauthorized", "a bearer token is needed", 401,
+                           WWW_Authenticate="Bearer")  # fmt: skip
+        if named.get("model", self.name) != self.name:
+            return problem("unknown_model", "there is no such model", 404)
+        return None
+
     def guarded(self, handler: Handler) -> Handler:
-        """Nobody gets past here without the token, and nothing unforeseen gets out."""
+        """Only those who may ask get in, and nothing unforeseen gets out."""
 
         async def guard(request: Request) -> Response:
-            if not allowed(request, self.token):
-                return problem("unauthorized", "a bearer token is needed", 401,
-                               WWW_Authenticate="Bearer")  # fmt: skip
-            if request.path_params.get("model", self.name) != self.name:
-                return problem("unknown_model", "there is no such model", 404)
+            response = self.refused(request.headers, request.path_params)
+            if response is not None:
+                return response
             try:
                 response = await handler(request)
             except (Failure, BadRequest) as error:
@@ -126,54 +149,11 @@ class _Clients:
 
         return guard
 
-    def predicting(self, protocol: Protocol) -> Handler:
-        """Answers requests for predictions, counts them and says so."""
-
-        async def predict(request: Request) -> Response:
-            started = time.perf_counter()
-            told = _Told()
-            try:
-                return await self._predict(protocol, request, told)
-            except (Failure, BadRequest) as error:
-                told.code, told.status = error.code, error.status
-                content = protocol.error(error.code, error.message)
-                return reply(content, error.status, **_more(error))
-            except Exception as error:
-                told.code, told.status = "internal", 500
-                note("error", "error", error=where(error))
-                return reply(protocol.error("internal", "something went wrong here"), 500)
-            finally:
-                seconds = time.perf_counter() - started
-                # soon, not now: the answer goes out first
-                self.sidecar.loop.call_soon(self._noted, protocol.name, told, seconds)
-
-        return predict
-
-    def _noted(self, protocol: str, told: _Told, seconds: float) -> None:
-        metrics = self.sidecar.metrics
-        metrics.count("fairmend_requests_total", protocol=protocol, code=told.code)
-        metrics.time("fairmend_request_seconds", seconds)
-        note("request", protocol=protocol, code=told.code, status=told.status,
-             ms=round(1000 * seconds, 2), decision=told.decision)  # fmt: skip
-
-    async def _predict(self, protocol: Protocol, request: Request, told: _Told) -> Response:
-        sidecar, config = self.sidecar, self.config
-        if sidecar.in_flight >= config.concurrency:
-            raise Failure("too_many_requests", "too many requests at once", 429, 1)
-        sidecar.in_flight += 1
-        try:
-            body = await read_body(request, config.most_bytes, config.timeout)
-            kind = request.headers.get("content-type", JSON)
-            path = request.scope["path"]
-            decided = await sidecar.answer(protocol, body, kind, request.headers, path)
-        finally:
-            sidecar.in_flight -= 1
-        told.decision = decided.decision
-        return reply(decided.content, Fairmend_Decision=decided.decision)
-
     async def outcomes(self, request: Request) -> Response:
         most = self.config.most_rows
-        body = await read_body(request, self.config.most_bytes, self.config.timeout)
+        body = await read_body(
+            request.headers, request.receive, self.config.most_bytes, self.config.timeout
+        )
         told = strict_json(body, _told, lambda sent: 1 + 2 * len(sent.outcomes)).outcomes
         if not 1 <= len(told) <= most:
             raise BadRequest("bad_request", f"1 to {most} outcomes at a time", 422)
@@ -216,13 +196,60 @@ class _Clients:
         return reply(_json.encode(about))
 
 
-@dataclass(slots=True)
-class _Told:
-    """How a request ended, for the log line."""
+class _Predicting:
+    """Answers requests for predictions in one protocol, counts them and says so."""
 
-    code: str = "ok"
-    status: int = 200
-    decision: str = ""
+    def __init__(self, clients: _Clients, protocol: Protocol) -> None:
+        self._clients, self._protocol = clients, protocol
+        self._sidecar, self._config = clients.sidecar, clients.config
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        headers = headers_of(scope)
+        refusal = self._clients.refused(headers, scope.get("path_params", {}))
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        code, status, decision = "ok", 200, ""
+        try:
+            decided = await self._decided(scope["path"], headers, receive)
+            content, decision = decided.content, decided.decision
+            more = {"Fairmend-Decision": decision}
+        except (Failure, BadRequest) as error:
+            code, status, more = error.code, error.status, _more(error)
+            content = self._protocol.error(error.code, error.message)
+        except Exception as error:
+            code, status, more = "internal", 500, {}
+            note("error", "error", error=where(error))
+            content = self._protocol.error(code, "something went wrong here")
+        if self._sidecar.draining:
+            more["Connection"] = "close"
+        beside = [(name.lower().encode(), value.encode()) for name, value in more.items()]
+        beside += [_IS_JSON, (b"content-length", b"%d" % len(content))]
+        await send({"type": "http.response.start", "status": status, "headers": beside})
+        await send({"type": "http.response.body", "body": content})
+        seconds = time.perf_counter() - started
+        # soon, not now: the answer goes out first
+        self._sidecar.loop.call_soon(self._noted, code, status, seconds, decision)
+
+    async def _decided(self, path: str, headers: Mapping[str, str], receive: Receive) -> Decided:
+        sidecar, config = self._sidecar, self._config
+        if sidecar.in_flight >= config.concurrency:
+            raise Failure("too_many_requests", "too many requests at once", 429, 1)
+        sidecar.in_flight += 1
+        try:
+            body = await read_body(headers, receive, config.most_bytes, config.timeout)
+            kind = headers.get("content-type", JSON)
+            return await sidecar.answer(self._protocol, body, kind, headers, path)
+        finally:
+            sidecar.in_flight -= 1
+
+    def _noted(self, code: str, status: int, seconds: float, decision: str) -> None:
+        metrics, protocol = self._sidecar.metrics, self._protocol.name
+        metrics.count("fairmend_requests_total", protocol=protocol, code=code)
+        metrics.time("fairmend_request_seconds", seconds)
+        note("request", protocol=protocol, code=code, status=status,
+             ms=round(1000 * seconds, 2), decision=decision)  # fmt: skip
 
 
 def _more(error: Failure | BadRequest) -> dict[str, str]:
@@ -230,7 +257,7 @@ def _more(error: Failure | BadRequest) -> dict[str, str]:
     if error.status in (408, 413):
         return {"Connection": "close"}
     wait = getattr(error, "retry_after", 0)
-    return {"Retry_After": str(wait)} if wait else {}
+    return {"Retry-After": str(wait)} if wait else {}
 
 
 async def _lost(_: Request, __: Exception) -> Response:

@@ -22,6 +22,7 @@ __all__ = ["FastReader", "Read"]
 _Moderate = Annotated[float, msgspec.Meta(ge=-(2.0**63), lt=2.0**63)]
 _CELLS: dict[str, Any] = {"bool": bool, "int": Whole, "float": _Moderate, "str": str}
 _MOST_HEADERS = 1_000
+_cells = msgspec.structs.astuple
 Read = tuple[list[Row], dict[str, list[Any]]]
 
 
@@ -51,9 +52,10 @@ class FastReader:
         self._frames: dict[tuple[str, ...], Any] = {}
         self._split = msgspec.json.Decoder(_Body)
         self._records: dict[str, msgspec.json.Decoder[Any]] = {}
-        with suppress(ValueError):  # a name with quotes or control characters
-            for key in ("instances", "dataframe_records"):
-                self._records[key] = msgspec.json.Decoder(self._body(key))
+        if self._both:
+            with suppress(ValueError):  # a name with quotes or control characters
+                for key in ("instances", "dataframe_records"):
+                    self._records[key] = msgspec.json.Decoder(self._body(key))
 
     def _body(self, key: str) -> type:
         named = [*self._types, *self._apart]
@@ -86,21 +88,21 @@ class FastReader:
 
     def _by_records(self, key: str, body: bytes) -> Read | None:
         decoder = self._records.get(key)
-        if decoder is None or not self._both:
+        if decoder is None:
             return None
         found = decoder.decode(body).rows
         if not found:
             return None
-        k = self._wide
-        if len(found) == 1:
-            cells = msgspec.structs.astuple(found[0])
-            columns = {}
+        k, columns = self._wide, {}
+        if len(found) == 1:  # most requests: nothing is built that is not handed on
+            cells = _cells(found[0])
             for j, name in self._spots:
-                if cells[j] is not UNSET:
-                    columns[name] = [cells[j]]
+                cell = cells[j]
+                if cell is not UNSET:
+                    columns[name] = [cell]
             rows = [cells[:k]]
         else:
-            every = list(map(msgspec.structs.astuple, found))
+            every = list(map(_cells, found))
             columns = {
                 name: [row[j] for row in every]
                 for j, name in self._spots

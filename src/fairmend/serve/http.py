@@ -8,15 +8,27 @@ import binascii
 import hmac
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope
 
 from fairmend.protocols.wire import BadRequest
 
-__all__ = ["allowed", "live", "note", "problem", "read_body", "readiness", "reply", "where"]
+__all__ = [
+    "allowed",
+    "headers_of",
+    "live",
+    "note",
+    "problem",
+    "read_body",
+    "readiness",
+    "reply",
+    "where",
+]
 
 _json = msgspec.json.Encoder()
 
@@ -43,14 +55,21 @@ def readiness(ready: bool) -> Response:
     return reply(_json.encode({"ready": ready}), 200 if ready else 503)
 
 
-def allowed(request: Request, token: str | None) -> bool:
+def headers_of(scope: Scope) -> dict[str, str]:
+    """A request's headers by their names in small letters; of several the first counts."""
+    return {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"][::-1]
+    }
+
+
+def allowed(headers: Mapping[str, str], token: str | None) -> bool:
     """Whether the bearer token is right, in time that does not depend on how right it is.
 
     Browsers can send it as the password of basic authentication.
     """
     if token is None:
         return True
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    scheme, _, given = headers.get("authorization", "").partition(" ")
     secret = given.strip().encode()
     if scheme.lower() == "basic":
         try:
@@ -62,18 +81,20 @@ def allowed(request: Request, token: str | None) -> bool:
     return hmac.compare_digest(secret, token.encode())
 
 
-async def read_body(request: Request, most: int, seconds: float) -> bytes:
+async def read_body(
+    headers: Mapping[str, str], receive: Receive, most: int, seconds: float
+) -> bytes:
     """The body, if it is not too long and does not dawdle."""
-    length = request.headers.get("content-length", "0")
+    length = headers.get("content-length", "0")
     if length.isdigit() and int(length) > most:
         raise _too_long(most)
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+    if headers.get("content-encoding", "identity").lower() != "identity":
         raise BadRequest("bad_encoding", "send the body as it is, not compressed", 415)
     parts, total, more = [], 0, True
     try:
         async with asyncio.timeout(seconds):
             while more:
-                message = await request.receive()
+                message = await receive()
                 if message["type"] == "http.disconnect":
                     raise BadRequest("hung_up", "the client hung up", 400)
                 part = message.get("body", b"")

@@ -171,7 +171,7 @@ class DecisionLog:
                 self._insert(entry, heads)
             self._db.execute("COMMIT")
             self._heads, self.healthy = heads, True
-        except (sqlite3.Error, OSError) as why:
+        except Exception as why:  # whatever it was: those who wait must hear of it
             self.healthy = False
             error = LogUnavailable(type(why).__name__)
             if self._db.in_transaction:

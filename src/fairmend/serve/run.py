@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairmend.errors import DataError, FairmendError
@@ -90,7 +90,7 @@ class _Bounded(HttpToolsProtocol):
             self._waiting = None
 
 
-def _server(app: Starlette) -> _Server:
+def _server(app: ASGIApp) -> _Server:
     return _Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, lifespan="off",

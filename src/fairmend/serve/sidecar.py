@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,7 @@ class Sidecar:
         self.in_flight = 0
         self._people = Drawer(self.key, "person")
         self._private = blake2b(b"requests", key=self.key, digest_size=32).digest()
+        self._ended: deque[tuple[asyncio.Future[None], Exception | None]] = deque()
         self._pending: dict[bytes, tuple[bytes, asyncio.Future[Decided]]] = {}
 
     # ---------------------------------------------------------------- life
@@ -105,20 +107,31 @@ class Sidecar:
         await self.upstream.start()
         try:
             self.current = await asyncio.to_thread(self._load)
+            await self._record_start(self.current.fingerprint)
         except BaseException:
             await self.upstream.close()
             self.log.close()
             raise
-        await self.record(
-            "start",
-            mode=self.config.mode,
-            basis=self.config.basis,
-            artifact=self.current.fingerprint,
-            upstream_protocol=self.upstream.protocol.name,
-            vendor=self.config.vendor,
-            version=self.config.version,
-            key=self._people.fingerprint,
-        )
+
+    async def _record_start(self, artifact: str) -> None:
+        try:
+            await self.record(
+                "start",
+                mode=self.config.mode,
+                basis=self.config.basis,
+                artifact=artifact,
+                upstream_protocol=self.upstream.protocol.name,
+                vendor=self.config.vendor,
+                version=self.config.version,
+                key=self._people.fingerprint,
+            )
+        except Failure:
+            raise DataError(
+                f"log {self.config.log!r}",
+                "must be writable",
+                "its next row could not be written",
+                "Make room on its disk, or choose another place.",
+            ) from None
 
     async def stop(self) -> None:
         with suppress(Failure):  # a full disk must not keep it from ending
@@ -138,10 +151,10 @@ class Sidecar:
             self.metrics.count("fairmend_reloads_total", result="refused")
             await self.record("reload refused", kept=self.serving.fingerprint)
             raise
+        await self.record("reload", artifact=fresh.fingerprint)  # or it is not served
         self.current = fresh
         self.changed_probes, self.probed_at = [], 0.0  # those were the old one's
         self.metrics.count("fairmend_reloads_total", result="ok")
-        await self.record("reload", artifact=fresh.fingerprint)
         return fresh.fingerprint
 
     @property
@@ -300,18 +313,7 @@ class Sidecar:
 
     async def _committed(self, entry: Entry) -> None:
         written = self.loop.create_future()
-
-        def resolve(error: Exception | None) -> None:
-            if not written.done():
-                if error is None:
-                    written.set_result(None)
-                else:
-                    written.set_exception(error)
-
-        def done(error: Exception | None) -> None:
-            self.loop.call_soon_threadsafe(resolve, error)
-
-        entry.done = done
+        entry.done = partial(self._heard, written)
         self.log.put(entry)
         try:
             await written
@@ -319,6 +321,22 @@ class Sidecar:
             raise Failure(
                 "log_unavailable", "decisions cannot be recorded, so none are made", 503, 5
             ) from None
+
+    def _heard(self, written: asyncio.Future[None], error: Exception | None) -> None:
+        """From the log's thread: what shared a commit is told in one go, so it wakes us once."""
+        self._ended.append((written, error))
+        if len(self._ended) == 1:  # else we were woken, and have not come to these yet
+            self.loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        while self._ended:
+            written, error = self._ended.popleft()
+            if written.done():  # nobody waits any longer
+                continue
+            if error is None:
+                written.set_result(None)
+            else:
+                written.set_exception(error)
 
     # ---------------------------------------------------------------- its steps
 
