@@ -640,10 +640,8 @@ class _Edits:
         edits, not_shown = self._pairs(texts, codes, smallest_cell)
         if change is not None:
             edits = tuple(edit for edit in edits if (edit.old, edit.new) != ("a number",) * 2)
-        return EditedFeature(
-            name, float(self.share.sum()), _how(edits, change, smallest_cell), edits, change,
-            not_shown,
-        )  # fmt: skip
+        how = _how(edits, change, not_shown, smallest_cell)
+        return EditedFeature(name, float(self.share.sum()), how, edits, change, not_shown)
 
     def _change(self, old: FloatArray, new: FloatArray, smallest_cell: int) -> NumberChange | None:
         known = np.isfinite(old) & np.isfinite(new)
@@ -680,15 +678,20 @@ def _median(values: FloatArray, weight: FloatArray) -> float:
     return float(values[order][np.searchsorted(cumulated, cumulated[-1] / 2)])
 
 
-def _how(edits: Sequence[Edit], change: NumberChange | None, smallest_cell: int) -> str:
+def _how(
+    edits: Sequence[Edit], change: NumberChange | None, not_shown: int, smallest_cell: int
+) -> str:
     if change is not None:
         return (
-            f"median {number(change.median, signed=True)}; from {number(change.old_median)} to "
-            f"{number(change.new_median)}"
+            f"typically {number(change.median, signed=True)}; median {number(change.old_median)} "
+            f"before, {number(change.new_median)} after"
         )
-    if edits:
-        return f"{edits[0].old} -> {edits[0].new}"
-    return f"by fewer than {smallest_cell} people each"
+    if not edits:
+        return f"by fewer than {smallest_cell} people each"
+    first = f"{edits[0].old} -> {edits[0].new}"
+    if len(edits) == 1 and not_shown == 0:
+        return first
+    return f"most often {first} ({percent(edits[0].share_of_edited)})"
 
 
 def _short(value: Any) -> str:

@@ -20,8 +20,7 @@ _MODELLED = (
 )
 _LEGEND = (
     "of the influence: what the feature explains, alone, of how much each person adds to the gap",
-    "of the change: the part that comes about if this feature alone is distributed as in the "
-    "counterfactual",
+    "of the change: the part that comes about if this feature alone moves to the counterfactual",
     "shift: how many people have another value of it there",
 )
 
