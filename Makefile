@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    echo 'fairmend needs Python 3.11 or newer; name one: make setup PYTHON=python3.11' >&2; \
 	    exit 1; }; \
 	  echo 'making $(VENV)'; $(PYTHON) -m venv --clear $(VENV); fi
-	@echo 'installing what fairmend needs (a minute or two the first time)'
+	@echo 'installing what fairmend needs (a few minutes the first time)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@touch $@
 

@@ -38,6 +38,7 @@ class Applying:
     emit: Emit
     decision: str
     missing: Sequence[str]
+    decimal: str = "."
     mender: Mender | None = None
 
     @property
@@ -47,7 +48,7 @@ class Applying:
 
     def through(self, file: str, out: IO[bytes]) -> None:
         """One file onto another."""
-        with open_rows(file, missing=self.missing) as stream:
+        with open_rows(file, missing=self.missing, decimal=self.decimal) as stream:
             if self.mender is None:
                 self.mender = Mender(self.mended, self.groups(stream.names), self.id_, self.emit)
             self.mender.through(stream, out, self.decision)

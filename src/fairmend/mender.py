@@ -20,6 +20,7 @@ from fairmend.data import read_membership
 from fairmend.errors import DataError, listed
 from fairmend.progress import progress
 from fairmend.rowstream import Block, Edits, Emit, RowStream
+from fairmend.tablefile import refuse_blanks
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,6 +45,8 @@ class Tally:
     """People without a group, who keep the model's answer."""
     unknown_group: int = 0
     """People of a group that was not audited, who keep it too."""
+    changed: int = 0
+    """People whose decision is not the model's own; known only where decisions are asked for."""
     drawn: int = 0
     """People whose answer was left to chance, by their number."""
     cells: dict[str, int] = field(default_factory=dict)
@@ -60,6 +63,8 @@ class _Laws:
     destination: IntArray
     """The place of the edited row among the destinations; -1 to stay."""
     decision: FloatArray
+    own: FloatArray
+    """What the model decides of the row as it is."""
     drawn: NDArray[np.bool_]
     """Whose answer is left to chance, person by person."""
     absent: NDArray[np.bool_]
@@ -79,7 +84,7 @@ class _Laws:
             pl.concat([self.rows, more.rows], how="vertical_relaxed"),
             pl.concat([self.destinations, more.destinations], how="vertical_relaxed"),
             np.concatenate([self.destination, shift]),
-            *map(both, ("decision", "drawn", "absent", "stranger")),
+            *map(both, ("decision", "own", "drawn", "absent", "stranger")),
         )
 
 
@@ -118,6 +123,8 @@ class Mender:
         with progress("applying the repair", stream.size or 1) as advance:
             read = 0
             for block in stream.blocks(self._types()):
+                if self.mended.box_.column is not None:
+                    refuse_blanks(block.rows, self.mended.box_.column, first=block.first)
                 if block.rows.height:
                     stream.write(block, self._edits(block))
                 if stream.size is not None:  # nobody knows the length of a pipe
@@ -195,6 +202,8 @@ class Mender:
             if len(drawn):
                 said = self._ask("predict", rows, drawn)
                 positive[drawn] = said == self.mended.classes_[1]
+            own = laws.own[law]  # a chance is nobody's decision
+            tally.changed += int((((own == 0) & positive) | ((own == 1) & ~positive)).sum())
             decisions = self._words[positive.astype(np.int64)]
         edits = Edits(cells, decisions)
         tally.rows += rows.height
@@ -241,6 +250,7 @@ class Mender:
         people = self.mended._read(as_fitted(new.select(self._inputs), self._known), groups)
         chance = np.zeros(new.height)
         decision = people.drawn(people.answers.decision, lambda route: route.decision, chance)
+        own = people.answers.decision[people.row]
         drawn = (decision > 0) & (decision < 1)
         destination = np.full(new.height, -1)
         tables = [as_polars(people.inputs.native).clear()]
@@ -251,7 +261,7 @@ class Mender:
                 size = sum(table.height for table in tables)
                 destination[one.members] = np.where(picked >= 0, picked + size, -1)
                 tables.append(as_polars(one.route.table.native))
-        return _Laws(new, _stacked(tables), destination, decision, drawn, absent, stranger)
+        return _Laws(new, _stacked(tables), destination, decision, own, drawn, absent, stranger)
 
     def _refuse(self, block: Block, group_of: pl.DataFrame) -> NoReturn:
         """Somebody of a group that was not audited."""

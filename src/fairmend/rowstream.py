@@ -29,6 +29,7 @@ from fairmend.tablefile import (
     Kind,
     header,
     kind_of,
+    no_table,
     parse_csv,
     standard_input,
     unreadable,
@@ -120,9 +121,17 @@ class RowStream(ABC):
 
 @contextmanager
 def open_rows(
-    path: str, *, missing: Sequence[str] = (), block_bytes: int = BLOCK_BYTES
+    path: str,
+    *,
+    missing: Sequence[str] = (),
+    decimal: str = ".",
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[RowStream]:
-    """A file, or standard input for ``-``, as a stream of rows."""
+    """A file, or standard input for ``-``, as a stream of rows.
+
+    ``missing`` and ``decimal`` are as in `fairmend.tablefile.read_table`; edited cells are written
+    with that decimal mark.
+    """
     with ExitStack() as stack:
         name = "standard input" if path == "-" else path
         try:
@@ -135,7 +144,7 @@ def open_rows(
         kind = kind_of(head, name)
         if kind == "csv":
             size = None if path == "-" else os.fstat(file.fileno()).st_size
-            yield _CsvStream(file, name, size, missing, block_bytes)
+            yield _CsvStream(file, name, size, missing, decimal, block_bytes)
             return
         require("pyarrow", extra="cli", why=f"streaming {kind}")
         if path == "-":  # its table of contents is at the end
@@ -151,26 +160,27 @@ def open_rows(
 
 
 class _CsvStream(RowStream):
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         file: IO[bytes],
         name: str,
         size: int | None,
         missing: Sequence[str],
+        decimal: str,
         block_bytes: int,
     ) -> None:
         self._file, self._name, self._missing = file, name, missing
         self.size = size
         self._pieces = _whole_records(file, name, block_bytes)
         first = next(self._pieces, b"")
-        self._dialect = Dialect.of(first)
+        self._dialect = Dialect.of(first, decimal)
         body = first.removeprefix(codecs.BOM_UTF8)
         end = _record_ends(body)[0] if body else 0
         self._header, self._rest = body[:end], body[end:]
         if not body.strip():
             raise DataError(f"file {name!r}", "must hold a header and rows", "it is empty",
                             "Is it the right file?")  # fmt: skip
-        self.names = header(self._header, self._dialect)
+        self.names = header(self._header, name, self._dialect)
 
     def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
         first, read = 0, len(self._header)
@@ -181,45 +191,15 @@ class _CsvStream(RowStream):
             first += rows.height
 
     def _parse(self, piece: bytes, types: Mapping[str, Any], first: int) -> pl.DataFrame:
-        import polars as pl
-
         known = {name: kind for name, kind in types.items() if kind is not None}
-        try:
-            rows = self._table(piece, known, [*types])
-        except pl.exceptions.PolarsError:
-            # a cell that is not of its column's type, or text that is no CSV: find out which
-            texts = self._as_text(piece, [*types], first)
-            rows = texts.with_columns(
-                _converted(texts[name], kind, first) for name, kind in known.items()
-            )
-        records = _count(piece)
-        if rows.height != records:
-            raise self._broken(first, f"{rows.height:,} rows in {records:,} records")
+        begin = self._header if self._header.endswith(b"\n") else self._header + b"\n"
+        content = begin + piece
+        rows = parse_csv(
+            content, self._name, self._dialect, self._missing, known, columns=[*types], first=first
+        ).select([*types])
+        if rows.height != _count(piece):
+            raise no_table(content, self._name, self._dialect, first)
         return rows
-
-    def _table(
-        self, piece: bytes, types: Mapping[str, Any], columns: Sequence[str]
-    ) -> pl.DataFrame:
-        first = self._header if self._header.endswith(b"\n") else self._header + b"\n"
-        content = first + piece
-        table = parse_csv(content, self._dialect, self._missing, types, columns=columns)
-        return table.select(columns)
-
-    def _as_text(self, piece: bytes, columns: Sequence[str], first: int) -> pl.DataFrame:
-        import polars as pl
-
-        try:
-            return self._table(piece, dict.fromkeys(columns, pl.String), columns)
-        except pl.exceptions.PolarsError as error:
-            raise self._broken(first, " ".join(str(error).split())[:200]) from None
-
-    def _broken(self, first: int, got: str) -> DataError:
-        return DataError(
-            f"file {self._name!r} after row {first:,}",
-            "must be a table in CSV, in UTF-8",
-            f"it cannot be read as one: {got}",
-            "Look for a stray quote or a row with too many cells.",
-        )
 
     def start(self, out: IO[bytes], emit: Emit, decision: str, id_: str | None) -> None:
         self._out, self._emit, self._id = out, emit, id_
@@ -293,13 +273,18 @@ class _CsvStream(RowStream):
 
         assert edits.decisions is not None
         columns = {} if self._id is None else {"id": block.rows[self._id]}
-        columns["decision"] = pl.Series(edits.decisions.tolist())
+        columns["decision"] = self._spelt(pl.Series(edits.decisions.tolist()))
         pl.DataFrame(columns).write_csv(
             self._out,
             include_header=False,
             separator=self._dialect.separator,
             line_terminator=self._dialect.newline,
         )
+
+    def _spelt(self, words: pl.Series) -> pl.Series:
+        if not words.dtype.is_float():
+            return words
+        return words.cast(str).str.replace(".", self._dialect.decimal, literal=True)
 
     def finish(self) -> None:
         """Nothing: a CSV just ends."""
@@ -390,39 +375,11 @@ def _written(value: Any, dialect: Dialect) -> bytes:
     if value is None:
         return b""
     text = str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
+    if isinstance(value, float | np.floating):
+        text = text.replace(".", dialect.decimal)
     if any(mark in text for mark in (dialect.separator, '"', "\n", "\r")):
         text = '"' + text.replace('"', '""') + '"'
     return text.encode()
-
-
-def _converted(column: pl.Series, kind: Any, first: int) -> pl.Series:
-    """Text in the type it had when the repair was fitted; whole numbers may have become others."""
-    import polars as pl
-
-    kinds = [kind, pl.Float64] if kind.is_integer() else [kind]
-    for each in kinds:
-        if each == pl.Boolean:
-            found = column.str.to_lowercase().replace_strict(
-                {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
-            )
-        else:
-            found = column.cast(each, strict=False)
-        lost = found.is_null() & column.is_not_null()
-        if not lost.any():
-            return found.alias(column.name)
-    row = int(lost.arg_max() or 0)
-    raise DataError(
-        f"column {column.name!r}, row {first + row + 1:,}",
-        f"must be {_said(kind)}, as in the audit data",
-        f"got {column[row]!r}",
-        "Mend the cell, or name what stands for a missing value with --missing.",
-    )
-
-
-def _said(kind: Any) -> str:
-    if kind.is_numeric():
-        return "a number"
-    return "true or false" if str(kind) == "Boolean" else str(kind)
 
 
 # -------------------------------------------------------------------- Parquet and Arrow

@@ -1,7 +1,8 @@
 """Tables from files: CSV, Parquet, Arrow, or standard input, by content and suffix.
 
 `read_table` reads a whole table. What a CSV looks like (its separator, its byte-order mark, its
-column names) is found out here for `fairmend.rowstream` as well, so that both read alike.
+column names) is found out here for `fairmend.rowstream` as well, so that both read alike; and so is
+what is wrong with a file that is no table.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import codecs
 import csv
 import io
 import os
+import re
 import select
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,8 +30,11 @@ __all__ = [
     "Kind",
     "header",
     "kind_of",
+    "no_table",
     "parse_csv",
     "read_table",
+    "refuse_blanks",
+    "refuse_other_decimals",
     "standard_input",
     "unreadable",
 ]
@@ -55,6 +60,17 @@ _PACKED: dict[bytes, tuple[str, str]] = {
 PATIENCE_S = 0.25
 """Of one wait for standard input."""
 _OTHER_TEXT = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+NEARLY = 0.95
+"""Text of which so many cells look like numbers is meant as numbers."""
+_WITH_COMMA = r"^[-+]?(\d+|[1-9]\d{0,2}([.\s]\d{3})+)(,\d*)?$"
+"""Numbers with a decimal comma, and with dots or blanks between thousands."""
+_OTHER = {".": (_WITH_COMMA, ","), ",": (r"^[-+]?(\d+|\d*\.\d+)$", ".")}
+"""What numbers look like where the decimal mark is not the one that was expected."""
+_NAMES = {".": "a decimal point", ",": "a decimal comma"}
+_ADVICE = {
+    ".": "If that is a number with a decimal comma, say --decimal ','.",
+    ",": "If that is a number with a decimal point, write the whole file with one mark.",
+}
 
 
 @dataclass(frozen=True)
@@ -62,34 +78,41 @@ class Dialect:
     r"""How a CSV is written, told by its first record.
 
     >>> Dialect.of(b'\xef\xbb\xbf"a; b";c\r\n1;2\r\n')
-    Dialect(separator=';', newline='\r\n', marked=True)
+    Dialect(separator=';', newline='\r\n', marked=True, decimal='.')
     """
 
     separator: str
     newline: str
     marked: bool
     """Whether it begins with a byte-order mark."""
+    decimal: str = "."
+    """The mark before fractions: nothing in a file tells it for certain."""
 
     @classmethod
-    def of(cls, head: bytes) -> Dialect:
+    def of(cls, head: bytes, decimal: str = ".") -> Dialect:
         """The separator is the one that cuts the first record into most cells."""
         marked = head.startswith(codecs.BOM_UTF8)
         first = head.removeprefix(codecs.BOM_UTF8).split(b"\n", maxsplit=1)[0]
         text = first.decode("utf-8", errors="replace")
         cells = {mark: len(next(csv.reader([text], delimiter=mark), [])) for mark in ",;\t|"}
         separator = max(cells, key=lambda mark: cells[mark])
-        return cls(separator, "\r\n" if first.endswith(b"\r") else "\n", marked)
+        return cls(separator, "\r\n" if first.endswith(b"\r") else "\n", marked, decimal)
 
 
 def read_table(
-    path: str | Path, *, missing: Sequence[str] = (), types: Mapping[str, Any] | None = None
+    path: str | Path,
+    *,
+    missing: Sequence[str] = (),
+    types: Mapping[str, Any] | None = None,
+    decimal: str = ".",
 ) -> pl.DataFrame:
     """Read a whole table into memory; ``-`` is standard input.
 
     A CSV may begin with a byte-order mark and be separated by commas, semicolons, tabs or bars:
     its first line tells. Empty cells are missing values, and so are those that read as one of
     ``missing``. ``types`` are those of a CSV's columns where they are known; all
-    cells tell the others.
+    cells tell the others. Its numbers have a decimal point or, with ``decimal=","``, a comma, and
+    then perhaps dots between thousands.
     """
     require("polars", extra="cli", why="reading a file")
     name = "standard input" if str(path) == "-" else str(path)
@@ -99,7 +122,7 @@ def read_table(
         raise unreadable(name, error) from None
     kind = kind_of(content[:8], name)
     try:
-        table = _parse(content, kind, missing, types or {})
+        table = _parse(content, name, kind, missing, types or {}, decimal)
     except DataError:
         raise
     except Exception as error:
@@ -166,8 +189,13 @@ def kind_of(head: bytes, name: str) -> Kind:
     return _SUFFIXES.get(Path(name).suffix.lower(), "csv")
 
 
-def _parse(
-    content: bytes, kind: Kind, missing: Sequence[str], types: Mapping[str, Any]
+def _parse(  # noqa: PLR0917
+    content: bytes,
+    name: str,
+    kind: Kind,
+    missing: Sequence[str],
+    types: Mapping[str, Any],
+    decimal: str,
 ) -> pl.DataFrame:
     import polars as pl
 
@@ -178,19 +206,41 @@ def _parse(
         return pl.read_ipc(source)
     if kind == "arrow stream":
         return pl.read_ipc_stream(source)
-    dialect, text = Dialect.of(content), content.removeprefix(codecs.BOM_UTF8)
-    _refuse_twins(header(text, dialect))
-    return parse_csv(text, dialect, missing, types)
+    dialect, text = Dialect.of(content, decimal), content.removeprefix(codecs.BOM_UTF8)
+    _refuse_twins(header(text, name, dialect))
+    return parse_csv(text, name, dialect, missing, types)
 
 
-def header(content: bytes, dialect: Dialect) -> tuple[str, ...]:
+def header(content: bytes, name: str, dialect: Dialect) -> tuple[str, ...]:
     r"""The cells of a CSV's first record.
 
-    >>> header(b'a,"b, or\nso"\n1,2\n', Dialect.of(b"a,b"))
+    >>> header(b'a,"b, or\nso"\n1,2\n', "people.csv", Dialect.of(b"a,b"))
     ('a', 'b, or\nso')
     """
-    text = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="replace", newline="")
-    return tuple(next(csv.reader(text, delimiter=dialect.separator), ()))
+    names = tuple(next(_records(content, dialect), ()))
+    if any(map(_not_utf8, names)):
+        raise _other_text(f"file {name!r}, its first line")
+    return names
+
+
+def _records(content: bytes, dialect: Dialect) -> Iterator[list[str]]:
+    """The cells of each record; bytes that are no UTF-8 become characters that no text has."""
+    text = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="surrogateescape", newline="")
+    return csv.reader(text, delimiter=dialect.separator)
+
+
+def _not_utf8(cell: str) -> bool:
+    return any("\udc80" <= letter <= "\udcff" for letter in cell)
+
+
+def _other_text(what: str) -> DataError:
+    return DataError(
+        what,
+        "must be text in UTF-8",
+        "got bytes of another encoding",
+        "Save it as CSV UTF-8; if it comes from Windows, iconv -f WINDOWS-1252 -t UTF-8 makes it "
+        "so.",
+    )
 
 
 def _refuse_twins(names: Sequence[str]) -> None:
@@ -205,26 +255,194 @@ def _refuse_twins(names: Sequence[str]) -> None:
             )
 
 
+# -------------------------------------------------------------------- CSV
+
+
 def parse_csv(
     content: bytes,
+    name: str,
     dialect: Dialect,
     missing: Sequence[str],
     types: Mapping[str, Any],
     *,
     columns: Sequence[str] | None = None,
+    first: int = 0,
 ) -> pl.DataFrame:
-    """Text as a table: columns of a known type are read as such, of the others all cells tell."""
+    """Text as a table: columns of a known type are read as such, of the others all cells tell.
+
+    ``first`` is how many rows came before, for messages that say where something is wrong.
+    """
     import polars as pl
 
     guess = columns is None or not set(columns) <= set(types)
+    # a lone quote among numbers ends in a panic
+    failures = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
-    return pl.read_csv(
-        content,
-        separator=dialect.separator,
-        columns=None if columns is None else list(columns),
-        schema_overrides=dict(types),
-        infer_schema=guess,
-        infer_schema_length=None if guess else 0,
-        null_values=["", *missing],  # in quotes as well
-        encoding="utf8",
+    def parsed(kinds: dict[str, Any]) -> pl.DataFrame:
+        return pl.read_csv(
+            content,
+            separator=dialect.separator,
+            columns=None if columns is None else list(columns),
+            schema_overrides=kinds,
+            infer_schema=guess,
+            infer_schema_length=None if guess else 0,
+            null_values=["", *missing],  # in quotes as well
+            encoding="utf8",
+            decimal_comma=dialect.decimal == ",",
+        )
+
+    try:
+        table = parsed(dict(types))
+    except failures:
+        # a cell that is not of its column's type, or text that is no CSV: find out which
+        try:
+            texts = parsed(dict.fromkeys(types, pl.String))
+        except failures:
+            raise no_table(content, name, dialect, first) from None
+        known = {each: types[each] for each in texts.columns if each in types}
+        table = texts.with_columns(
+            _converted(texts[each], kind, dialect, first) for each, kind in known.items()
+        )
+    if dialect.decimal != ",":
+        return table
+    return table.with_columns(
+        _plain(column).cast(pl.Float64)
+        for column in table
+        if column.name not in types and _is_grouped(column)
     )
+
+
+def _converted(column: pl.Series, kind: Any, dialect: Dialect, first: int) -> pl.Series:
+    """Text in the type it is known to have; whole numbers may have become others."""
+    import polars as pl
+
+    text = _plain(column) if kind.is_numeric() and dialect.decimal == "," else column
+    for each in [kind, pl.Float64] if kind.is_integer() else [kind]:
+        if each == pl.Boolean:
+            found = text.str.to_lowercase().replace_strict(
+                {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
+            )
+        else:
+            found = text.cast(each, strict=False)
+        lost = found.is_null() & column.is_not_null()
+        if not lost.any():
+            return found.alias(column.name)
+    row = int(lost.arg_max() or 0)
+    fix = "Mend the cell, or name what stands for a missing value with --missing."
+    if kind.is_numeric() and re.match(_OTHER[dialect.decimal][0], column[row]):
+        fix = _ADVICE[dialect.decimal]
+    raise DataError(
+        f"column {column.name!r}, row {first + row + 1:,}",
+        f"must be {_said(kind)}, as in the audit data",
+        f"got {column[row]!r}",
+        fix,
+    )
+
+
+def _said(kind: Any) -> str:
+    if kind.is_numeric():
+        return "a number"
+    return "true or false" if str(kind) == "Boolean" else str(kind)
+
+
+def _is_grouped(column: pl.Series) -> bool:
+    """Whether text is numbers with a decimal comma and dots between thousands."""
+    cells = column.drop_nulls()
+    return (
+        str(column.dtype) == "String"
+        and bool(cells.str.contains(_WITH_COMMA).all())
+        and bool(cells.str.contains(",", literal=True).any())
+    )
+
+
+def _plain(column: pl.Series) -> pl.Series:
+    """Numbers with a decimal comma as programs write them; nothing with a point is one."""
+    import polars as pl
+
+    plain = column.str.replace_all(r"[.\s]", "").str.replace(",", ".", literal=True)
+    either = pl.when(column.str.contains(_WITH_COMMA)).then(plain)
+    pointed = column.str.contains(".", literal=True)
+    return pl.select(either.when(pointed).then(None).otherwise(column)).to_series()
+
+
+def no_table(content: bytes, name: str, dialect: Dialect, first: int) -> DataError:
+    """Why text is no table in CSV, with the row; ``first`` rows came before its header."""
+    width, row, got = 0, first, "it cannot be read as one"
+    try:
+        for place, cells in enumerate(_records(content, dialect)):
+            width, row = width or len(cells), first + place
+            what = f"file {name!r}, row {row:,}"
+            if any(map(_not_utf8, cells)):
+                return _other_text(what)
+            if len(cells) > width:
+                return DataError(
+                    what,
+                    f"must have no more cells than the first line, {width}",
+                    f"got {len(cells)}",
+                    f"Put cells that hold {dialect.separator!r} in quotes. "
+                    "Or is the file no table?",
+                )
+    except csv.Error:
+        got = "a cell is far too long"
+    if content.count(b'"') % 2:
+        got = "a quote is never closed"
+    return DataError(
+        f"file {name!r}, row {row:,}",
+        "must be part of a table in CSV",
+        got,
+        "Look for a stray quote in or before that row. Or is the file no table?",
+    )
+
+
+# -------------------------------------------------------------------- cells that mislead
+
+
+def refuse_other_decimals(
+    table: pl.DataFrame, names: Sequence[str], decimal: str | None = None
+) -> None:
+    """Complain about numbers that were read as words, for their decimal mark is another.
+
+    Every amount would count as a category of its own. ``decimal`` is the mark that was asked for:
+    who asked for a point has seen the commas.
+    """
+    if decimal == ".":
+        return
+    expected = decimal or "."
+    pattern, mark = _OTHER[expected]
+    for name in names:
+        if str(table.schema[name]) != "String":
+            continue
+        cells = table[name].drop_nulls()
+        numbers = cells.str.contains(pattern)
+        fractions = numbers & cells.str.contains(mark, literal=True)
+        if fractions.any() and numbers.sum() >= NEARLY * len(cells):
+            raise DataError(
+                f"column {name!r}",
+                f"must hold numbers with {_NAMES[expected]}, or words",
+                f"got {cells.filter(fractions)[0]!r} and the like",
+                _ADVICE[expected] + (" For words say --decimal '.'." if decimal is None else ""),
+            )
+
+
+def refuse_blanks(
+    table: pl.DataFrame, name: str, *, among: Sequence[str] = (), first: int = 0
+) -> None:
+    """Complain about people without a recorded prediction, with the first one's row.
+
+    Only those count who have a value in each of ``among``; ``first`` rows came before.
+    """
+    import polars as pl
+
+    blank = pl.col(name).is_null()
+    if table.schema[name].is_float():
+        blank |= pl.col(name).is_nan()
+    known = [pl.col(each).is_not_null() for each in among]
+    rows = table.select(pl.all_horizontal(blank, *known).arg_true()).to_series()
+    if len(rows):
+        more = f", and in {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        raise DataError(
+            f"column {name!r}",
+            "must hold a prediction for everybody",
+            f"it is empty in row {first + int(rows[0]) + 1:,}{more}",
+            "Is the row cut short? Mend it, or leave out people whom the model did not answer.",
+        )

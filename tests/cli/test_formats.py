@@ -1,6 +1,7 @@
 """One audit from every format and every way to name a model."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -126,3 +127,96 @@ def test_a_file_that_is_no_table(files, call):
     done = call("audit", "broken.parquet", *SCORED, "--predictions", "score", cwd=files)
     assert done.code == 3
     assert done.err.startswith("fairmend: file 'broken.parquet': must be a table in PARQUET; ")
+
+
+# -------------------------------------------------------------------- decimal commas, blanks
+
+
+@pytest.fixture(scope="module")
+def amounts(tmp_path_factory):
+    """One file with decimal points and one with commas, thousands and all, of the same people."""
+    rng = np.random.default_rng(0)
+    n = 1_200
+    sex = rng.choice(["f", "m"], n)
+    income = np.round(rng.normal(np.where(sex == "f", 1900, 2300), 500), 2)
+    score = np.round(1 / (1 + np.exp(-(income - 2100) / 300)), 3)
+    paid = (rng.random(n) < score).astype(int)
+    people = pd.DataFrame({"person": range(n), "income": income, "job": rng.integers(0, 3, n),
+                           "sex": sex, "score": score, "paid": paid})  # fmt: skip
+    folder = tmp_path_factory.mktemp("amounts")
+    people.to_csv(folder / "points.csv", sep=";", index=False)
+    european = people.assign(
+        income=[f"{x:,.2f}".translate(str.maketrans(",.", ".,")) for x in income],
+        score=[str(x).replace(".", ",") for x in score],
+    )
+    european.to_csv(folder / "commas.csv", sep=";", index=False)
+    european[:40].to_csv(folder / "few.csv", sep=";", index=False)  # no two incomes are the same
+    return folder
+
+
+PAID = ("--label", "paid", "--group", "sex", "--predictions", "score", "--id", "person")
+
+
+@pytest.mark.parametrize("command", ["audit", "explain", "repair"])
+def test_decimal_commas_are_refused_until_somebody_says_what_they_are(command, amounts, call):
+    for file in ("commas.csv", "few.csv"):
+        done = call(command, file, *PAID, cwd=amounts)
+        assert (done.code, done.out) == (3, "")
+        assert re.fullmatch(
+            r"fairmend: column 'income': must hold numbers with a decimal point, or words; got "
+            r"'[\d.]+,\d\d' and the like. If that is a number with a decimal comma, say "
+            r"--decimal ','. For words say --decimal '.'.\n",
+            done.err,
+        )
+    typo = call(command, "commas.csv", *PAID, "--decimal", ";", cwd=amounts)
+    assert (typo.code, "must be , or . (got ';')" in typo.err) == (2, True)
+
+
+def test_a_repair_is_the_same_with_either_decimal_mark(amounts, call):
+    out = {}
+    assert call("key", "secret.key", cwd=amounts).code == 0
+    for name, mark in (("points", "."), ("commas", ",")):
+        done = call("repair", f"{name}.csv", *PAID, "--metric", "sp", "--decimal", mark,
+                    "--key-file", "secret.key", "-o", f"{name}.fairmend", cwd=amounts)  # fmt: skip
+        assert done.code == 0, done.err
+        done = call("apply", f"{name}.fairmend", f"{name}.csv", "--id", "person", "--decimal", mark,
+                    "--key-file", "secret.key", "-o", f"{name}.out", "--json",
+                    cwd=amounts)  # fmt: skip
+        assert done.code == 0, done.err
+        said = json.loads(done.out)
+        assert 0 < said["edited"] < 200
+        out[name] = pd.read_csv(amounts / f"{name}.out", sep=";", dtype=str)
+    before = pd.read_csv(amounts / "commas.csv", sep=";", dtype=str)
+    kept = (before["income"] == out["commas"]["income"]).to_numpy()
+    assert 1_000 < kept.sum() < 1_200
+    plain = out["commas"]["income"].str.replace(".", "").str.replace(",", ".").astype(float)
+    np.testing.assert_array_equal(plain, out["points"]["income"].astype(float))
+    pd.testing.assert_series_equal(out["commas"]["decision"], out["points"]["decision"])
+    assert said["changed"] == ((before["score"].str.replace(",", ".").astype(float) > 0.5).astype(
+        int).astype(str) != out["commas"]["decision"]).sum()  # fmt: skip
+    report = call("report", "commas.fairmend", "commas.csv", "--label", "paid", "--decimal", ",",
+                  "--json", cwd=amounts)  # fmt: skip
+    assert report.code == 0, report.err
+    unsaid = call("apply", "commas.fairmend", "commas.csv", "--id", "person", "--key-file",
+                  "secret.key", "-o", "none.csv", cwd=amounts)  # fmt: skip
+    assert (unsaid.code, (amounts / "none.csv").exists()) == (3, False)
+    assert unsaid.err.endswith("If that is a number with a decimal comma, say --decimal ','.\n")
+
+
+def test_rows_without_a_prediction_are_bad_data(amounts, call, tmp_path):
+    lines = (amounts / "points.csv").read_text().splitlines()
+    order = [1, 2, 3, 5, 0, 4]  # the prediction last, so that a short row has none
+    cut = [";".join(line.split(";")[i] for i in order) for line in lines]
+    cut[17] = cut[17].rpartition(";")[0].rpartition(";")[0]
+    (tmp_path / "short.csv").write_text("\n".join(cut) + "\n")
+    said = "column 'score': must hold a prediction for everybody; it is empty in row 17. Is the row"
+    done = call("audit", "short.csv", *PAID)
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith(f"fairmend: {said}")
+    made = call("repair", "points.csv", *PAID, "--metric", "sp", "-o", tmp_path / "m.fairmend",
+                cwd=amounts)  # fmt: skip
+    assert made.code == 0, made.err
+    assert call("key", "secret.key").code == 0
+    done = call("apply", "m.fairmend", "short.csv", "--key-file", "secret.key", "-o", "out.csv")
+    assert (done.code, (tmp_path / "out.csv").exists()) == (3, False)
+    assert f"fairmend: {said}" in done.err

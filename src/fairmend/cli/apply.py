@@ -59,6 +59,7 @@ def apply(
     group: o.KnownGroup = None,
     id_: o.Id = None,
     missing: o.Missing = None,
+    decimal: o.Decimal = None,
     predictions: o.Predictions = None,
     model: o.Model = None,
     threshold: o.Threshold = None,
@@ -104,13 +105,14 @@ def apply(
         emit,  # type: ignore[arg-type]
         decision,
         missing or (),
+        decimal or ".",
     )
     if many:
         made_by = {
             "artifact": sha256(Path(artifact).read_bytes()).hexdigest(),
             "key": None if mended.key_ is None else Drawer(mended.key_).fingerprint,
             "answers": model or predictions, "emit": emit, "decision": decision, "id": id_,
-            "group": group, "missing": missing, "unknown_group": unknown_group,
+            "group": group, "missing": missing, "decimal": decimal, "unknown_group": unknown_group,
         }  # fmt: skip
         found = files(file)
         done = work.through_all(found, Outputs.open(output, made_by, overwrite=force))
@@ -139,6 +141,8 @@ def _tell(tally: Tally, seconds: float, emit: str) -> None:
     parts = [f"{tally.rows:,} rows in {seconds:.1f} s"]
     if emit != "decisions":
         parts.append(f"{tally.edited:,} edited")
+    if emit != "rows":
+        parts.append(f"{tally.changed:,} decisions other than the model's own")
     if tally.drawn:
         parts.append(f"{tally.drawn:,} by a draw")
     if tally.without_group:

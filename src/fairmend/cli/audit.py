@@ -63,6 +63,7 @@ def audit(
     input_: o.Input = None,
     ignore: o.Ignore = None,
     missing: o.Missing = None,
+    decimal: o.Decimal = None,
     metric: Metric = None,
     reference: Reference = "best",
     confidence: Confidence = 0.95,
@@ -77,7 +78,7 @@ def audit(
     box = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol).box()
     columns = Columns(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
-        positive_decision,
+        positive_decision, decimal=decimal,
     )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
     usual = METRICS if label is not None else ("sp",)

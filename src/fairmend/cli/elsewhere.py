@@ -31,6 +31,8 @@ __all__ = ["AnyPeople", "PeopleElsewhere", "find_people", "is_many"]
 
 MOSTLY = 0.9
 """A column of which a rough count finds so many different values is counted exactly."""
+LOOKED_AT = 10_000
+"""Rows that tell whether words are numbers with another decimal mark."""
 
 
 def is_many(name: str) -> bool:
@@ -94,11 +96,12 @@ def find_people(file: str, columns: Columns, box: BlackBox) -> PeopleElsewhere:
     from fairmend.modelfile import input_names
 
     columns.refuse_two_roles(box.column)
-    if columns.missing:
-        raise typer.BadParameter(
-            "is for a single file; many files are read as their engine reads them",
-            param_hint="--missing",
-        )
+    for flag, given in (("--missing", columns.missing), ("--decimal", columns.decimal)):
+        if given:
+            raise typer.BadParameter(
+                "is for a single file; many files are read as their engine reads them",
+                param_hint=flag,
+            )
     if columns.label is None:
         raise typer.BadParameter("must be given for many files", param_hint="--label")
     names = source(file).names
@@ -116,10 +119,24 @@ def find_people(file: str, columns: Columns, box: BlackBox) -> PeopleElsewhere:
     n = round(float(cells.people.sum()))
     if columns.not_id is not None and not told:
         _refuse_ids(place, columns.not_id, n)
+    _refuse_other_decimals(place)
     values = {name: pl.Series(name, cells.frame.column(name).unique().to_list()) for name in about}
     known = values[columns.label].drop_nulls()
     box.words = words_of(pl.DataFrame(cells.frame.native), columns, box)
     return PeopleElsewhere(place, columns, values, positive_of(known, columns.positive), n)
+
+
+def _refuse_other_decimals(place: Source) -> None:
+    """Complain about numbers that were read as words, by the first rows."""
+    from fairmend.engines import duck
+    from fairmend.tablefile import refuse_other_decimals
+
+    relation = duck.opened(duck.connected(place), place.data)
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    words = [name for name in place.inputs or () if kinds[name] == "VARCHAR"]
+    if words:
+        chosen = ", ".join(map(duck.quoted, words))
+        refuse_other_decimals(relation.project(chosen).limit(LOOKED_AT).pl(), words)
 
 
 def _refuse_ids(place: Source, insisted: Sequence[str], people: int) -> None:

@@ -54,6 +54,7 @@ def explain(
     ignore: o.Ignore = None,
     not_id: o.NotId = None,
     missing: o.Missing = None,
+    decimal: o.Decimal = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Show which inputs of a group its gap rests on, and whether they can close it."""
@@ -66,7 +67,7 @@ def explain(
     box = call.box()
     columns = Columns(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
-        positive_decision, not_id=not_id or (),
+        positive_decision, not_id=not_id or (), decimal=decimal,
     )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
     found = run(

@@ -112,6 +112,23 @@ Missing = Annotated[
     ),
 ]
 
+
+def _mark(text: str | None) -> str | None:
+    if text not in (None, ".", ","):
+        raise typer.BadParameter(f"must be , or . (got {text!r})")
+    return text
+
+
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        help="The decimal mark of a CSV's numbers: a comma, as in 1.598,84, or a point, which also "
+        "says that what looks like numbers with a comma are words.",
+        metavar="MARK",
+        callback=_mark,
+        rich_help_panel=COLUMNS,
+    ),
+]
 Predictions = Annotated[
     str | None,
     typer.Option(

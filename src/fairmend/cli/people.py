@@ -99,6 +99,8 @@ class Columns:
     """The word of recorded decisions that means positive."""
     not_id: Sequence[str] | None = None
     """Inputs though no two people share a value; None where nobody minds ids among the inputs."""
+    decimal: str | None = None
+    """The decimal mark, if anybody said so."""
 
     def named(self, predictions: str | None) -> list[tuple[str, str]]:
         """Every column that was named, with the option that names it."""
@@ -193,11 +195,11 @@ def read_people(
     People without an outcome or a group cannot be audited; they are counted and left out.
     """
     from fairmend.modelfile import input_names
-    from fairmend.tablefile import read_table
+    from fairmend.tablefile import read_table, refuse_blanks, refuse_other_decimals
 
     columns.refuse_two_roles(box.column)
     types = {} if like is None else dict(like.schema)
-    table = read_table(file, missing=columns.missing, types=types)
+    table = read_table(file, missing=columns.missing, types=types, decimal=columns.decimal or ".")
     for flag, name in columns.named(box.column):
         check_there(table.columns, flag, name)
     inputs = columns.inputs or input_names(box.model)
@@ -206,12 +208,17 @@ def read_people(
         check_there(
             table.columns, "the file", name, "must have every input of the model as a column"
         )
-    if not known:
-        known = inputs_left(table.columns, columns, box)
-        if columns.not_id is not None:
-            _refuse_ids(table.select(known), columns.not_id)
+    told = bool(known)
+    known = known or inputs_left(table.columns, columns, box)
     apart = [box.column] if box.column is not None and box.column not in known else []
     needed = [*([] if columns.label is None else [columns.label]), *columns.group]
+    numbers = [*known, *apart, *([] if columns.weight is None else [columns.weight])]
+    new = [name for name in numbers if name not in types]
+    refuse_other_decimals(table, new, columns.decimal)
+    if not told and columns.not_id is not None:
+        _refuse_ids(table.select(known), columns.not_id)
+    if box.column is not None:
+        refuse_blanks(table, box.column, among=needed)
     kept = table.drop_nulls(needed)
     left_out = table.height - kept.height
     either, both = ("", "") if columns.label is None else ("no outcome or ", "an outcome and ")
@@ -246,7 +253,7 @@ def words_of(
     flag, text = "--positive-decision", columns.positive_decision
     if columns.label is None and text is None:
         flag, text = "--positive", columns.positive
-    in_words = box.column is not None and str(table.schema[box.column]) == "String"
+    in_words = str(table.schema.get(box.column or "", "")) == "String"
     if not in_words:
         if text is not None:
             need = "--predictions that are words"

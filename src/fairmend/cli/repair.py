@@ -186,6 +186,7 @@ def repair(
     ignore: o.Ignore = None,
     not_id: o.NotId = None,
     missing: o.Missing = None,
+    decimal: o.Decimal = None,
     metric: Metric = None,
     method: Method = "least_change",
     target: Target = None,
@@ -229,7 +230,7 @@ def repair(
     box = call.box()
     columns = Columns(
         group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
-        positive_decision, not_id=not_id or (),
+        positive_decision, not_id=not_id or (), decimal=decimal,
     )  # fmt: skip
     people, audited, reported = _everybody(file, columns, box, holdout, (holdout_share, seed))
     which = holdout or f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"

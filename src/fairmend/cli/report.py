@@ -33,6 +33,7 @@ def report(
     group: o.KnownGroup = None,
     weight: o.Weight = None,
     missing: o.Missing = None,
+    decimal: o.Decimal = None,
     predictions: o.Predictions = None,
     model: o.Model = None,
     threshold: o.Threshold = None,
@@ -65,7 +66,7 @@ def report(
         with open_rows(file) as stream:
             group = group_columns(mended, stream.names)
     positive = str(mended.data_.labels.positive)
-    columns = Columns(group, label, positive, weight, missing=missing or ())
+    columns = Columns(group, label, positive, weight, missing=missing or (), decimal=decimal)
     people = read_people(file, columns, mended.box_, like=as_polars(table.native))
     said = people.call | {"X": as_fitted(people.inputs, table.native)}
     result = mended.report(**said, frontier=frontier, command=command_line())
