@@ -93,11 +93,19 @@ one called "Change in disparate impact".
 - Of the {len(lines)} figures of the paper's table, {sum(line["within"] for line in lines)} lie
   within two standard deviations of what the same method gives here.
   [The others](#against-the-paper) are named with the reason.
-- Of the {len(checks)} bounds set before the repairs were measured, {met} hold.
-  [The others](#bounds) are named with what came.
+- {_held(met, len(checks))}
 - In every split, under every repair, the other group's inputs and decisions came out as they went
   in.
 """
+
+
+def _held(met: int, bounds: int) -> str:
+    if met == bounds:
+        return f"All {bounds} [bounds](#bounds) set before the repairs were measured hold."
+    return (
+        f"Of the {bounds} bounds set before the repairs were measured, {met} hold.\n"
+        "  [The others](#bounds) are named with what came."
+    )
 
 
 def _repairs(found: Record, pictures: str) -> str:
