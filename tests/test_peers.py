@@ -110,7 +110,7 @@ def test_the_cost_race_times_everybody(peers, found):
 @pytest.mark.slow
 def test_results_can_be_written_and_drawn(peers, found, tmp_path):
     path = tmp_path / "peers.json"
-    peers.write(path, json.dumps(found))
+    peers.write_json(path, found)
     assert json.loads(path.read_text(encoding="utf-8"))["splits"] == 2
     assert [one.name for one in tmp_path.iterdir()] == ["peers.json"]  # no draft left behind
     told = peers.tables(found)
