@@ -26,8 +26,8 @@ from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
 from fairmend.data import (
     AuditData,
-    _are_names,
-    _check_order,
+    are_names,
+    check_order,
     read_membership,
     tabulate,
     with_predictions,
@@ -724,7 +724,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         groups = self._groups(X, sensitive_features)
         if isinstance(groups, str):
             groups = {groups: frame.column(groups, "sensitive_features")}
-        elif isinstance(groups, list | tuple) and _are_names(groups, frame):
+        elif isinstance(groups, list | tuple) and are_names(groups, frame):
             groups = {name: frame.column(name, "sensitive_features") for name in groups}
         return tabulate(
             self.box_,
@@ -811,7 +811,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """The numbers of some people, 0 for the others; ids are looked at for these only."""
         n = len(people.row)
         if ids is not None:
-            _check_order(people.inputs.native, {"ids": ids})
+            check_order(people.inputs.native, {"ids": ids})
             ids = ids if isinstance(ids, list | tuple) else as_column(ids, "ids")
             if len(ids) != n:
                 raise DataError(

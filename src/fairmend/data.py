@@ -45,6 +45,8 @@ __all__ = [
     "Population",
     "Records",
     "Tally",
+    "are_names",
+    "check_order",
     "read",
     "read_membership",
     "tabulate",
@@ -524,7 +526,7 @@ def read(
             f"got {len(column):,} entries for {len(frame):,} rows",
             "Check that both come from the same filter.",
         )
-    _check_order(
+    check_order(
         frame if frame is None else frame.native,
         {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight},
     )
@@ -589,7 +591,7 @@ def _check_known(column: Encoded, what: str, fix: str) -> None:
         )
 
 
-def _check_order(X: Any, given: Mapping[str, Any]) -> None:
+def check_order(X: Any, given: Mapping[str, Any]) -> None:
     """Refuse a series whose row labels are those of X in another order: nobody means that.
 
     Rows are told by their place, as in scikit-learn; labels that are not X's say nothing.
@@ -694,7 +696,7 @@ def read_membership(
     A missing label is an opt-out: that person wants the model's own answer.
     """
     n = len(frame)
-    _check_order(frame.native, {"sensitive_features": given})
+    check_order(frame.native, {"sensitive_features": given})
     encoded = []
     for name, column in _sensitive_columns(given, frame):
         what = f"sensitive_features {name!r}"
@@ -721,7 +723,7 @@ def _sensitive_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]
             (str(name), _column(values, frame, f"{what} {str(name)!r}"))
             for name, values in given.items()
         ]
-    elif isinstance(given, list | tuple) and frame is not None and _are_names(given, frame):
+    elif isinstance(given, list | tuple) and frame is not None and are_names(given, frame):
         columns = [(name, frame.column(name, what)) for name in given]
     elif (table := as_frame(given, what)) is not None:
         columns = [(str(name), table.get_column(name)) for name in table.columns]
@@ -739,7 +741,7 @@ def _sensitive_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]
     return columns
 
 
-def _are_names(given: Sequence[Any], frame: Frame) -> bool:
+def are_names(given: Sequence[Any], frame: Frame) -> bool:
     """Whether a list of texts names columns of X; a list as long as X holds people's labels."""
     texts = len(given) != len(frame) and all(isinstance(name, str) for name in given)
     return texts and not set(given).isdisjoint(frame.names)

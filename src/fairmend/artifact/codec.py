@@ -57,7 +57,7 @@ from fairmend.soft import SoftPlan
 from fairmend.task import IdentityPlan, KnownOutcome
 from fairmend.transport import CouplingPlan
 
-__all__ = ["Decoder", "Encoder", "NotStored", "parse", "storable", "write"]
+__all__ = ["WORDS", "Decoder", "Encoder", "NotStored", "parse", "storable", "write"]
 
 MOST_JSON = 8 << 20
 MOST_VALUES = 400_000
@@ -523,7 +523,8 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(hint, type) and isinstance(value, hint)
 
 
-_WORDS = (bool, int, float, str, date, Decimal)
+WORDS = (bool, int, float, str, date, Decimal)
+"""Types that a label of y may have in an artifact."""
 """What an outcome can be called by."""
 
 
@@ -598,7 +599,7 @@ _SHAPES: dict[type, Callable[[Any], bool]] = {
     JointPlan: lambda one: _flat(one.prices, one.chance) and _alike(one.seen, one.chance)
     and _alike(one.gaps, one.prices),
     KnownOutcome: lambda one: _flat(one.probability) and _alike(one.table, one.probability),
-    Labels: lambda one: isinstance(one.negative, _WORDS) and isinstance(one.positive, _WORDS),
+    Labels: lambda one: isinstance(one.negative, WORDS) and isinstance(one.positive, WORDS),
     Logistic: lambda one: _flat(one.slope),
     OrderPlan: lambda one: _flat(one.knots, one.place, one.support_score)
     and _alike(one.knots, one.place) and _alike(one.support, one.support_score)

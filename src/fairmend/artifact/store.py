@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend import __version__
-from fairmend.artifact.codec import _WORDS, Decoder, Encoder, NotStored, parse, storable, write
+from fairmend.artifact.codec import WORDS, Decoder, Encoder, NotStored, parse, storable, write
 from fairmend.artifact.container import MANIFEST, opened, pack
 from fairmend.artifact.frames import column_types, container_kind
 from fairmend.artifact.manifest import (
@@ -229,7 +229,7 @@ def _refuse_other_names(data: AuditData) -> None:
                 "Rename the columns before fit.",
             )
     for label in (data.labels.negative, data.labels.positive):
-        if not isinstance(label, _WORDS):
+        if not isinstance(label, WORDS):
             raise ArtifactError(
                 "y",
                 "must hold numbers, booleans, text or dates to be stored",
