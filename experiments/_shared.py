@@ -169,6 +169,9 @@ def look(mended: RepairedClassifier, split: Split, *, soft: bool = False) -> See
     decision = before if soft else before > 0.5
     assert np.allclose(chance, decision[others], rtol=0, atol=1e-12), "others' chances changed"
     if not soft:  # soft decisions are drawn, so that nobody's is to be compared with another draw
+        said = mended.predict(holdout.X[others], sensitive_features=holdout.s[others],
+                              ids=holdout.ids[others])  # fmt: skip
+        assert (said == (before[others] > 0.5)).all(), "somebody else's decision changed"
         # of one in ten: each is worked out anew, which is most of the time on mixed data
         some = np.arange(0, len(holdout.y), 10)
         ids, groups = holdout.ids[some], holdout.s[some]

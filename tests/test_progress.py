@@ -62,8 +62,9 @@ def test_nothing_is_written_to_a_file(monkeypatch):
 
 
 def test_a_program_without_a_console_has_no_stderr(monkeypatch):
-    on(None, monkeypatch, patience=0.0)
-    walk()
+    assert on(None, monkeypatch, patience=0.0) is None
+    walk()  # and does not stumble over it
+    assert sys.stderr is None
 
 
 def test_an_error_takes_the_bar_down(monkeypatch):
