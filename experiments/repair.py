@@ -44,6 +44,7 @@ from _shared import (
     verdict,
     write_json,
 )
+from scipy.stats import chi2
 from sklearn.metrics import roc_auc_score
 
 from fairmend import BlackBox
@@ -479,6 +480,35 @@ def bounds_table(found: Iterable[Record]) -> TextTable:
             lines.append(
                 (one["row"], METHODS[one["experiment"]], *(_bound(checks.get(c)) for c in columns))
             )
+    return TextTable("", ("<row", "<repaired by", *columns), lines)
+
+
+def by_luck(one: Record) -> float:
+    """How often a rule without a true gap is over the bound on the spread in as many splits.
+
+    It has at best the sampling of audit and holdout, s. Its standard deviation over n splits,
+    squared, is s^2 times a chi-square variable of n - 1 degrees of freedom over n - 1.
+    """
+    bound, degrees = SPREAD * BOUNDS[one["row"]].floor, one["splits"] - 1
+    return float(chi2.sf(degrees * (bound / one["floor_with_audit"]) ** 2, degrees))
+
+
+def spread_table(found: Iterable[Record]) -> TextTable:
+    """What is inevitable, what came over many and over few splits, the bound, and luck's part."""
+    lines = []
+    for one in found:
+        if "spread" in one:
+            bound = SPREAD * BOUNDS[one["row"]].floor
+            figures = (one["floor_with_audit"], one["spread"], one["sd"], bound)
+            lines.append(
+                (
+                    one["row"],
+                    METHODS[one["experiment"]],
+                    *(f"{value:.4f}" for value in figures),
+                    f"{100 * by_luck(one):.0f} %",
+                )
+            )
+    columns = ("sampling alone", "all splits", "the first splits", "bound", "over it by luck")
     return TextTable("", ("<row", "<repaired by", *columns), lines)
 
 

@@ -152,6 +152,14 @@ def test_bounds_are_those_of_the_number_of_splits(repair):
     assert repair.gap_bound(bounds, 5) == pytest.approx(0.048)
 
 
+def test_luck_with_the_spread_is_what_a_simulation_finds(repair):
+    one = {"row": "compas sp", "splits": 20, "floor_with_audit": 0.0353}
+    bound = repair.SPREAD * repair.BOUNDS["compas sp"].floor
+    runs = np.random.default_rng(0).normal(0, 0.0353, (20_000, 20)).std(axis=1, ddof=1)
+    # four standard errors of a share of 20,000 runs
+    assert repair.by_luck(one) == pytest.approx((runs > bound).mean(), abs=0.013)
+
+
 def test_what_is_short_is_said(repair):
     checks = [repair.Check("gap", 0.01, 0.02), repair.Check("AUC", 0.6, 0.7, True, " (why)")]
     assert repair.verdict(checks[:1]) == "all hold"
