@@ -18,7 +18,7 @@ PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
 	  printf '  make %-13s %s\n' "$$name" "$$what"; done
 
 setup: $(STAMP)             ## .venv with everything that is needed; redone when its lists change
