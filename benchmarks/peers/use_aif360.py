@@ -1,4 +1,4 @@
-"""AIF360: equalised odds over labels, reject option over probabilities, in their default settings.
+"""AIF360: equalized odds over labels, reject option over probabilities, in their default settings.
 
 Both know a privileged and an unprivileged group: the target is the unprivileged one, and 1 the
 favourable label. Equalised odds closes FNR and FPR together; the reject option closes SP or FNR to

@@ -11,23 +11,10 @@ import warnings
 from pathlib import Path
 
 import narwhals as nw
-import numpy as np
+from lending import INPUTS, vendor
 
 import fairmend
 from fairmend import engines
-
-INPUTS = ["young", "grade", "income"]
-
-
-def vendor():
-    """A closure, so that it travels to workers by value."""
-
-    def score(rows):
-        grade = rows["grade"].map({"a": 2.0, "b": 0.5}).fillna(0.0).astype(float)
-        z = grade + rows["income"].fillna(1.0) - 1.5 * rows["young"] - 1.2
-        return 1 / (1 + np.exp(-z))
-
-    return score
 
 
 def failing():

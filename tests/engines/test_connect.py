@@ -1,6 +1,5 @@
 """Spark Connect: the same answers through a server as in memory."""
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -12,37 +11,14 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
+from lending import INPUTS, vendor
 
 import fairmend
 from fairmend import engines
 
 WALK = Path(__file__).with_name("connect_walk.py")
-_spec = importlib.util.spec_from_file_location("connect_walk", WALK)
-connect_walk = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(connect_walk)
-INPUTS, vendor = connect_walk.INPUTS, connect_walk.vendor
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def people():
-    rng = np.random.default_rng(5)
-    n = 3_000
-    sex = rng.choice(["f", "m"], n, p=[0.4, 0.6])
-    frame = pd.DataFrame(
-        {
-            "id": np.arange(n) * 7 + 1,
-            "young": rng.random(n) < np.where(sex == "f", 0.6, 0.3),
-            "grade": rng.choice(["a", "b", "ü"], n, p=[0.3, 0.4, 0.3]).astype(object),
-            "income": rng.integers(0, 3, n).astype(float),
-            "sex": sex,
-            "w": rng.integers(1, 9, n) / 8,
-        }
-    )
-    frame.loc[rng.random(n) < 0.1, "income"] = np.nan
-    frame.loc[rng.random(n) < 0.1, "grade"] = None
-    return frame.assign(repaid=(rng.random(n) < vendor()(frame)).astype(np.int64))
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +34,6 @@ def walked(tmp_path_factory, people):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-5_000:]
     return folder, json.loads((folder / "said.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def fitted(people):
-    mended = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
-    return mended.fit(people[INPUTS], people["repaid"], sensitive_features=people["sex"])
 
 
 def mapped(folder):

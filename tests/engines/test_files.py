@@ -157,6 +157,84 @@ def test_more_cells_than_memory_go_into_a_file(tmp_path):
         engines.tabulate_into(tmp_path / "other.parquet", frame, ["a"])
 
 
+# -------------------------------------------------------------------- which files, and how
+
+
+@pytest.mark.parametrize("value", [1, 1.5], ids=["packed", "DuckDB"])
+def test_brackets_and_stars_in_names_are_part_of_them(tmp_path, value):
+    folder = tmp_path / "lake [2024]*"
+    folder.mkdir()
+    for name, n in {"part[1].parquet": 10, "part1.parquet": 3}.items():
+        pd.DataFrame({"x": [value] * n}).to_parquet(folder / name)
+    pd.DataFrame({"x": [value] * 4}).to_csv(folder / "part[1].csv", index=False)
+    assert engines.tabulate(folder / "part[1].parquet", ["x"]).people.tolist() == [10]
+    assert engines.tabulate(str(folder / "part1.parquet"), ["x"]).people.tolist() == [3]
+    assert engines.tabulate(folder / "part[1].csv", ["x"]).people.tolist() == [4]
+    (folder / "part[1].csv").unlink()
+    assert engines.tabulate(folder, ["x"]).people.tolist() == [13]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_files_are_put_together_by_the_names_of_their_columns(tmp_path, suffix):
+    frames = {
+        1: pd.DataFrame({"x": [1, 2], "word": ["a", "b"]}),
+        2: pd.DataFrame({"word": ["a", "b"], "x": [1.5, 2.0], "more": [0, 0]}),
+    }
+
+    def save(number, frame):
+        path = tmp_path / f"{number}.{suffix}"
+        frame.to_parquet(path) if suffix == "parquet" else frame.to_csv(path, index=False)
+
+    for number, frame in frames.items():
+        save(number, frame)
+    cells = engines.tabulate(tmp_path, ["x", "word"])
+    rows = list(cells.frame.native.itertuples(index=False, name=None))
+    assert rows == [(1, "a"), (1.5, "a"), (2, "b")]  # 1.5 is not made 1 or 2
+    assert cells.people.tolist() == [1, 1, 2]
+    save(2, frames[2].drop(columns="x"))
+    with pytest.raises(
+        DataError, match=rf"2\.{suffix}': must have the 2 columns of .*'x' is missing"
+    ):
+        engines.tabulate(tmp_path, ["x", "word"])
+
+
+def test_a_folder_that_looks_like_a_column_is_none(tmp_path, people, fitted):
+    folder = tmp_path / "group=x"
+    folder.mkdir()
+    people.to_parquet(folder / "1.parquet", index=False)
+    assert engines.tabulate(folder, ["group"]).people.tolist() == (
+        people["group"].value_counts().sort_index().tolist()
+    )
+    assert apply(fitted, folder).read_all().column_names == [*people.columns, "decision"]
+
+
+def test_names_that_differ_in_capitals_only_are_told(tmp_path):
+    pd.DataFrame({"Sex": [1], "sex": [2]}).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="differ by more than capitals; got 'Sex', 'sex'"):
+        engines.tabulate(tmp_path / "x.parquet", ["sex"])
+
+
+def test_an_array_has_no_names_to_count_by():
+    with pytest.raises(DataError, match=r"must have named columns.*got a ndarray"):
+        engines.tabulate(np.ones((2, 2)), ["x0"])
+
+
+def test_a_frame_without_rows_is_told():
+    with pytest.raises(DataError, match="must have at least one row"):
+        engines.tabulate(pd.DataFrame({"x": [1]})[:0], ["x"])
+
+
+def test_large_numbers_with_gaps_are_not_run_together(tmp_path):
+    """2**53 and 2**53 + 1 are one float; a column with missing entries is floats to pandas."""
+    numbers = pl.DataFrame({"x": [2**53, 2**53 + 1, None, 2**53 + 1]})
+    numbers.write_parquet(tmp_path / "x.parquet")
+    cells = engines.tabulate(tmp_path / "x.parquet", ["x"])
+    assert cells.frame.native["x"].tolist()[:2] == [2**53, 2**53 + 1]
+    assert cells.people.tolist() == [1, 2, 1]
+    numbers.select(pl.col("x") - 2**53).write_parquet(tmp_path / "x.parquet")
+    assert engines.tabulate(tmp_path / "x.parquet", ["x"]).frame.native["x"].dtype == float
+
+
 # -------------------------------------------------------------------- results in files
 
 
@@ -189,6 +267,44 @@ def test_relations_and_lazy_frames_are_written_too(tmp_path, people, fitted):
     for name in ("relation", "lazy"):
         got = pd.read_parquet(tmp_path / f"{name}.parquet")
         np.testing.assert_array_equal(got["decision"], decided(fitted, people))
+
+
+def test_a_relation_or_lazy_frame_may_have_changed_and_is_never_taken_for_finished(
+    tmp_path, people, fitted
+):
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.register("given", people)
+    connection.execute("CREATE TABLE people AS FROM given")
+
+    def places(frame):
+        connection.execute(f"DELETE FROM people WHERE id >= {len(frame)}")
+        return {"relation": connection.table("people"), "lazy": pl.from_pandas(frame).lazy()}
+
+    for name, place in places(people).items():
+        apply(fitted, place, tmp_path / f"{name}.parquet")
+    for name, place in places(people[:100]).items():
+        out = tmp_path / f"{name}.parquet"
+        with pytest.raises(DataError, match="made otherwise"):
+            apply(fitted, place, out)
+        assert apply(fitted, place, out, overwrite=True).rows == 100
+        assert len(pd.read_parquet(out)) == 100
+
+
+def test_results_do_not_replace_each_other_or_their_input(tmp_path, people, fitted):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    people[:100].to_csv(folder / "a.csv", index=False)
+    people[100:].to_csv(folder / "a.tsv", index=False, sep="\t")
+    with pytest.raises(DataError, match=r"a\.parquet': must be a place .*a\.csv' goes there too"):
+        apply(fitted, folder, tmp_path / "out", overwrite=True)
+    assert not (tmp_path / "out").exists()
+    people.to_parquet(tmp_path / "b.parquet", index=False)
+    for out in (tmp_path, tmp_path / "b.parquet"):
+        with pytest.raises(DataError, match="must be a place for the result of"):
+            apply(fitted, tmp_path / "b.parquet", out, overwrite=True)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "b.parquet"), people)
 
 
 def test_finished_files_are_not_done_again(tmp_path, people, fitted, lake):
@@ -256,6 +372,9 @@ def test_a_file_that_is_no_table_is_told(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"not a table")
     with pytest.raises(DataError, match="must be a Parquet or CSV file"):
         engines.tabulate(tmp_path / "x.parquet", ["a"])
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "w.parquet")  # the first is one
+    with pytest.raises(DataError, match=r"x\.parquet': must be a Parquet or CSV file"):
+        engines.tabulate(tmp_path, ["a"])
 
 
 # -------------------------------------------------------------------- a model that fails

@@ -14,18 +14,18 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.columns import FloatArray, Frame, IntArray, as_numbers, series_array
 from fairmend.engines.containers import as_kind
 from fairmend.engines.source import Kind
 from fairmend.errors import DataError
 
-__all__ = ["Cells", "count", "merge", "rows_of"]
+__all__ = ["Cells", "count", "merge", "refuse_words", "rows_of"]
 
-# What an engine adds to the columns: how many people a cell has; of their weights the sum, the sum
-# of squares, the smallest, the largest, how many are known, and how many of these are not 0.
+# What an engine adds to the columns: how many people a cell has, without those of weight 0; of
+# their weights the sum, the sum of squares, the smallest, the largest, and how many are known.
 PEOPLE, WEIGHT, SQUARED = "__people", "__weight", "__squared"
-LOW, HIGH, KNOWN, WEIGHING = "__low", "__high", "__known", "__weighing"
-SUMS = (WEIGHT, SQUARED, LOW, HIGH, KNOWN, WEIGHING)
+LOW, HIGH, KNOWN = "__low", "__high", "__known"
+SUMS = (WEIGHT, SQUARED, LOW, HIGH, KNOWN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Cells:
         if weighted:
             sums = {name: frame.get_column(name).to_numpy().astype(np.float64) for name in SUMS}
             _check_weights(sums, people)
-            people, weight, squared = sums[WEIGHING], sums[WEIGHT], sums[SQUARED]
+            weight, squared = sums[WEIGHT], sums[SQUARED]
         keys = Frame(as_kind(frame.select(list(columns)).to_native(), kind), tuple(columns))
         alike = keys.distinct()
 
@@ -71,8 +71,9 @@ def _check_weights(sums: dict[str, FloatArray], people: FloatArray) -> None:
 
     unknown = people - sums[KNOWN]
     if unknown.any() or not np.isfinite(sums[WEIGHT]).all():
-        missing = int(unknown.sum()) or "nan or infinite ones"
-        must, got = "must be finite and known for every person", f"got {missing} missing"
+        missing = int(unknown.sum())
+        must = "must be finite and known for every person"
+        got = f"got {missing:,} missing" if missing else "got infinite ones"
     elif (sums[LOW] < 0).any():
         must, got = "must be finite and not negative", f"got {sums[LOW].min():g}"
     elif (sums[HIGH] > HEAVIEST).any() or ((sums[LOW] > 0) & (sums[LOW] < LIGHTEST)).any():
@@ -88,20 +89,35 @@ def _check_weights(sums: dict[str, FloatArray], people: FloatArray) -> None:
     )
 
 
+def refuse_words(data: Any, weight: str) -> None:
+    """Complain about weights that are no numbers, by the type of their column."""
+    kind = nw.from_native(data).collect_schema()[weight]
+    if not (kind.is_numeric() or kind == nw.Boolean):
+        raise words_for_weights(weight)
+
+
+def words_for_weights(weight: str) -> DataError:
+    return DataError(
+        "sample_weight", "must hold numbers", f"column {weight!r} holds something else",
+        "Pass one number a person.",
+    )  # fmt: skip
+
+
 # -------------------------------------------------------------------- counting in memory
 
 
 def count(native: Any, columns: Sequence[str], weight: str | None) -> Any:
     """The cells of rows in memory, as a frame of the same container."""
     frame = nw.from_native(native, eager_only=True)
-    ones = np.ones(len(frame))
-    sums = {PEOPLE: ones}
+    sums = {PEOPLE: np.ones(len(frame))}
     if weight is not None:
-        numbers = frame.get_column(weight).cast(nw.Float64).to_numpy().astype(np.float64)
-        known = ~np.isnan(numbers)
-        plain = np.where(known, numbers, 0.0)
-        sums |= {WEIGHT: plain, SQUARED: plain**2, LOW: plain, HIGH: plain}
-        sums |= {KNOWN: known.astype(np.float64), WEIGHING: (plain != 0).astype(np.float64)}
+        numbers = as_numbers(series_array(frame.get_column(weight)))
+        if numbers is None:
+            raise words_for_weights(weight)
+        plain = np.nan_to_num(numbers, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        sums = {PEOPLE: (numbers != 0).astype(np.float64), WEIGHT: plain, SQUARED: plain**2}
+        sums |= {LOW: np.where(plain == 0, np.inf, plain), HIGH: plain}
+        sums[KNOWN] = (plain != 0).astype(np.float64)
     return _summed(frame, columns, sums)
 
 

@@ -39,8 +39,20 @@ def as_kind(native: Any, kind: Kind) -> Any:
         return frame.to_arrow()
     if kind == "polars":
         return frame.to_polars()
-    require("pandas", extra="pandas", why="a model that is shown pandas frames")
-    return frame.to_pandas()
+    pandas = require("pandas", extra="pandas", why="a model that is shown pandas frames")
+    native = frame.to_pandas()
+    for name in frame.columns:
+        column = frame.get_column(name)
+        if _outgrows_floats(column):  # pandas would make them floats, and run some together
+            native[name] = pandas.array(column.to_list(), dtype=str(column.dtype))
+    return native
+
+
+def _outgrows_floats(column: nw.Series[Any]) -> bool:
+    """Whether whole numbers, with missing ones among them, are too large for floats."""
+    if not column.dtype.is_integer() or column.null_count() in (0, len(column)):
+        return False
+    return bool(max(abs(column.min()), abs(column.max())) > 1 << 53)
 
 
 def like(native: Any, known: Frame, more: tuple[str, ...] = ()) -> Any:

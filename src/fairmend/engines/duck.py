@@ -5,16 +5,17 @@ DuckDB spills what exceeds its memory limit to disk, so that any number of disti
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHING, WEIGHT
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source, is_csv
-from fairmend.errors import require
+from fairmend.errors import DataError, listed, require
 
 BATCH_ROWS = 200_000
 
@@ -29,29 +30,44 @@ def tabulate(
 ) -> Counted:
     """A group-by of DuckDB's own, which spills to disk."""
     relation = source.data
-    query = cells_sql(columns, weight, small.below if small.drops else 1)
-    native = relation.query("fairmend_rows", query).to_arrow_table()
+    native = cells(relation, columns, weight, small.below if small.drops else 1).to_arrow_table()
     if not small.drops:
         return small.of(native, columns)
     if small.below == 1:
         return Counted(native)
-    total = relation.aggregate("count(*) AS n").fetchall()[0][0]
+    total = relation.aggregate(_people(weight)).fetchall()[0][0]
     return Counted(native, left_out=total - sum(native.column(PEOPLE).to_pylist()))
 
 
-def cells_sql(columns: Sequence[str], weight: str | None, suppress_below: int = 1) -> str:
-    """The query that counts the cells of a view ``fairmend_rows``."""
-    keys = ", ".join(map(quoted, columns))
-    sums = f"count(*) AS {PEOPLE}"
+def cells(relation: Any, columns: Sequence[str], weight: str | None, suppress_below: int) -> Any:
+    """The cells of a relation as a relation."""
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    keys = ", ".join(f"{_known(name, kinds[name])} AS {quoted(name)}" for name in columns)
+    sums = f"{_people(weight)} AS {PEOPLE}"
     if weight is not None:
-        w = f"{quoted(weight)}::DOUBLE"
+        refuse_words(relation, weight)
+        w = f"nullif({quoted(weight)}::DOUBLE, 'nan')"
         sums += (
             f", coalesce(fsum({w}), 0) AS {WEIGHT}, coalesce(fsum({w} * {w}), 0) AS {SQUARED}, "
-            f"coalesce(min({w}), 0) AS {LOW}, coalesce(max({w}), 0) AS {HIGH}, "
-            f"count({w}) AS {KNOWN}, count(nullif({w}, 0)) AS {WEIGHING}"
+            f"coalesce(min(nullif({w}, 0)), 0) AS {LOW}, coalesce(max({w}), 0) AS {HIGH}, "
+            f"count(nullif({w}, 0)) AS {KNOWN}"
         )
-    having = f" HAVING count(*) >= {suppress_below}" if suppress_below > 1 else ""
-    return f"SELECT {keys}, {sums} FROM fairmend_rows GROUP BY ALL{having}"
+    having = f" HAVING {_people(weight)} >= {suppress_below}" if suppress_below > 1 else ""
+    query = f"SELECT {keys}, {sums} FROM fairmend_rows GROUP BY ALL{having}"
+    return relation.query("fairmend_rows", query)
+
+
+def _people(weight: str | None) -> str:
+    """How many there are, without those of weight 0."""
+    if weight is None:
+        return "count(*)"
+    return f"count(*) FILTER ({quoted(weight)}::DOUBLE IS DISTINCT FROM 0)"
+
+
+def _known(name: str, kind: str) -> str:
+    """A column in which nan is not known, as null is."""
+    column = quoted(name)
+    return f"if(isnan({column}), NULL, {column})" if kind in ("FLOAT", "DOUBLE") else column
 
 
 def quoted(name: str) -> str:
@@ -65,13 +81,15 @@ def quoted(name: str) -> str:
 
 def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
     """The rows after the job as a reader, or written to a file."""
-    from fairmend.engines.writing import written
+    from fairmend.engines.writing import unknown_origin, written
 
     reader = source.data.to_arrow_reader(BATCH_ROWS)
     if out is None:
         return mapped(reader, job, "the relation")
-    return written(out, job, {"relation": " ".join(source.data.columns)},
-                   lambda: mapped(reader, job, "the relation"), overwrite=overwrite)  # fmt: skip
+    origin = unknown_origin(source.data.columns)
+    return written(
+        out, job, origin, lambda: mapped(reader, job, "the relation"), overwrite=overwrite
+    )
 
 
 def mapped(reader: Any, job: Job, where: str) -> Any:
@@ -93,7 +111,9 @@ def mapped(reader: Any, job: Job, where: str) -> Any:
 def connected(source: Source) -> Any:
     """A connection that keeps to the source's memory limit and spills beyond it."""
     duckdb = require("duckdb", extra="duckdb", why="files larger than memory")
-    settings = {"memory_limit": source.memory_limit, "threads": len(os.sched_getaffinity(0))}
+    settings: dict[str, Any] = {"memory_limit": source.memory_limit}
+    if hasattr(os, "sched_getaffinity"):  # the cores this process may use, where that can be told
+        settings["threads"] = len(os.sched_getaffinity(0))
     if source.temp_directory is not None:
         settings["temp_directory"] = source.temp_directory
     return duckdb.connect(config=settings)
@@ -101,22 +121,46 @@ def connected(source: Source) -> Any:
 
 def opened(connection: Any, files: Sequence[str]) -> Any:
     """Files of one format as a relation; types of a CSV are told by all of its rows."""
+    # By name: columns may come in another order, and a type must hold the values of all files.
+    settings: dict[str, Any] = {"union_by_name": True, "hive_partitioning": False}
+    names = [name if "://" in name else glob.escape(name) for name in files]
     if not is_csv(files[0]):
-        return connection.read_parquet(list(files))
-    found = connection.read_csv(list(files), sample_size=-1)
-    words = _taken_for_truth(connection, files, found)
+        return _columns_of_the_first(connection.read_parquet, files, names, settings)
+    settings["sample_size"] = -1
+    found = _columns_of_the_first(connection.read_csv, files, names, settings)
+    words = _taken_for_truth(connection, names, found)
     if not words:
         return found
-    return connection.read_csv(list(files), sample_size=-1, dtype=dict.fromkeys(words, "VARCHAR"))
+    settings["dtype"] = dict.fromkeys(words, "VARCHAR")
+    return _columns_of_the_first(connection.read_csv, files, names, settings)
 
 
-def _taken_for_truth(connection: Any, files: Sequence[str], found: Any) -> list[str]:
+def _columns_of_the_first(
+    read: Callable[..., Any], files: Sequence[str], names: list[str], settings: dict[str, Any]
+) -> Any:
+    """All files with the columns of the first, in its order; one that lacks any is an error."""
+    if len(files) == 1:
+        return read(names, **settings)
+    first = read(names[0]).columns
+    for file, name in zip(files[1:], names[1:], strict=True):
+        present = set(read(name).columns)
+        missing = [column for column in first if column not in present]
+        if missing:
+            raise DataError(
+                f"file {file!r}", f"must have the {len(first)} columns of {files[0]!r}",
+                f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+                "Name files of one kind.",
+            )  # fmt: skip
+    return read(names, **settings).project(", ".join(map(quoted, first)))
+
+
+def _taken_for_truth(connection: Any, names: list[str], found: Any) -> list[str]:
     """Columns of words such as yes and no, which DuckDB reads as true and false."""
     kinds = zip(found.columns, map(str, found.types), strict=True)
     truths = [name for name, kind in kinds if kind == "BOOLEAN"]
     if not truths:
         return []
-    raw = connection.read_csv(list(files), all_varchar=True)
+    raw = connection.read_csv(names, all_varchar=True, union_by_name=True)
     odd = ", ".join(
         f"count(*) FILTER (lower(trim({quoted(name)})) NOT IN ('true', 'false'))" for name in truths
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHING, WEIGHT
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source
@@ -23,33 +23,35 @@ def tabulate(
     """A streamed group-by."""
     import polars as pl
 
-    sums = [pl.len().alias(PEOPLE)]
+    rows = source.data.with_columns(pl.selectors.float().fill_nan(None))
+    people, sums = pl.len(), []
     if weight is not None:
+        refuse_words(source.data, weight)
         w = pl.col(weight).cast(pl.Float64)
-        sums += [
-            w.sum().alias(WEIGHT), (w * w).sum().alias(SQUARED), w.min().fill_null(0).alias(LOW),
-            w.max().fill_null(0).alias(HIGH), w.count().alias(KNOWN),
-            (w != 0).sum().alias(WEIGHING),
+        people, some = w.ne_missing(0).sum(), w.filter(w != 0)
+        sums = [
+            w.sum().alias(WEIGHT), (w * w).sum().alias(SQUARED),
+            some.min().fill_null(0).alias(LOW), w.max().fill_null(0).alias(HIGH),
+            some.count().alias(KNOWN),
         ]  # fmt: skip
-    counted = source.data.group_by(list(columns)).agg(sums)
+    counted = rows.group_by(list(columns)).agg(people.alias(PEOPLE), *sums)
     if not small.drops:
         return small.of(counted.collect(engine="streaming"), columns)
-    native = counted.filter(pl.col(PEOPLE) >= small.below).collect(engine="streaming")
     if small.below == 1:
-        return Counted(native)
-    total = source.data.select(pl.len()).collect(engine="streaming").item()
+        return Counted(counted.collect(engine="streaming"))
+    native = counted.filter(pl.col(PEOPLE) >= small.below).collect(engine="streaming")
+    total = rows.select(people).collect(engine="streaming").item()
     return Counted(native, left_out=int(total - native[PEOPLE].sum()))
 
 
 def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
     """The lazy frame after the job, or its rows streamed to a file."""
-    from fairmend.engines.writing import sunk
+    from fairmend.engines.writing import sunk, unknown_origin
 
     lazy = mapped(source.data, job, "the lazy frame")
     if out is None:
         return lazy
-    return sunk(out, job, {"lazy frame": " ".join(names(source))}, lambda: lazy,
-                overwrite=overwrite)  # fmt: skip
+    return sunk(out, job, unknown_origin(names(source)), lambda: lazy, overwrite=overwrite)
 
 
 def mapped(lazy: Any, job: Job, where: str, advance: Callable[[int], None] = lambda _: None) -> Any:

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, IntArray
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHING, WEIGHT
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.source import Source
-from fairmend.errors import require
+from fairmend.errors import DataError, require
 from fairmend.progress import progress
 
-__all__ = ["Domain", "count_packed", "domains"]
+__all__ = ["Domain", "count_packed", "domains", "parquet_file"]
 
 MOST_CELLS = 1 << 23
 """Counters are kept for this many combinations at most."""
@@ -72,12 +72,11 @@ class Domain:
 def domains(source: Source, columns: Sequence[str]) -> list[Domain] | None:
     """Each column's domain by the files' statistics; None where one has too many values."""
     files = source.data
-    parquet = require("pyarrow.parquet", extra="duckdb", why="Parquet files")
     if any("://" in name for name in files):
         return None
     schema, metadata = None, list[Any]()
     for name in files:
-        file = parquet.ParquetFile(name)
+        file = parquet_file(name)
         if schema is not None and not schema.equals(file.schema_arrow):
             return None
         schema, metadata = file.schema_arrow, [*metadata, file.metadata]
@@ -88,6 +87,19 @@ def domains(source: Source, columns: Sequence[str]) -> list[Domain] | None:
             return None
         found.append(domain)
     return found
+
+
+def parquet_file(name: str) -> Any:
+    """A Parquet file that can be read, by PyArrow."""
+    parquet = require("pyarrow.parquet", extra="duckdb", why="Parquet files")
+    try:
+        return parquet.ParquetFile(name)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"file {name!r}", "must be a Parquet or CSV file",
+            f"it cannot be read as one: {' '.join(str(error).split())[:200]}",
+            "Check that it is complete, and that its suffix tells its format.",
+        ) from None  # fmt: skip
 
 
 def _domain(name: str, dtype: Any, metadata: list[Any], source: Source) -> Domain | None:
@@ -133,15 +145,14 @@ def count_packed(files: Sequence[str], found: Sequence[Domain], weight: str | No
     """The cells of Parquet files as a Polars frame."""
     import polars as pl
 
-    lazy = pl.scan_parquet(list(files))
+    lazy = pl.scan_parquet(list(files), glob=False)
     size = prod(domain.size for domain in found)
-    people = np.zeros(size, np.int64)
-    sums = {
-        name: np.zeros(size) for name in (WEIGHT, SQUARED, KNOWN, WEIGHING) if weight is not None
-    }
-    low, high = np.inf, -np.inf
+    there = np.zeros(size, np.int64)
+    sums = {name: np.zeros(size) for name in (PEOPLE, WEIGHT, SQUARED, KNOWN)}
+    low, high = np.inf, 0.0
     wanted = [_key(found).alias("key")]
     if weight is not None:
+        refuse_words(lazy, weight)
         wanted.append(pl.col(weight).cast(pl.Float64).alias("w"))
     rows = lazy.select(pl.len()).collect(engine="streaming").item()
     batches = lazy.select(wanted).collect_batches(
@@ -150,24 +161,21 @@ def count_packed(files: Sequence[str], found: Sequence[Domain], weight: str | No
     with progress("counting rows", rows) as advance:
         for batch in batches:
             key = batch["key"].to_numpy()
-            people += np.bincount(key, minlength=size)
+            there += np.bincount(key, minlength=size)
             if weight is not None:
                 w: FloatArray = batch["w"].to_numpy()
-                known = ~np.isnan(w)
-                low, high = (
-                    min(low, np.nanmin(w, initial=np.inf)),
-                    max(high, np.nanmax(w, initial=-np.inf)),
-                )
-                w = np.where(known, w, 0.0)
-                of_each = {WEIGHT: w, SQUARED: w * w, KNOWN: known, WEIGHING: w != 0}
+                people, w = w != 0, np.where(np.isnan(w), 0.0, w)
+                low = min(low, np.min(w, initial=np.inf, where=w != 0))
+                high = max(high, np.max(w, initial=0.0))
+                of_each = {PEOPLE: people, WEIGHT: w, SQUARED: w * w, KNOWN: w != 0}
                 for name, values in of_each.items():
                     sums[name] += np.bincount(key, values, size)
             advance(len(batch))
-    cells = np.flatnonzero(people)
+    cells = np.flatnonzero(there)
     schema = lazy.collect_schema()
-    columns: dict[str, NDArray[Any]] = {PEOPLE: people[cells]}
+    columns: dict[str, NDArray[Any]] = {PEOPLE: there[cells]}
     if weight is not None:
-        columns |= {name: values[cells] for name, values in sums.items()}
+        columns = {name: values[cells] for name, values in sums.items()}
         columns |= {LOW: np.full(len(cells), low), HIGH: np.full(len(cells), high)}
     keys, rest = [], cells
     for domain in reversed(found):

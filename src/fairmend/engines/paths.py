@@ -15,11 +15,11 @@ from typing import Any
 
 from fairmend.engines import duck, lazy
 from fairmend.engines.job import Job
-from fairmend.engines.packed import count_packed, domains
+from fairmend.engines.packed import count_packed, domains, parquet_file
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source, is_csv
 from fairmend.engines.writing import Applied, is_finished, stamp, sunk, written
-from fairmend.errors import DataError, require
+from fairmend.errors import DataError
 from fairmend.progress import progress
 
 
@@ -27,15 +27,7 @@ def names(source: Source) -> list[str]:
     """The columns of the first file."""
     if _are_csv(source.data) or "://" in source.data[0]:
         return list(duck.opened(duck.connected(source), source.data).columns)
-    parquet = require("pyarrow.parquet", extra="duckdb", why="Parquet files")
-    try:
-        return list(parquet.read_schema(source.data[0]).names)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"file {source.data[0]!r}", "must be a Parquet or CSV file",
-            f"it cannot be read as one: {' '.join(str(error).split())[:200]}",
-            "Check that it is complete, and that its suffix tells its format.",
-        ) from None  # fmt: skip
+    return list(parquet_file(source.data[0]).schema_arrow.names)
 
 
 def tabulate(
@@ -73,6 +65,7 @@ def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> 
         )
     csv = _are_csv(source.data)
     places = _places(source.data, out)
+    _refuse_shared(source.data, places)
     origins = [_origin(name) for name in source.data]
     for place, origin in zip(places, origins, strict=True):  # say so before long work
         is_finished(place, stamp(job, origin), overwrite=overwrite)
@@ -94,10 +87,9 @@ def _scan(name: str, job: Job, size: int, advance: Callable[[int], None]) -> Any
     """A Parquet file after the job, streamed; progress is told in bytes of the file."""
     import polars as pl
 
-    rows = max(1, pl.scan_parquet(name).select(pl.len()).collect().item())
-    return lazy.mapped(
-        pl.scan_parquet(name), job, f"file {name!r}", lambda done: advance(size * done // rows)
-    )
+    scanned = pl.scan_parquet(name, glob=False)
+    rows = max(1, scanned.select(pl.len()).collect().item())
+    return lazy.mapped(scanned, job, f"file {name!r}", lambda done: advance(size * done // rows))
 
 
 def _read(source: Source, job: Job) -> Any:
@@ -130,3 +122,16 @@ def _places(files: Sequence[str], out: Path) -> list[Path]:
         inside = Path(name).name if "://" in name else os.path.relpath(name, root)
         places.append((out / inside.removesuffix(".gz")).with_suffix(".parquet"))
     return places
+
+
+def _refuse_shared(files: Sequence[str], places: Sequence[Path]) -> None:
+    """Complain about results that would replace each other, or the rows they are made from."""
+    taken = {os.path.realpath(name): name for name in files if "://" not in name}
+    for name, place in zip(files, places, strict=True):
+        other = taken.setdefault(os.path.realpath(place), name)
+        if other != name or os.path.realpath(place) == os.path.realpath(name):
+            raise DataError(
+                f"output {str(place)!r}", f"must be a place for the result of {name!r} alone",
+                f"{other!r} is there" if place.exists() else f"that of {other!r} goes there too",
+                "Choose another folder, or apply the repair to the files one by one.",
+            )  # fmt: skip

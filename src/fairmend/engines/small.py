@@ -88,10 +88,12 @@ class Suppression:
         """
         if self.keep is not None:
             return self._merged(native, columns, self.keep)
+        if self.below == 1:
+            return Counted(native)
         frame = nw.from_native(native, eager_only=True)
         people = frame.get_column(PEOPLE).to_numpy()
         small = people < self.below
-        kept = frame.filter((~small).tolist())
+        kept = rows_of(frame, np.flatnonzero(~small))
         return Counted(kept.to_native(), left_out=int(people[small].sum()))
 
     def _merged(self, native: Any, columns: Sequence[str], keep: tuple[str, ...]) -> Counted:

@@ -21,7 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from fairmend.errors import DataError, nearest
+from fairmend.columns import as_frame
+from fairmend.errors import DataError, listed, nearest
 
 if TYPE_CHECKING:
     from fairmend.engines.job import Job
@@ -87,7 +88,10 @@ class Source:
     @cached_property
     def names(self) -> list[str]:
         """The columns, in their order."""
-        return self.engine.names(self)
+        names = self.engine.names(self)
+        if self.engine_name in ("paths", "spark_frames"):
+            _refuse_twins(names)
+        return names
 
     def column(self, name: Any, what: str) -> str:
         """The name of one column, checked: data elsewhere is spoken of by name."""
@@ -114,6 +118,19 @@ class Source:
         if not isinstance(given, list | tuple):
             self.column(given, what)
         return {self.column(name, what): name for name in given}
+
+
+def _refuse_twins(names: Sequence[str]) -> None:
+    """Complain about names that DuckDB and Spark take for one."""
+    spelt: dict[str, list[str]] = {}
+    for name in names:
+        spelt.setdefault(name.lower(), []).append(name)
+    for alike in spelt.values():
+        if len(alike) > 1:
+            raise DataError(
+                "X", "must have columns whose names differ by more than capitals",
+                f"got {listed(alike)}", "Rename one of them.",
+            )  # fmt: skip
 
 
 def source(
@@ -150,6 +167,11 @@ def source(
     """
     found = find(data)
     name = "local" if found is None else found.engine_name
+    if found is None and as_frame(data, "X") is None:
+        raise DataError(
+            "X", "must have named columns: a frame, or a place of rows",
+            f"got a {type(data).__name__}", "Make it a frame, e.g. pandas.DataFrame(X).",
+        )  # fmt: skip
     if not isinstance(suppress_below, int) or suppress_below < 1:
         raise DataError(
             "suppress_below", "must be a whole number of people, at least 1",
@@ -213,7 +235,9 @@ def files(name: str) -> list[str]:
     """The files of a path, a folder or a glob, in order of their names."""
     if "://" in name:
         return [name]
-    if os.path.isdir(name):
+    if os.path.isfile(name):  # brackets in it are part of its name
+        found = [name]
+    elif os.path.isdir(name):
         found = [
             os.path.join(name, each)
             for each in os.listdir(name)
@@ -221,8 +245,6 @@ def files(name: str) -> list[str]:
         ]
     else:
         found = [each for each in glob.glob(name, recursive=True) if os.path.isfile(each)]
-    if not found and os.path.isfile(name):  # a name with brackets in it
-        found = [name]
     if not found:
         raise DataError(
             f"X {name!r}",

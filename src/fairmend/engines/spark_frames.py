@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHING, WEIGHT
+from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job, unshipped
 from fairmend.engines.local import no_out
 from fairmend.engines.small import Counted, Suppression
@@ -28,46 +28,57 @@ def tabulate(
     """A group-by of Spark's own; what comes here are cells."""
     from pyspark.sql import functions as f
 
-    keys = [f.col(_quoted(name)) for name in columns]
-    sums = [f.count(f.lit(1)).alias(PEOPLE)]
+    keys, kinds = [], dict(source.data.dtypes)
+    for name in columns:
+        key = f.col(_quoted(name))
+        if kinds[name] in ("float", "double"):  # nan is not known, as null is
+            key = f.when(~f.isnan(key), key).alias(name)
+        keys.append(key)
+    people, sums = f.count(f.lit(1)), []
     if weight is not None:
+        refuse_words(source.data, weight)
         w = f.col(_quoted(weight)).cast("double")
+        w = f.when(~f.isnan(w), w)
         zero = f.lit(0.0)
-        sums += [
+        some = f.nullif(w, zero)
+        people = f.count(f.when(w.isNull() | (w != zero), 1))
+        sums = [
             f.coalesce(f.sum(w), zero).alias(WEIGHT),
             f.coalesce(f.sum(w * w), zero).alias(SQUARED),
-            f.coalesce(f.min(w), zero).alias(LOW),
+            f.coalesce(f.min(some), zero).alias(LOW),
             f.coalesce(f.max(w), zero).alias(HIGH),
-            f.count(w).alias(KNOWN),
-            f.count(f.nullif(w, zero)).alias(WEIGHING),
+            f.count(some).alias(KNOWN),
         ]
-    counted = source.data.groupBy(*keys).agg(*sums)
+    counted = source.data.groupBy(*keys).agg(people.alias(PEOPLE), *sums)
     if not small.drops:
         return _merged(source, counted, columns, small)
     if small.below == 1:
         return Counted(counted.toArrow())
     native = counted.where(f.col(PEOPLE) >= small.below).toArrow()
-    return Counted(native, source.data.count() - sum(native.column(PEOPLE).to_pylist()))
+    total = source.data.agg(people).first()[0]
+    return Counted(native, total - sum(native.column(PEOPLE).to_pylist()))
 
 
 def _merged(source: Source, counted: Any, columns: Sequence[str], small: Suppression) -> Counted:
     """Small cells are merged on one worker, and only what that leaves comes here."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    import pyarrow as pa
 
-    before = to_arrow_schema(counted.schema)
+    before = _arrow_schema(counted)
+    after = before
+    for name in (_LEFT_OUT, _MOVED):
+        after = after.append(pa.field(name, pa.int64()))
 
-    def merged(batches: Iterator[Any]) -> Iterator[Any]:
+    def merged(tables: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        leaving = small.of(pa.Table.from_batches(batches, before), columns)
-        totals = {_LEFT_OUT: leaving.left_out, _MOVED: leaving.moved}
+        whole = pa.concat_tables([before.empty_table(), *tables])
+        leaving = small.of(whole, columns)
         table = leaving.native.cast(before)
-        for name, total in totals.items():  # the same in every row: nothing is said of one cell
-            table = table.append_column(name, pa.array([total] * len(table), pa.int64()))
-        yield from table.to_batches()
+        for total in (leaving.left_out, leaving.moved):  # in every row: nothing of one cell is said
+            table = table.append_column("", pa.array([total] * len(table), pa.int64()))
+        yield table.rename_columns(after.names)
 
-    after = from_arrow_schema(before).add(_LEFT_OUT, "long").add(_MOVED, "long")
-    native = counted.repartition(1).mapInArrow(merged, after).toArrow()
+    native = _mapped(counted.repartition(1), merged, after).toArrow()
     if len(native) == 0:
         return Counted(native, left_out=source.data.count())
     left_out, moved = (native.column(name)[0].as_py() for name in (_LEFT_OUT, _MOVED))
@@ -79,24 +90,45 @@ def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> 
     if out is not None:
         raise no_out("Spark frames")
     from pyspark.cloudpickle import dumps
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     frame, shipped = source.data, job.shipped(dumps)
-    before = to_arrow_schema(frame.schema)
-    after = job(before.empty_table(), "no partition").schema
+    after = job(_arrow_schema(frame).empty_table(), "no partition").schema
 
-    def mapped(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
+    def applied(tables: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
         here = unshipped(shipped)
         context = TaskContext.get()
         where = "partition" if context is None else f"partition {context.partitionId()}"
-        for batch in batches:
-            table = here(pa.Table.from_batches([batch]), where)
-            yield from table.cast(after).to_batches()
+        for table in tables:
+            yield here(table, where).cast(after)
 
-    return frame.mapInArrow(mapped, from_arrow_schema(after))
+    return _mapped(frame, applied, after)
+
+
+def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], after: Any) -> Any:
+    """`mapInArrow` of tables, whatever their columns are called."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    names = frame.columns
+
+    def step(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        tables = (pa.Table.from_batches([batch]).rename_columns(names) for batch in batches)
+        for table in work(tables):
+            yield from table.to_batches()
+
+    numbered = frame.toDF(*(f"c{j}" for j in range(len(names))))  # PySpark trips over dots in names
+    return numbered.mapInArrow(step, from_arrow_schema(after))
+
+
+def _arrow_schema(frame: Any) -> Any:
+    """The types in which Spark sends a frame."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    return to_arrow_schema(frame.schema, timezone=zone)
 
 
 def _quoted(name: str) -> str:

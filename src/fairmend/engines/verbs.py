@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairmend.columns import Frame, encode
-from fairmend.engines.cells import Cells
+from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.containers import kind_of, like
 from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, source
@@ -52,12 +52,9 @@ def tabulate(
     ([0, 1], [1.0, 2.0])
     """
     place = find(X) or source(X)
-    for name in columns:
-        place.column(name, "columns")
+    _check_columns(place, columns, sample_weight)
     for name in keep or ():
         place.column(name, "keep")
-    if sample_weight is not None:
-        place.column(sample_weight, "sample_weight")
     small = _suppression(place, columns, keep)
     counted = place.engine.tabulate(place, list(columns), sample_weight, small)
     if len(counted.native) == 0 and counted.left_out > 0:
@@ -71,6 +68,24 @@ def tabulate(
     cells = Cells.read(counted.native, columns, kind, weighted=sample_weight is not None)
     counted.warn(counted.left_out + round(float(cells.people.sum())))
     return cells
+
+
+def _check_columns(place: Source, columns: Sequence[str], weight: str | None) -> None:
+    """Names that are there, each once, and free beside what is counted."""
+    if not columns or len(set(columns)) < len(columns):
+        raise DataError(
+            "columns", "must name columns of X, each once", f"got {listed(columns) or 'none'}",
+            "Name what people are told apart by.",
+        )  # fmt: skip
+    for name in columns:
+        place.column(name, "columns")
+        if name in (PEOPLE, *SUMS):
+            raise DataError(
+                f"column {name!r}", "must be called otherwise: counts go by that name",
+                "got a column of X", "Rename it.",
+            )  # fmt: skip
+    if weight is not None:
+        place.column(weight, "sample_weight")
 
 
 def _suppression(place: Source, columns: Sequence[str], keep: Sequence[str] | None) -> Suppression:
@@ -108,17 +123,15 @@ def tabulate_into(
             "small_cells", "must be 'drop' where cells are counted into a file", "got 'merge'",
             "Merging needs all cells in memory: use tabulate().",
         )  # fmt: skip
-    for name in [*columns, *([] if sample_weight is None else [sample_weight])]:
-        place.column(name, "columns")
+    _check_columns(place, columns, sample_weight)
     from fairmend.engines import duck
     from fairmend.engines.writing import saved
 
     relation = place.data
     if place.engine_name == "paths":
         relation = duck.opened(duck.connected(place), place.data)
-    query = duck.cells_sql(columns, sample_weight, place.suppress_below)
-    reader = relation.query("fairmend_rows", query).to_arrow_reader(duck.BATCH_ROWS)
-    return saved(Path(out), reader)
+    counted = duck.cells(relation, columns, sample_weight, place.suppress_below)
+    return saved(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,6 +275,8 @@ def map_rows(
     out
         For files, DuckDB and lazy Polars frames: where to write Parquet. One file gives one file;
         several give a folder with one each, and a second run continues where the first ended.
+        Whether a relation or a lazy frame is still the same cannot be told: there a file that
+        exists is an error.
     column
         The name of the column of decisions.
     overwrite

@@ -7,6 +7,7 @@ the work to be done is finished; that is how an interrupted run goes on.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from fairmend.engines.job import Job
 from fairmend.errors import DataError, require
 from fairmend.files import writing
 
-__all__ = ["Applied", "is_finished", "saved", "stamp", "sunk", "written"]
+__all__ = ["Applied", "is_finished", "saved", "stamp", "sunk", "unknown_origin", "written"]
 
 _KEY = "fairmend.apply"
 
@@ -43,6 +44,11 @@ class Applied:
 def stamp(job: Job, origin: Mapping[str, Any]) -> str:
     """What a file was made from and by, as text."""
     return json.dumps({"repair": job.fingerprint, "what": job.what, **origin}, sort_keys=True)
+
+
+def unknown_origin(columns: Sequence[str]) -> dict[str, Any]:
+    """The origin of rows whose changes cannot be told: no result counts as finished."""
+    return {"columns": list(columns), "run": secrets.token_hex(8)}
 
 
 def is_finished(out: Path, mark: str, *, overwrite: bool) -> bool:
