@@ -646,3 +646,26 @@ def test_without_outcomes_decisions_alone_are_compared():
             )  # fmt: skip
             assert np.isnan([told.base_rate, told.accuracy, told.auc]).all()
         assert "nan" not in str(found)
+
+
+@pytest.mark.parametrize(("a", "n", "k", "m"), [(6, 10, 15, 20), (2, 25, 1, 10), (6, 25, 3, 10)])
+def test_four_fifths_are_not_below_four_fifths(a, n, k, m):
+    """a of n is exactly 4/5 of k of m, and one person less is not."""
+    assert 5 * a * m == 4 * k * n
+    for selected, below in ((a, False), (a - 1, True)):
+        h = np.repeat([1, 0, 1, 0], [selected, n - selected, k, m - k])
+        found = audit(h, None, None, sensitive_features=np.repeat(["a", "b"], [n, m]))
+        assert found.groups[0].below_four_fifths is below
+
+
+def test_alignment_of_decisions_needs_no_outcomes():
+    rng = np.random.default_rng(0)
+    h, y, s = rng.integers(0, 2, 300), rng.integers(0, 2, 300), rng.choice(["a", "b"], 300)
+    known, unknown = (
+        audit(h, None, outcome, sensitive_features=s, metrics=["da", 0.5 * SP]).gaps
+        for outcome in (y, None)
+    )
+    for one, other in zip(known, unknown, strict=True):
+        assert (one.gap, one.low, one.high, one.p_value) == pytest.approx(
+            (other.gap, other.low, other.high, other.p_value), abs=ROUNDING
+        )

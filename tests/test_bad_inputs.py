@@ -945,6 +945,25 @@ BAD = {
         DataError,
         "metrics: must be a list of at least one metric; got 'sp'. For example ['sp', 'fnr'].",
     ),
+    "metrics repeated": (
+        lambda: audit(metrics=["sp", "fnr", "sp"]),
+        DataError,
+        "metrics: must have different names; got 'sp' 2 times. Ask for it once: the "
+        "correction for many tests counts every row.",
+    ),
+    "weight beyond all floats": (
+        lambda: audit(sample_weight=[10**400] * 8),
+        DataError,
+        "sample_weight: must be finite and not negative; got inf in row 0. Somebody who "
+        "should not count has weight 0.",
+    ),
+    "confidence of a counterfactual 95": (
+        lambda: fairmend.counterfactual(
+            decide, X, Y, sensitive_features=S, disparity="sp", confidence=95
+        ),
+        DataError,
+        "confidence: must lie between 0 and 1; got 95. Usual is 0.95.",
+    ),
     "confidence 0": (
         lambda: audit(confidence=0),
         DataError,

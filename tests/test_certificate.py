@@ -10,6 +10,7 @@ from fairmend import (
     FPR,
     SP,
     Alignment,
+    BlackBox,
     DataError,
     Population,
     audit_data,
@@ -152,9 +153,57 @@ def test_inputs_the_target_group_lacks_are_named_as_a_reason():
     assert found.certificate.baseline_covered == 0
     assert str(found.certificate) == (
         "No distribution over these inputs closes this gap; the best reachable is "
-        "+100.0 [+100.0, +100.0] points, because P(Y|X) differs between the groups, or nobody in "
-        "the target group has the inputs of 100.0 % of the baseline."
+        "+100.0 [+100.0, +100.0] points, because nobody in the target group has the inputs of "
+        "100.0 % of the baseline."
     )
+
+
+def test_with_recorded_decisions_it_may_be_the_decisions_and_not_the_inputs():
+    """Both groups have the same inputs: what differs is how they were decided about."""
+    X, s = np.array([[0], [1], [0], [1]]), list("aabb")
+    found = counterfactual([0, 0, 1, 1], X, [0, 1, 0, 1], sensitive_features=s, disparity="sp")
+    assert found.irreconcilable
+    assert found.certificate.baseline_covered == 1
+    assert str(found.certificate).endswith(
+        "+100.0 [+100.0, +100.0] points, because equal inputs get different decisions."
+    )
+    narrower = counterfactual([0, 1, 1, 1], X, [0, 1, 0, 1], sensitive_features=s, disparity="sp")
+    assert str(narrower.certificate).endswith(
+        "points. Equal inputs with different decisions count as different inputs."
+    )
+
+
+@pytest.mark.parametrize(("disparity", "by_outcome"), [(SP, 0), (FNR, 0), (FPR, 0), (FDR, 1)])
+def test_outcomes_are_blamed_only_where_the_rate_of_a_row_depends_on_them(disparity, by_outcome):
+    """Where the target group has all of the baseline's inputs, sp, fnr and fpr can be closed.
+
+    Their rate at a row is 1 - h or h, so the baseline's rate lies between the target's rows' rates.
+    """
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        found = certify(disparity, *random_pair(rng), None, 0.95)
+        assert found.by_outcome == by_outcome
+        assert by_outcome or not found.irreconcilable
+
+
+@pytest.mark.parametrize("lower", [1.0, 0.5])
+def test_rounding_does_not_make_a_gap_irreconcilable(lower):
+    """The whole baseline gets one probability, and a row of the target group gets it too.
+
+    So all mass on that row closes the gap, if there is one, whatever the weights sum up to.
+    """
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        p = round(rng.uniform(), 2)
+        X = np.r_[[0, 0, 1], rng.integers(1, 6, 9)][:, None]
+        found = counterfactual(
+            BlackBox(lambda rows, p=p: np.where(rows[:, 0] == 0, lower * p, p), soft=True),
+            X, np.arange(12) % 2, sensitive_features=list("aaabbbbbbbbb"), disparity="sp",
+            target="a", sample_weight=rng.uniform(0.1, 1, 12),
+        )  # fmt: skip
+        assert found.status in (Status.CLOSED, Status.NOTHING_TO_DO)
+        assert not found.irreconcilable
+        assert found.after == pytest.approx(0, abs=1e-12)
 
 
 # -------------------------------------------------------------------- uncertainty
@@ -252,6 +301,23 @@ def test_many_rows_are_compared_by_logistic_models():
     assert equal[0].compared == "logistic"
     assert equal[0].degrees_of_freedom == 3
     assert np.mean([test.p_value < 0.05 for test in equal]) <= 0.2
+
+
+def test_what_decisions_were_recorded_is_no_part_of_the_inputs():
+    """Y follows Z, whose law given X is the same in both groups; the cut on Z is not."""
+
+    def test_of(seed, n=1_500):
+        rng = np.random.default_rng(seed)
+        x, z, s = rng.integers(0, 3, n), rng.random(n), rng.integers(0, 2, n)
+        y, decision = rng.random(n) < z, z > np.where(s == 0, 0.3, 0.6)
+        found = counterfactual(
+            decision.astype(int), x[:, None], y.astype(int), sensitive_features=s, disparity="sp"
+        )
+        return found.outcome_difference
+
+    tests = [test_of(seed) for seed in range(200)]
+    assert {(test.degrees_of_freedom, test.compared) for test in tests} == {(3, "row by row")}
+    assert 2 <= sum(test.p_value < 0.05 for test in tests) <= 20  # 10 +- 3 are expected
 
 
 def test_everybody_else_together_counts_each_row_once():

@@ -181,6 +181,11 @@ def test_numbers_among_texts_stay_numbers():
 
 def test_only_numbers_are_numbers():
     assert as_numbers(np.array([1, Decimal("0.5"), None, True], object)).tolist()[:2] == [1, 0.5]
+    mixed = [Decimal("NaN"), 1.5, Decimal(1), Decimal("NaN"), 2]
+    assert as_numbers(encode(np.array(mixed, object)).values)[:3].tolist() == [1, 1.5, 2]
+    assert encode(np.array(mixed, object)).codes.tolist() == [3, 1, 0, 3, 2]  # one missing value
+    huge = np.array([10**400, -(10**400)], object)
+    assert as_numbers(huge).tolist() == [np.inf, -np.inf]
     for array in (["1"], [1j], [dt.date(2024, 2, 29)], np.ones(1, "m8[s]"), np.ones(1, "M8[s]")):
         assert as_numbers(np.asarray(array)) is None
 

@@ -166,7 +166,8 @@ def test_it_says_what_it_is():
     assert lines[2].endswith(" points observed, 0.00 under the counterfactual")
     assert lines[3].startswith("4 distinct rows, KL 0.0")
     assert lines[4].startswith("The gap can be closed: it can be brought down to ")
-    assert lines[5].startswith("P(Y=1 | x, target): l2 logistic regression, cross-fitted AUC 0.")
+    assert lines[5] == "Equal inputs get equal decisions: the model sees nothing else."
+    assert lines[6].startswith("P(Y=1 | x, target): l2 logistic regression, cross-fitted AUC 0.")
     assert found._repr_html_().startswith("<p>Counterfactual distribution for target")
 
 
@@ -337,7 +338,7 @@ def test_settings_that_make_no_sense(settings, message):
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("n", [0, -3, 2.5, "ten"])
+@pytest.mark.parametrize("n", [0, -3, 2.5, "ten", True])
 def test_a_sample_of_no_rows_is_refused(n):
     with pytest.raises(DataError) as error:
         found_for("sp").sample(n)

@@ -89,6 +89,17 @@ def test_marginals_of_every_kind_of_feature(mixed):
     assert not table.loc[("age", "mean"), "is_share"]
 
 
+def test_infinite_numbers_are_numbers():
+    """Ten people each at 0 to 3 and without bound: of five tenths one is infinite."""
+    values = np.tile([0.0, 1.0, 2.0, 3.0, np.inf], 20)[:, None]
+    found = counterfactual(
+        lambda rows: rows[:, 0] > 1, values, np.arange(100) % 2, disparity="sp",
+        sensitive_features=np.repeat(["a", "b"], 50),
+    )  # fmt: skip
+    table = found.marginals().set_index("statistic")["observed"]
+    assert table[["10 %", "50 %", "75 %", "90 %", "mean"]].tolist() == [0, 2, 3, np.inf, np.inf]
+
+
 def test_the_paper_s_bit_is_listed_even_where_nobody_has_it():
     X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     found = counterfactual(
@@ -138,7 +149,7 @@ def test_prototypes_of_nothing_gained_are_none():
     assert len(found.prototypes()) == 0
     with pytest.raises(DataError) as error:
         found.prototypes(0)
-    assert str(error.value) == "n: must be at least 1; got 0. 5 is usual."
+    assert str(error.value) == ("n: must be a whole number of rows, at least 1; got 0. 5 is usual.")
 
 
 def test_row_influence_is_psi_most_harmful_first():

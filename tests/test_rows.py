@@ -177,3 +177,10 @@ def test_enumerations_are_widened():
     assert found.dtype == pl.Enum(["z", "x", "y"])
     same = mixed(mine, mine, np.array([[True], [False]])).native["a"]
     assert same.dtype == pl.Enum(["z"])
+
+
+def test_objects_keep_what_they_are_though_one_side_is_all_missing():
+    own = Frame.read(pd.DataFrame({"told": pd.Series([None, None], dtype=object)}))
+    there = Frame.read(pd.DataFrame({"told": pd.Series([True, 3.0], dtype=object)}))
+    edited = replaced(own, np.array([0]), there.take(np.array([0])))
+    assert edited.native["told"].tolist() == [True, None]

@@ -11,9 +11,11 @@ choose the group to compare with, is paid for in `Gap.p_adjusted`, on which the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
+from numbers import Real
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +29,11 @@ from fairmend.disparity import (
     FPR,
     SP,
     Alignment,
-    Combination,
     Disparity,
     RateGap,
     as_disparity,
+    parts_of,
+    uses_outcome,
 )
 from fairmend.errors import DataError, require
 from fairmend.tables import UNKNOWN, TextTable, p_value, percent
@@ -358,10 +361,7 @@ def audit_data(
     reference: Hashable = "best",
 ) -> Audit:
     """The audit of data that is already tabulated."""
-    if not (isinstance(confidence, int | float) and 0 < confidence < 1):
-        raise DataError(
-            "confidence", "must lie between 0 and 1", f"got {confidence!r}", "Usual is 0.95."
-        )
+    check_confidence(confidence)
     if isinstance(metrics, str | Disparity) or not metrics:
         raise DataError(
             "metrics", "must be a list of at least one metric", f"got {metrics!r}",
@@ -372,6 +372,7 @@ def audit_data(
     cells = [_by_decision(population) for population in data.populations]
     rest = _rests(cells) if reference == "rest" else None
     disparities = [as_disparity(metric) for metric in metrics]
+    _check_names_differ(disparities)
     if not data.outcome_known:
         _check_outcomes_are_not_asked_for(disparities)
     gaps: list[Gap] = []
@@ -396,21 +397,35 @@ def audit_data(
     )
 
 
-def _check_outcomes_are_not_asked_for(disparities: Sequence[Disparity]) -> None:
-    both = np.array([0.0, 1.0])
-    for disparity in disparities:
-        if isinstance(disparity, RateGap) and all(
-            np.ptp(term(np.full(2, h), both) * np.ones(2)) == 0
-            for term in (disparity.rate, disparity.given)
-            for h in both
-        ):
-            continue
+def check_confidence(confidence: float) -> None:
+    """It is a share of all samples, neither none nor all of them."""
+    if not (isinstance(confidence, Real) and 0 < confidence < 1):
         raise DataError(
-            "y",
-            f"must hold what really happened for {disparity.name}",
-            "got None",
-            "Pass it, or ask for metrics=['sp'], which compares decisions alone.",
+            "confidence", "must lie between 0 and 1", f"got {confidence!r}", "Usual is 0.95."
         )
+
+
+def _check_names_differ(disparities: Sequence[Disparity]) -> None:
+    names = Counter(disparity.name for disparity in disparities)
+    name, times = names.most_common(1)[0]
+    if times > 1:
+        raise DataError(
+            "metrics",
+            "must have different names",
+            f"got {name!r} {times} times",
+            "Ask for it once: the correction for many tests counts every row.",
+        )
+
+
+def _check_outcomes_are_not_asked_for(disparities: Sequence[Disparity]) -> None:
+    for disparity in disparities:
+        if uses_outcome(disparity):
+            raise DataError(
+                "y",
+                f"must hold what really happened for {disparity.name}",
+                "got None",
+                "Pass it, or ask for metrics=['sp'], which compares decisions alone.",
+            )
 
 
 def _by_decision(population: Population) -> Population:
@@ -525,7 +540,7 @@ def _compare(
 
 def _rate_parts(disparity: Disparity) -> list[tuple[float, RateGap]]:
     """The rate gaps a disparity is a sum of; empty if it is made of anything else."""
-    parts = disparity.parts if isinstance(disparity, Combination) else ((1.0, disparity),)
+    parts = parts_of(disparity)
     rates = [(weight, part) for weight, part in parts if isinstance(part, RateGap)]
     return rates if len(rates) == len(parts) else []
 
@@ -715,12 +730,21 @@ def _summaries(data: AuditData, cells: Sequence[Population]) -> tuple[GroupSumma
                 base_rate=float(people.mass @ people.outcome) if judged else nan,
                 selection_rate=rate,
                 impact_ratio=ratio,
-                below_four_fifths=None if np.isnan(ratio) else ratio < FOUR_FIFTHS,
+                below_four_fifths=None if np.isnan(ratio) else is_below_four_fifths(ratio),
                 accuracy=float(people.mass @ right) if judged else nan,
                 auc=auc(data[group]) if ranked else nan,
             )
         )
     return tuple(summaries)
+
+
+def is_below_four_fifths(impact_ratio: float) -> bool:
+    """Whether a ratio of rates is below 0.8, and not just by its rounding.
+
+    >>> 0.6 / 0.75 < 0.8, is_below_four_fifths(0.6 / 0.75)
+    (True, False)
+    """
+    return impact_ratio < FOUR_FIFTHS - 1e-9
 
 
 def auc(people: Population) -> float:

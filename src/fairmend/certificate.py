@@ -10,9 +10,12 @@ from fairmend import special
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import Population
 from fairmend.disparity import SP, Alignment, Disparity, RateGap
+from fairmend.equal_inputs import have_several
 from fairmend.errors import DataError
 from fairmend.features import FeatureMap
 from fairmend.outcomes import FittedProbability, logistic_regression
+from fairmend.projection import NO_GAP
+from fairmend.rows import numbered
 from fairmend.tables import p_said
 
 __all__ = [
@@ -47,6 +50,10 @@ class Certificate:
     """Whether the gap is positive, so that closing it means bringing M down."""
     baseline_covered: float = 1.0
     """The share of the baseline's people whose inputs somebody in the target group has too."""
+    by_outcome: bool = True
+    """Whether the rate of a single row depends on its outcome, as that of fdr does."""
+    several_decisions: bool = False
+    """Whether equal inputs got different decisions, as those on record may have."""
 
     @property
     def irreconcilable(self) -> bool:
@@ -54,7 +61,8 @@ class Certificate:
 
     def out_of_reach(self, gap: float) -> bool:
         """Whether no distribution over these inputs brings the disparity as far as this."""
-        return self.best_reachable > gap if self.downwards else self.best_reachable < gap
+        short = self.best_reachable - gap if self.downwards else gap - self.best_reachable
+        return short > NO_GAP
 
     @property
     def certain(self) -> bool:
@@ -66,16 +74,24 @@ class Certificate:
         bounds = f"{100 * self.best_reachable:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
         if not self.irreconcilable:
             way = "down" if self.downwards else "up"
-            return f"The gap can be closed: it can be brought {way} to {bounds} points.{sure}"
-        why = "P(Y|X) differs between the groups"
+            apart = " Equal inputs with different decisions count as different inputs."
+            return (
+                f"The gap can be closed: it can be brought {way} to {bounds} points."
+                f"{apart if self.several_decisions else ''}{sure}"
+            )
+        reasons = [
+            *(["P(Y|X) differs between the groups"] if self.by_outcome else []),
+            *(["equal inputs get different decisions"] if self.several_decisions else []),
+        ]
         if self.baseline_covered < 1 - 1e-9:
-            why += (
-                f", or nobody in the target group has the inputs of "
+            reasons.append(
+                "nobody in the target group has the inputs of "
                 f"{100 * (1 - self.baseline_covered):.1f} % of the baseline"
             )
+        because = f", because {', or '.join(reasons)}" if reasons else ""
         return (
             "No distribution over these inputs closes this gap; the best reachable is "
-            f"{bounds} points, because {why}.{sure}"
+            f"{bounds} points{because}.{sure}"
         )
 
 
@@ -85,6 +101,8 @@ def certify(
     baseline: Population,
     outcome: FittedProbability | None,
     confidence: float,
+    *,
+    tables: tuple[Frame | None, Frame | None] = (None, None),
 ) -> Certificate | None:
     """How far single rows can take a rate, with bounds; None for what is no single rate gap."""
     if isinstance(disparity, Alignment) and disparity.weight == 0:
@@ -95,7 +113,10 @@ def certify(
     r, t = disparity.terms(target)
     usable = (target.mass > 0) & (t > 0)
     ratio = r[usable] / t[usable]
-    error = _ratio_error(disparity, target, outcome)[usable]
+    slope = np.abs(_slope(disparity, target)[usable])
+    error = np.zeros(len(slope))
+    if outcome is not None and outcome.standard_error is not None:
+        error = slope * outcome.standard_error[usable]
     rate, rate_error = disparity.of(baseline), _rate_error(disparity, baseline)
     uncertain = int((error > 0).sum())
     risk = (1 - confidence) / max(1, (uncertain > 0) + (rate_error > 0))
@@ -105,37 +126,40 @@ def certify(
     best, low, high = (
         float(extreme(ratio + sign * margin)) - rate + sign * rate_margin for sign in (0, -1, 1)
     )
+    covered, several = _inputs_compared(target, baseline, *tables)
     return Certificate(
         best_reachable=best,
         low=low,
         high=high,
         confidence=confidence,
         downwards=downwards,
-        baseline_covered=_covered(target, baseline),
+        baseline_covered=covered,
+        by_outcome=bool((slope > 1e-12).any()),
+        several_decisions=several,
     )
 
 
-def _covered(target: Population, baseline: Population) -> float:
-    if target.rows is None or baseline.rows is None:
-        return 1.0
-    shared = np.isin(baseline.rows, target.rows[target.mass > 0])
-    return float(baseline.mass[shared].sum())
+def _inputs_compared(
+    target: Population, baseline: Population, here: Frame | None, there: Frame | None
+) -> tuple[float, bool]:
+    """Which share of the baseline has inputs of the target, and whether any got two decisions."""
+    if here is None or there is None:
+        return 1.0, False
+    inputs, others = numbered(here.encoded, there.encoded)
+    covered = float(baseline.mass[np.isin(others, inputs[target.mass > 0])].sum())
+    several = have_several((inputs, others), (target.decision, baseline.decision))
+    return covered, bool(several.any())
 
 
-def _ratio_error(
-    disparity: RateGap, target: Population, outcome: FittedProbability | None
-) -> FloatArray:
-    """Standard error of r/t at each row through the modelled outcome, by its slope in y.
+def _slope(disparity: RateGap, target: Population) -> FloatArray:
+    """How r/t changes with the outcome y at each row, so that an error in y is one in r/t.
 
     r and t are linear in y, so their slopes are their differences between y = 1 and y = 0.
     """
-    if outcome is None or outcome.standard_error is None:
-        return np.zeros(len(target))
     r, t = disparity.terms(target)
     ends = [disparity.terms(target.with_outcome(np.full(len(target), y))) for y in (0.0, 1.0)]
     r_slope, t_slope = ends[1][0] - ends[0][0], ends[1][1] - ends[0][1]
-    slope = np.divide(r_slope * t - r * t_slope, t**2, out=np.zeros(len(target)), where=t > 0)
-    return np.asarray(np.abs(slope) * outcome.standard_error, np.float64)
+    return np.divide(r_slope * t - r * t_slope, t**2, out=np.zeros(len(target)), where=t > 0)
 
 
 def _rate_error(disparity: RateGap, population: Population) -> float:
@@ -187,21 +211,23 @@ def outcome_difference(
             "Compare its conditional probabilities directly.",
         )
     here, there = target.tally.people, baseline.tally.people
-    if target.rows is not None and baseline.rows is not None:
-        seen = np.union1d(target.rows, baseline.rows)
-        on_row = (
-            counts_by_row(target.rows, here, seen),
-            counts_by_row(baseline.rows, there, seen),
+    # by inputs: with recorded decisions a row of the table is inputs and a decision
+    inputs, others = numbered(target_table.encoded, baseline_table.encoded)
+    seen = np.unique(inputs)
+    known = np.isin(others, seen)
+    on_row = (
+        counts_by_row(inputs, here, seen),
+        counts_by_row(others[known], there[known], seen),
+    )
+    full = np.all([counts.sum(axis=1) >= PEOPLE_PER_ROW for counts in on_row], axis=0)
+    shared_here, shared_there = (counts[full] for counts in on_row)
+    if min(shared_here.sum() / here.sum(), shared_there.sum() / there.sum()) >= MOSTLY_SHARED:
+        statistic = 2 * (
+            _likelihood(shared_here)
+            + _likelihood(shared_there)
+            - _likelihood(shared_here + shared_there)
         )
-        full = np.all([counts.sum(axis=1) >= PEOPLE_PER_ROW for counts in on_row], axis=0)
-        shared_here, shared_there = (counts[full] for counts in on_row)
-        if min(shared_here.sum() / here.sum(), shared_there.sum() / there.sum()) >= MOSTLY_SHARED:
-            statistic = 2 * (
-                _likelihood(shared_here)
-                + _likelihood(shared_there)
-                - _likelihood(shared_here + shared_there)
-            )
-            return _tested(statistic, int(full.sum()), "row by row")
+        return _tested(statistic, int(full.sum()), "row by row")
     features = FeatureMap.learn(baseline_table, there.sum(axis=1))
     x_here, x_there = features.apply(target_table), features.apply(baseline_table)
     both = np.concatenate([x_here, x_there])

@@ -59,7 +59,7 @@ def is_missing(value: object) -> bool:
     >>> [is_missing(v) for v in (None, float("nan"), 0, "")]
     [True, True, False, False]
     """
-    if isinstance(value, float | np.floating | np.datetime64 | np.timedelta64):
+    if isinstance(value, float | Decimal | np.floating | np.datetime64 | np.timedelta64):
         return bool(value != value)  # noqa: PLR0124  only nan and NaT differ from themselves
     return value is None or type(value).__name__ in {"NAType", "NaTType"}
 
@@ -84,8 +84,15 @@ def as_numbers(array: NDArray[Any]) -> FloatArray | None:
     if array.dtype.kind in "biuf":
         return array.astype(np.float64, copy=False)
     if array.dtype.kind == "O" and all(map(is_number, array)):
-        return np.array([np.nan if is_missing(v) else float(v) for v in array], np.float64)
+        return np.array([np.nan if is_missing(v) else _as_float(v) for v in array], np.float64)
     return None
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # Python's integers know no bound
+        return np.inf if value > 0 else -np.inf
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -344,7 +351,7 @@ def _in_order(values: list[Any]) -> list[Any]:
     """Sorted by type and value, numbers of all types first."""
 
     def key(value: Any) -> tuple[str, Any]:
-        return "" if isinstance(value, int | float | np.number) else type(value).__name__, value
+        return "" if isinstance(value, Real | Decimal) else type(value).__name__, value
 
     try:
         return sorted(values, key=key)

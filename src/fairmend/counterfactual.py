@@ -11,11 +11,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairmend import explain, special
+from fairmend.audit import check_confidence
 from fairmend.certificate import (
     Certificate,
     OutcomeDifference,
@@ -24,9 +26,18 @@ from fairmend.certificate import (
     outcome_difference,
 )
 from fairmend.columns import FloatArray, Frame, IntArray
-from fairmend.data import AuditData, Population, Tally, tabulate
+from fairmend.data import AuditData, Population, Tally, pooled, tabulate
 from fairmend.descent import Trace, descend
-from fairmend.disparity import SP, Alignment, Combination, Disparity, RateGap, as_disparity
+from fairmend.disparity import (
+    SP,
+    Alignment,
+    Disparity,
+    RateGap,
+    as_disparity,
+    parts_of,
+    uses_outcome,
+)
+from fairmend.equal_inputs import DecisionDifference, decision_difference, names_of_the_group
 from fairmend.errors import DataError, nearest
 from fairmend.outcomes import FittedProbability, fit_probability
 from fairmend.projection import observed_gap, project, tilt
@@ -72,6 +83,10 @@ class Counterfactual:
     person_row: IntArray | None = None
     """For each audited person the row of ``mass`` they stand on; -1 outside the target group, and
     for whoever has weight 0."""
+    recorded: bool = False
+    """Whether decisions are on record; otherwise the model was asked."""
+    group_inputs: tuple[str, ...] = ()
+    """Inputs that only say which group somebody is in."""
 
     @cached_property
     def gaps_before(self) -> tuple[float, ...]:
@@ -110,14 +125,34 @@ class Counterfactual:
     @cached_property
     def outcome_difference(self) -> OutcomeDifference:
         """A direct test of whether P(Y | X) differs between the two groups."""
+        here, there = self._tables("outcome_difference")
+        return outcome_difference(self.source, here, self.baseline, there)
+
+    @cached_property
+    def decision_difference(self) -> DecisionDifference:
+        """Whether equal inputs get equal decisions in both groups.
+
+        Where they do not, the explanation blames the inputs for what the group does.
+        """
+        here, there = self._tables("decision_difference")
+        return decision_difference(
+            self.source,
+            here,
+            self.baseline,
+            there,
+            recorded=self.recorded,
+            beside=self.group_inputs,
+        )
+
+    def _tables(self, what: str) -> tuple[Frame, Frame]:
         if self.table is None or self.baseline_table is None:
             raise DataError(
-                "outcome_difference",
+                what,
                 "needs the inputs",
                 "only predictions were tabulated",
                 "Pass X with the model's inputs.",
             )
-        return outcome_difference(self.source, self.table, self.baseline, self.baseline_table)
+        return self.table, self.baseline_table
 
     @cached_property
     def influence(self) -> FloatArray:
@@ -170,22 +205,10 @@ class Counterfactual:
 
     def sample(self, n: int, random_state: int | np.random.Generator | None = None) -> Any:
         """Draw n rows from Q, in the container the inputs came in."""
-        if not isinstance(n, int | np.integer) or n < 1:
-            raise DataError(
-                "n",
-                "must be a whole number of rows, at least 1",
-                f"got {n!r}",
-                "For example sample(1000, random_state=0).",
-            )
-        if self.table is None:
-            raise DataError(
-                "sample()",
-                "needs the inputs",
-                "only predictions were tabulated",
-                "Pass X with the model's inputs.",
-            )
+        explain.check_rows(n, "For example sample(1000, random_state=0).")
+        table, _ = self._tables("sample()")
         rng = np.random.default_rng(random_state)
-        return self.table.take(rng.choice(len(self.mass), size=n, p=self.mass)).native
+        return table.take(rng.choice(len(self.mass), size=n, p=self.mass)).native
 
     # ------------------------------------------------------------ explanation
 
@@ -224,6 +247,8 @@ class Counterfactual:
         ]
         if self.certificate is not None:
             lines.append(str(self.certificate))
+        if self.table is not None and self.baseline_table is not None:
+            lines.append(f"{self.decision_difference}.")
         for model in (self.outcome_model, self.group_model):
             if model is not None:
                 lines.append(str(model))
@@ -360,8 +385,10 @@ def counterfactual_data(
     """The counterfactual of data already tabulated; exact distributions are taken as they are."""
     disparities = read_disparities(disparity)
     _check_settings(method, level, len(disparities), descent)
+    check_confidence(confidence)
     target, baseline = choose_groups(data, disparities[0], target, baseline)
-    other = data.rest(target) if baseline == "rest" else data[baseline]
+    others = [data[g] for g in data.groups if g == baseline or (baseline == "rest" and g != target)]
+    other = pooled(others)
     source, fitted_outcome = _with_modelled_outcome(
         data, target, disparities, outcome_model, random_state
     )
@@ -370,11 +397,15 @@ def counterfactual_data(
     )
     for one in disparities:
         observed_gap(one, source, other)
-    certificate = (
-        certify(disparities[0], source, other, fitted_outcome, confidence)
-        if len(disparities) == 1
-        else None
+    here, there = (
+        None if data.table is None or people.rows is None else data.table.take(people.rows)
+        for people in (source, other)
     )
+    certificate = None
+    if len(disparities) == 1:
+        certificate = certify(
+            disparities[0], source, other, fitted_outcome, confidence, tables=(here, there)
+        )
     trace = None
     if method == "projection":
         mass, status = project(source, other, disparities, level=level)
@@ -392,7 +423,6 @@ def counterfactual_data(
         aim = descent.get("target_gap", 0.0)
         if status is Status.STOPPED and certificate is not None and certificate.out_of_reach(aim):
             status = Status.IRRECONCILABLE  # more iterations would not help
-    table = data.table
     return Counterfactual(
         source=source,
         baseline=other,
@@ -401,15 +431,19 @@ def counterfactual_data(
         status=status,
         target_name=target,
         baseline_name=baseline,
-        table=None if table is None or source.rows is None else table.take(source.rows),
+        table=here,
         method=method,
         level=level,
         certificate=certificate,
         outcome_model=fitted_outcome,
         group_model=fitted_group,
         trace=trace,
-        baseline_table=None if table is None or other.rows is None else table.take(other.rows),
+        baseline_table=there,
         person_row=data.rows_of_people(target),
+        recorded=data.recorded,
+        group_inputs=()
+        if here is None or there is None
+        else names_of_the_group(here, there, [len(group) for group in others]),
     )
 
 
@@ -429,7 +463,7 @@ def _check_settings(method: str, level: float, disparities: int, descent: dict[s
             f"got {method!r}",
             "The projection is exact; the descent is the paper's algorithm.",
         )
-    if not (isinstance(level, int | float) and 0 <= level <= 1):
+    if not (isinstance(level, Real) and 0 <= level <= 1):
         raise DataError(
             "level",
             "must lie between 0 and 1",
@@ -497,8 +531,7 @@ def choose_groups(
 
 
 def _rate_for_ranking(disparity: Disparity) -> Callable[[Population], float]:
-    parts = disparity.parts if isinstance(disparity, Combination) else ((1.0, disparity),)
-    rates = [(weight, part) for weight, part in parts if isinstance(part, RateGap)]
+    rates = [(weight, part) for weight, part in parts_of(disparity) if isinstance(part, RateGap)]
     if not rates:
         return SP.of  # alignment has no rate of its own: fewer positive decisions is worse off
     return lambda population: sum(weight * part.of(population) for weight, part in rates)
@@ -507,26 +540,9 @@ def _rate_for_ranking(disparity: Disparity) -> Callable[[Population], float]:
 # -------------------------------------------------------------------- nuisance models
 
 
-def _uses_outcome(disparity: Disparity) -> bool:
-    if isinstance(disparity, Combination):
-        return any(_uses_outcome(part) for _, part in disparity.parts)
-    if isinstance(disparity, RateGap):
-        h = np.array([0.0, 0.5, 1.0])
-        probe = [
-            disparity.terms(Population.of(np.ones(3), h, np.full(3, outcome)))
-            for outcome in (0.0, 1.0)
-        ]
-        return not np.array_equal(probe[0], probe[1])
-    return not isinstance(disparity, Alignment)
-
-
 def _alignment_weight(disparities: Sequence[Disparity]) -> float:
-    flat = [
-        part
-        for d in disparities
-        for part in ([p for _, p in d.parts] if isinstance(d, Combination) else [d])
-    ]
-    return max((d.weight for d in flat if isinstance(d, Alignment)), default=0.0)
+    parts = [part for disparity in disparities for _, part in parts_of(disparity)]
+    return max((part.weight for part in parts if isinstance(part, Alignment)), default=0.0)
 
 
 def _with_modelled_outcome(
@@ -537,7 +553,7 @@ def _with_modelled_outcome(
     random_state: int,
 ) -> tuple[Population, FittedProbability | None]:
     source = data[target]
-    if source.tally is None or not any(_uses_outcome(d) for d in disparities):
+    if source.tally is None or not any(map(uses_outcome, disparities)):
         return source, None
     if data.table is None or source.rows is None:
         raise DataError(

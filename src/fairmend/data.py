@@ -213,6 +213,9 @@ class AuditData:
     """For each person read, the place of their group in ``groups``; -1 likewise."""
     outcome_known: bool = True
     """Whether what really happened was told; without it only decisions can be compared."""
+    recorded: bool = False
+    """Whether people came with the model's answers. A row of the table is then inputs together with
+    an answer to them: equal inputs come repeatedly where they got several."""
 
     def __getitem__(self, group: Hashable) -> Population:
         return self.populations[self.place(group)]
@@ -432,6 +435,7 @@ def tabulate(
         person_row=_spread(row, kept, everybody) if records.counts is None else None,
         person_group=_spread(records.group, kept, everybody) if records.counts is None else None,
         outcome_known=records.outcome_known,
+        recorded=predictions is not None,
     )
 
 

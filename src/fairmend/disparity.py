@@ -51,15 +51,16 @@ class Disparity(ABC):
         """The same derivative in the baseline's distribution: its sampling error counts too."""
 
     def __add__(self, other: Disparity) -> Combination:
-        return Combination(_parts(self) + _parts(other))
+        return Combination(parts_of(self) + parts_of(other))
 
     def __mul__(self, factor: float) -> Combination:
-        return Combination(tuple((factor * weight, part) for weight, part in _parts(self)))
+        return Combination(tuple((factor * weight, part) for weight, part in parts_of(self)))
 
     __rmul__ = __mul__
 
 
-def _parts(disparity: Disparity) -> tuple[tuple[float, Disparity], ...]:
+def parts_of(disparity: Disparity) -> tuple[tuple[float, Disparity], ...]:
+    """What a sum is made of, with weights; anything else is a sum of itself."""
     return disparity.parts if isinstance(disparity, Combination) else ((1.0, disparity),)
 
 
@@ -351,6 +352,23 @@ class Combination(Disparity):
     def _summed(self, influences: Iterable[FloatArray]) -> FloatArray:
         weights = np.array([weight for weight, _ in self.parts])
         return np.asarray(weights @ np.stack(list(influences)), np.float64)
+
+
+def uses_outcome(disparity: Disparity) -> bool:
+    """Whether it asks what really happened; of what we do not know we assume that it does.
+
+    >>> uses_outcome(SP), uses_outcome(Alignment()), uses_outcome(SP + FNR)
+    (False, False, True)
+    """
+    return any(_asks_outcome(part) for _, part in parts_of(disparity))
+
+
+def _asks_outcome(part: Disparity) -> bool:
+    if not isinstance(part, RateGap):
+        return not isinstance(part, Alignment)
+    h = np.array([0.0, 0.5, 1.0])
+    ends = [part.terms(Population.of(np.ones(3), h, np.full(3, outcome))) for outcome in (0.0, 1.0)]
+    return not np.array_equal(ends[0], ends[1])
 
 
 _BY_NAME: dict[str, Disparity] = {

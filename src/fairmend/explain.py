@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,6 +109,12 @@ def to_frame(rows: Sequence[Any], why: str) -> pd.DataFrame:
     return frame
 
 
+def check_rows(n: int, fix: str) -> None:
+    """So many rows can be asked for."""
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+        raise DataError("n", "must be a whole number of rows, at least 1", f"got {n!r}", fix)
+
+
 def _table(found: Counterfactual) -> Frame:
     if found.table is None:
         raise DataError(
@@ -185,7 +192,7 @@ def _statistic(column: Encoded | None, mass: FloatArray, quantile: float | None)
     if column is None or numbers is None:
         return float("nan")
     weight = np.bincount(column.codes, mass, len(numbers))
-    known = np.isfinite(numbers) & (weight > 0)
+    known = ~np.isnan(numbers) & (weight > 0)
     at, weight = numbers[known], weight[known]
     if len(at) == 0:
         return float("nan")
@@ -210,8 +217,7 @@ def prototypes(found: Counterfactual, n: int = 5) -> list[dict[str, Any]]:
 
     The last are chosen so that the gained mass lies near one of them.
     """
-    if n < 1:
-        raise DataError("n", "must be at least 1", f"got {n!r}", "5 is usual.")
+    check_rows(n, "5 is usual.")
     change = found.mass - found.source.mass
     gains = [i for i in np.argsort(-change, kind="stable")[:n] if change[i] > 0]
     loses = [i for i in np.argsort(change, kind="stable")[:n] if change[i] < 0]
@@ -357,7 +363,7 @@ def _tenths(column: Encoded, mass: FloatArray) -> IntArray:
         return np.asarray(np.minimum(rank, MOST_SHOWN)[column.codes], np.int64)
     middle = np.cumsum(weight) - weight / 2  # values are sorted, missing last: a bin of its own
     tenth = np.minimum(BINS - 1, BINS * middle).astype(np.int64)
-    tenth[~np.isfinite(numbers)] = BINS
+    tenth[np.isnan(numbers)] = BINS
     return np.asarray(tenth[column.codes], np.int64)
 
 

@@ -21,8 +21,8 @@ from fairmend.status import Status
 
 __all__ = ["closest", "observed_gap", "project", "reachable", "tilt"]
 
-# A gap below this is rounding.
-_NO_GAP = 1e-12
+NO_GAP = 1e-12
+"""A gap below this is rounding."""
 # Constraints are scaled to at most 1 in absolute value; at this mean they hold to rounding.
 _TOLERANCE = 1e-14
 _MAX_NEWTON = 200
@@ -54,7 +54,7 @@ def project(
     given = [disparities] if isinstance(disparities, str | Disparity) else disparities
     wanted = [as_disparity(one) for one in given]
     gaps = [observed_gap(d, target, baseline) for d in wanted]
-    if all(abs(gap) < _NO_GAP for gap in gaps):
+    if all(abs(gap) < NO_GAP for gap in gaps):
         return target.mass, Status.NOTHING_TO_DO
     if level == 0:
         return target.mass, Status.PARTLY
@@ -74,7 +74,9 @@ def project(
     if mass is not None and (mass @ conditions > 0).all():
         return mass, done
     if len(wanted) == 1:
-        return _nearest_vertex(wanted[0], target, baseline), Status.IRRECONCILABLE
+        vertex = _nearest_vertex(wanted[0], target, baseline)
+        remaining = wanted[0].value(target.reweighted(vertex), baseline) - aims[0]
+        return vertex, done if abs(remaining) < NO_GAP else Status.IRRECONCILABLE
     return _nearest_to_all(wanted, aims, target, baseline), Status.IRRECONCILABLE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import narwhals as nw
@@ -10,7 +11,15 @@ from numpy.typing import NDArray
 
 from fairmend.columns import Encoded, Frame, IntArray, distinct_rows, is_missing, scalar
 
-__all__ = ["codes_among", "differing", "find_rows", "mixed", "replaced", "stacked"]
+__all__ = [
+    "codes_among",
+    "differing",
+    "find_rows",
+    "mixed",
+    "numbered",
+    "replaced",
+    "stacked",
+]
 
 
 def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
@@ -56,6 +65,10 @@ def _of_one_type(
     own: nw.Series[Any], other: nw.Series[Any]
 ) -> tuple[nw.Series[Any], nw.Series[Any]]:
     """Two columns that mean the same, in a type that holds both."""
+    if own.implementation.is_pandas_like():
+        types = {own.to_native().dtype, other.to_native().dtype}
+        if types == {np.dtype(object)}:  # holds anything, whatever type its values are taken for
+            return own, other
     if own.dtype == other.dtype and own.dtype not in (nw.Categorical, nw.Enum):
         return own, other
     if own.dtype.is_numeric() and other.dtype.is_numeric():
@@ -138,16 +151,26 @@ def find_rows(table: Frame, rows: Frame) -> IntArray:
     >>> find_rows(table, Frame.read(np.array([[1, 1], [5, 1]]))).tolist()
     [1, -1]
     """
+    known, asked = numbered(table.encoded, rows.encoded)
+    place = np.full(1 + max(known.max(initial=0), asked.max(initial=0)), -1)
+    place[known] = np.arange(len(table))
+    return np.where(asked < 0, -1, place[asked])
+
+
+def numbered(here: Sequence[Encoded], there: Sequence[Encoded]) -> tuple[IntArray, IntArray]:
+    """Numbers for the rows of two tables, the same for equal rows, given by their columns.
+
+    -1 stands for rows of the second with a value that the first lacks.
+    """
     columns = []
-    strange = np.zeros(len(rows), bool)
-    for here, there in zip(table.encoded, rows.encoded, strict=True):
-        codes = codes_among(here, there)
+    strange = np.zeros(len(there[0].codes), bool)
+    for one, other in zip(here, there, strict=True):
+        codes = codes_among(one, other)
         strange |= codes < 0
-        columns.append(Encoded(np.concatenate([here.codes, np.maximum(codes, 0)]), here.values))
-    alike = distinct_rows(columns)
-    place = np.full(len(alike.first), -1)
-    place[alike.inverse[: len(table)]] = np.arange(len(table))
-    return np.where(strange, -1, place[alike.inverse[len(table) :]])
+        columns.append(Encoded(np.concatenate([one.codes, np.maximum(codes, 0)]), one.values))
+    number = distinct_rows(columns).inverse
+    n = len(here[0].codes)
+    return number[:n], np.where(strange, -1, number[n:])
 
 
 def codes_among(here: Encoded, there: Encoded) -> IntArray:
