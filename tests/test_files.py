@@ -115,7 +115,7 @@ with writing(sys.argv[1], overwrite=sys.argv[3] == "True") as file:
         assert done.returncode == 1
         assert done.stderr.decode().endswith(
             f"DataError: output '{disk.place / 'out'}': must be writable; it is not: No space left "
-            "on device. Nothing was written. Make room, or choose another place.\n"
+            "on device. Nothing was written to it. Make room, or choose another place.\n"
         )
         assert disk.names == (["out"] if overwrite else [])
         if overwrite:

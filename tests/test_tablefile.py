@@ -1,15 +1,21 @@
 """Tables as people's programs write them."""
 
+import csv
+
 import polars as pl
 import pytest
 
 from fairmend.errors import DataError
+from fairmend.rowstream import open_rows
 from fairmend.tablefile import (
     Dialect,
     kind_of,
     read_table,
     refuse_blanks,
+    refuse_odd_weights,
     refuse_other_decimals,
+    refuse_stray_words,
+    stray_word,
 )
 
 
@@ -168,3 +174,48 @@ def test_a_prediction_that_is_missing_is_said_with_its_row():
         refuse_blanks(table, "score")
     with pytest.raises(DataError, match="it is empty in row 103"):
         refuse_blanks(table, "score", among=["sex"], first=100)
+
+
+@pytest.mark.parametrize("name", ['12" pipe, "new"', '"', 'two\n"lines"', "plain"])
+def test_quotes_in_names_of_columns(tmp_path, name):
+    """As Python's own module writes them; types are known by the true name."""
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["a", name, "b"], [1, "007", "x"]])
+    assert read_table(tmp_path / "t.csv").to_dicts() == [{"a": 1, name: 7, "b": "x"}]
+    typed = read_table(tmp_path / "t.csv", types={name: pl.String})
+    assert typed.to_dicts() == [{"a": 1, name: "007", "b": "x"}]
+    with open_rows(str(tmp_path / "t.csv")) as stream:
+        assert [block.rows.rows() for block in stream.blocks({name: pl.String})] == [[("007",)]]
+
+
+def test_an_empty_file_is_called_so(tmp_path):
+    for content in ("", " \n\n"):
+        (tmp_path / "t.csv").write_text(content)
+        with pytest.raises(DataError, match="must hold a header and rows; it is empty"):
+            read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("cells", "row"),
+    [
+        (["1", "2.5", "-3e2"] * 10, None),
+        (["a", "b"] * 10, None),
+        ([1, 2], None),
+        (["1"] * 38 + [None, "x", "y"], 39),  # two of forty
+        (["1"] * 37 + ["x", "y"], None),  # two of fewer: words, for all one knows
+    ],
+)
+def test_words_among_numbers(cells, row):
+    column = pl.Series("score", cells)
+    assert stray_word(column) == row
+    if row is not None:
+        with pytest.raises(DataError, match=f"column 'score', row {row + 1}: must be a number"):
+            refuse_stray_words(column.to_frame(), "score")
+
+
+@pytest.mark.parametrize("odd", [None, float("nan"), float("inf"), -0.1])
+def test_weights_that_are_none(odd):
+    table = pl.DataFrame({"w": [0.0, 1.0, odd, odd], "sex": ["f", "m", None, "f"]})
+    with pytest.raises(DataError, match=r"column 'w', row 4: must be a weight: a number, 0 or mor"):
+        refuse_odd_weights(table, "w", among=["sex"])
+    refuse_odd_weights(table[:3], "w", among=["sex"])

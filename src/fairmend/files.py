@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import IO
 
 from fairmend.errors import DataError
 
-__all__ = ["refuse_existing", "writing"]
+__all__ = ["refuse_existing", "system_number", "unwritable", "writing"]
 
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
@@ -33,7 +34,7 @@ def writing(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterato
     try:
         handle, part = _begin(place)
     except OSError as error:
-        raise _unwritable(place, error) from None
+        raise unwritable(place, error) from None
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -48,9 +49,9 @@ def writing(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterato
     except OSError as error:
         if isinstance(error, FileExistsError):
             refuse_existing(place, overwrite=False)
-        if error.errno not in _OF_THE_DISK:  # what the caller does meanwhile is its own affair
+        if system_number(error) not in _OF_THE_DISK:  # what the caller does is its own affair
             raise
-        raise _unwritable(place, error) from None
+        raise unwritable(place, error) from None
     finally:
         if part is not None:
             part.unlink(missing_ok=True)
@@ -97,12 +98,24 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         )
 
 
-def _unwritable(path: Path, error: OSError) -> DataError:
+def system_number(error: OSError) -> int | None:
+    """The system's number of an error; what Polars raises has it in its text alone.
+
+    >>> system_number(OSError("Broken pipe (os error 32)")) == errno.EPIPE
+    True
+    """
+    said = re.search(r"\(os error (\d+)\)", str(error))
+    return int(said[1]) if error.errno is None and said else error.errno
+
+
+def unwritable(path: Path, error: OSError) -> DataError:
+    """A place that takes no file, or not all of it."""
+    number = system_number(error)
     return DataError(
         f"output {str(path)!r}",
         "must be writable",
-        f"it is not: {error.strerror or error}",
-        "Nothing was written. Make room, or choose another place.",
+        f"it is not: {error if number is None else os.strerror(number)}",
+        "Nothing was written to it. Make room, or choose another place.",
     )
 
 

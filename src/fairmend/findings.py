@@ -32,6 +32,7 @@ __all__ = [
     "Provenance",
     "fingerprint",
     "heads",
+    "now",
     "rounded",
 ]
 
@@ -295,7 +296,7 @@ class Provenance:
         said = {name: _said(value) for name, value in settings.items()}
         call = ", ".join(["model", *(f"{name}={value}" for name, value in said.items())])
         return cls(
-            made_at=_now(),
+            made_at=f"{now():%Y-%m-%d %H:%M} UTC",
             recorded=recorded,
             command=command or f"fairmend.RepairedClassifier({call}).fit(...).report(...)",
             seed=settings.get("random_state"),
@@ -330,11 +331,11 @@ def _name(value: Any) -> str:
     return str(getattr(value, "__name__", type(value).__name__))
 
 
-def _now() -> str:
+def now() -> datetime:
     """The time in UTC; SOURCE_DATE_EPOCH stands in for it, as in reproducible builds."""
     given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    when = datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
-    return when.strftime("%Y-%m-%d %H:%M UTC")
+    moment = datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
+    return moment.replace(microsecond=0)
 
 
 def fingerprint(data: AuditData) -> str:

@@ -8,20 +8,21 @@ done again, and what is not recorded was never written, as files appear whole or
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from fairmend.errors import DataError, listed
-from fairmend.files import writing
+from fairmend.errors import DataError, FairmendError, listed
+from fairmend.files import unwritable, writing
 from fairmend.mender import Mender, Tally
 from fairmend.rowstream import Emit, open_rows
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
 
-__all__ = ["RECORD", "Applying", "Outputs"]
+__all__ = ["RECORD", "Applying", "Outputs", "naming_the_file"]
 
 RECORD = "_fairmend_applied.json"
 """Engines that read whole folders pass by names that begin like this."""
@@ -59,10 +60,22 @@ class Applying:
         waiting = [file for file in files if not outputs.is_done(file, places[file])]
         for file in waiting:
             before = self.tally.rows
-            with writing(places[file], overwrite=True) as out:
+            with naming_the_file(file), writing(places[file], overwrite=True) as out:
                 self.through(file, out)
             outputs.record(file, places[file], self.tally.rows - before)
         return len(files) - len(waiting)
+
+
+@contextmanager
+def naming_the_file(file: str) -> Iterator[None]:
+    """Errors about one of many files say about which."""
+    try:
+        yield
+    except FairmendError as error:
+        if file in error.what:
+            raise
+        said = (error.what, error.must, f"{error.got}, in file {file!r}", error.fix)
+        raise type(error)(*said) from None
 
 
 @dataclass
@@ -87,7 +100,10 @@ class Outputs:
                 "there is a file of that name",
                 "Name another place.",
             )
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(folder, error) from None
         done: dict[str, dict[str, int]] = {}
         if not overwrite:
             done = _recorded(folder, made_by)

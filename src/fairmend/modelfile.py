@@ -278,6 +278,7 @@ _TENSORS = {
 
 def _as_tensor(column: pl.Series, kind: str, name: str) -> NDArray[Any]:
     """A column in the type the graph reads; what would change on the way is refused."""
+    import polars as pl
 
     def fail(must: str, got: str, fix: str) -> ModelError:
         return ModelError(f"model (ONNX) input {name!r}", must, got, fix)
@@ -287,10 +288,10 @@ def _as_tensor(column: pl.Series, kind: str, name: str) -> NDArray[Any]:
     dtype = _TENSORS[kind]
     if dtype is np.object_:
         return np.array(["" if v is None else str(v) for v in column], object)
-    if not (column.dtype.is_numeric() or column.dtype.is_(_boolean())):
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         raise fail("must be a number", f"the file holds {column.dtype}", "Encode it as a number.")
     if dtype in (np.float32, np.float64):
-        values = np.asarray(column.cast(_double()).fill_null(float("nan")).to_numpy())
+        values = np.asarray(column.cast(pl.Float64).fill_null(float("nan")).to_numpy())
         if dtype is np.float32 and column.dtype.is_integer():
             beyond = np.abs(values) > _SINGLE_LIMIT
             if beyond.any():
@@ -303,20 +304,8 @@ def _as_tensor(column: pl.Series, kind: str, name: str) -> NDArray[Any]:
     if column.null_count():
         raise fail(f"must be known, for {kind} has no missing value", "got missing ones",
                    "Fill them, or export the model with float inputs.")  # fmt: skip
-    whole = column.cast(_double()).to_numpy()
+    whole = column.cast(pl.Float64).to_numpy()
     if (whole != np.floor(whole)).any():
         raise fail("must be whole numbers", f"got {whole[whole != np.floor(whole)][0]:g}",
                    "Export the model with float inputs.")  # fmt: skip
     return np.asarray(column.to_numpy()).astype(dtype)
-
-
-def _double() -> Any:
-    import polars as pl
-
-    return pl.Float64
-
-
-def _boolean() -> Any:
-    import polars as pl
-
-    return pl.Boolean

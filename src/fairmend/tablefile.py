@@ -34,8 +34,11 @@ __all__ = [
     "parse_csv",
     "read_table",
     "refuse_blanks",
+    "refuse_odd_weights",
     "refuse_other_decimals",
+    "refuse_stray_words",
     "standard_input",
+    "stray_word",
     "unreadable",
 ]
 
@@ -120,6 +123,10 @@ def read_table(
         content = standard_input().read() if str(path) == "-" else Path(path).read_bytes()
     except OSError as error:
         raise unreadable(name, error) from None
+    if not content.strip():
+        raise DataError(
+            f"file {name!r}", "must hold a header and rows", "it is empty", "Is it the right file?"
+        )
     kind = kind_of(content[:8], name)
     try:
         table = _parse(content, name, kind, missing, types or {}, decimal)
@@ -278,18 +285,21 @@ def parse_csv(
     # a lone quote among numbers ends in a panic
     failures = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
+    theirs = _names_in_polars(content, name, dialect)
+
     def parsed(kinds: dict[str, Any]) -> pl.DataFrame:
-        return pl.read_csv(
+        found = pl.read_csv(
             content,
             separator=dialect.separator,
-            columns=None if columns is None else list(columns),
-            schema_overrides=kinds,
+            columns=None if columns is None else [theirs.get(each, each) for each in columns],
+            schema_overrides={theirs.get(each, each): kind for each, kind in kinds.items()},
             infer_schema=guess,
             infer_schema_length=None if guess else 0,
             null_values=["", *missing],  # in quotes as well
             encoding="utf8",
             decimal_comma=dialect.decimal == ",",
         )
+        return found.rename({other: own for own, other in theirs.items()}, strict=False)
 
     try:
         table = parsed(dict(types))
@@ -310,6 +320,21 @@ def parse_csv(
         for column in table
         if column.name not in types and _is_grouped(column)
     )
+
+
+def _names_in_polars(content: bytes, name: str, dialect: Dialect) -> dict[str, str]:
+    """How Polars calls the columns it calls otherwise: it leaves quotes in names doubled."""
+    import polars as pl
+
+    end = content.find(b"\n")
+    while end >= 0 and content.count(b'"', 0, end) % 2:  # a line break inside quotes
+        end = content.find(b"\n", end + 1)
+    record = content[: end + 1] or content
+    if b'"' not in record:
+        return {}
+    empty_table = pl.read_csv(record, separator=dialect.separator, n_rows=0, infer_schema=False)
+    pairs = zip(header(record, name, dialect), empty_table.columns, strict=False)
+    return {own: other for own, other in pairs if own != other}
 
 
 def _converted(column: pl.Series, kind: Any, dialect: Dialect, first: int) -> pl.Series:
@@ -422,6 +447,52 @@ def refuse_other_decimals(
                 f"got {cells.filter(fractions)[0]!r} and the like",
                 _ADVICE[expected] + (" For words say --decimal '.'." if decimal is None else ""),
             )
+
+
+def stray_word(cells: pl.Series) -> int | None:
+    """The first row without a number in text that is nearly all numbers; None in any other.
+
+    >>> import polars as pl
+    >>> stray_word(pl.Series(["1"] * 98 + ["unknown", None])), stray_word(pl.Series(["a", "1"]))
+    (98, None)
+    """
+    import polars as pl
+
+    if cells.dtype != pl.String:
+        return None
+    stray = cells.is_not_null() & cells.cast(pl.Float64, strict=False).is_null()
+    few = 0 < stray.sum() <= (1 - NEARLY) * (len(cells) - cells.null_count())
+    return stray.arg_max() if few else None
+
+
+def refuse_stray_words(table: pl.DataFrame, name: str) -> None:
+    """Complain about a word among predictions that are numbers."""
+    row = stray_word(table[name])
+    if row is not None:
+        raise DataError(
+            f"column {name!r}, row {row + 1:,}",
+            "must be a number, as nearly all of its cells are",
+            f"got {table[name][row]!r}",
+            "Mend the cell, or name what stands for a missing value with --missing.",
+        )
+
+
+def refuse_odd_weights(table: pl.DataFrame, name: str, among: Sequence[str]) -> None:
+    """Complain about weights of people who have a value in each of ``among``."""
+    import polars as pl
+
+    number = pl.col(name).cast(pl.Float64, strict=False).fill_nan(None)
+    odd = number.is_null() | (number < 0) | number.is_infinite()
+    known = [pl.col(each).is_not_null() for each in among]
+    rows = table.select(pl.all_horizontal(odd, *known).arg_true()).to_series()
+    if len(rows):
+        cell = table[name][int(rows[0])]
+        raise DataError(
+            f"column {name!r}, row {int(rows[0]) + 1:,}",
+            "must be a weight: a number, 0 or more",
+            "it is empty" if cell is None else f"got {cell!r}",
+            "Somebody who should not count has weight 0.",
+        )
 
 
 def refuse_blanks(

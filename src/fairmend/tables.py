@@ -85,14 +85,15 @@ def _printable(text: str) -> str:
 
 
 def percent(value: float, *, signed: bool = False) -> str:
-    """A rate as per cent with one decimal; a dash for what is not known.
+    """A rate as per cent with one decimal; a dash for what is not known, no minus before zero.
 
-    >>> percent(0.1786), percent(-0.004, signed=True), percent(float("nan"))
-    ('17.9 %', '-0.4 %', '–')
+    >>> percent(0.1786), percent(-0.004, signed=True), percent(-0.0004), percent(float("nan"))
+    ('17.9 %', '-0.4 %', '0.0 %', '–')
     """
     if value != value:  # noqa: PLR0124  nan
         return UNKNOWN
-    return f"{100 * value:+.1f} %" if signed else f"{100 * value:.1f} %"
+    rounded = round(100 * value, 1) + 0.0
+    return f"{rounded:+.1f} %" if signed else f"{rounded:.1f} %"
 
 
 def points(value: float) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fairmend.findings import PlanSummary
     from fairmend.report import GroupOutcome, Report
 
-__all__ = ["audit_verdict", "in_words", "verdict", "whose"]
+__all__ = ["audit_verdict", "in_words", "size", "unit", "verdict", "whose"]
 
 _SAID = {
     "sp": ("", "get a negative decision"),
@@ -87,7 +87,7 @@ interval +10.0 to +30.0, from 90 and 80 people). It is more than chance (p = .02
     )
     if np.isnan(gap.target_rate):
         return (
-            f"{gap.metric} of {target} against {baseline} is {_size(gap, gap.gap)}{interval}. "
+            f"{gap.metric} of {target} against {baseline} is {size(gap, gap.gap)}{interval}. "
             f"{_how_sure(gap, confidence)}"
         )
     if _sure(gap, confidence):
@@ -110,7 +110,7 @@ def _gap_and_repair(report: Report, plan: PlanSummary) -> str:
     said = in_words(old, report.before.confidence)
     if new is None or not (old.judged and new.judged):
         return said
-    takes = f"takes it to {_size(new, new.gap)}{_unit(new)}"
+    takes = f"takes it to {size(new, new.gap)}{unit(new)}"
     if not np.isnan(new.low):
         takes = f"{takes} ({_span(new)}), which {_chance(new, report.after.confidence)}"
         if new.gap < 0 and _sure(new, report.after.confidence):
@@ -119,7 +119,7 @@ def _gap_and_repair(report: Report, plan: PlanSummary) -> str:
     if old.gap <= 0 < audited:
         elsewhere = (
             f" Where the repair was fitted {_name(plan.target)} was worse off, by "
-            f"{_size(old, audited)}{_unit(old)}; here it is not, and is edited all the same."
+            f"{size(old, audited)}{unit(old)}; here it is not, and is edited all the same."
         )
     return f"{said}{elsewhere} The repair {takes}."
 
@@ -155,17 +155,18 @@ def _sure(gap: Gap, confidence: float) -> bool:
     return gap.p_adjusted <= 1 - confidence
 
 
-def _size(gap: Gap, value: float) -> str:
+def size(gap: Gap, value: float) -> str:
     """In points where the gap is one of rates, as a plain number otherwise."""
     return f"{value:.3f}" if np.isnan(gap.target_rate) else points(value)
 
 
-def _unit(gap: Gap) -> str:
+def unit(gap: Gap) -> str:
+    """What comes behind the size."""
     return "" if np.isnan(gap.target_rate) else " points"
 
 
 def _span(gap: Gap) -> str:
-    return f"{_size(gap, gap.low)} to {_size(gap, gap.high)}"
+    return f"{size(gap, gap.low)} to {size(gap, gap.high)}"
 
 
 def _name(group: Hashable) -> str:
@@ -239,7 +240,7 @@ def _left(report: Report) -> str:
         f"{percent(report.accuracy_after)}."
     )
     others = [
-        f"{gap.metric} of {_name(gap.target)} ({_size(gap, gap.gap)})"
+        f"{gap.metric} of {_name(gap.target)} ({size(gap, gap.gap)})"
         for gap in report.after.gaps
         if gap.judged and gap.metric != report.metric and _sure(gap, report.after.confidence)
     ]

@@ -92,6 +92,19 @@ def test_a_repair_of_many_files_decides_as_one_of_all_their_people(lake, call, t
     assert (answers[0]["decision"] != answers[0]["said"]).any()
 
 
+def test_a_report_on_many_files_is_that_of_all_their_people(lake, call):
+    one, several = (
+        call("report", "one.fairmend", file, "--label", "repaid", "--apart", "--json", cwd=lake)
+        for file in ("apart.parquet", "apart")
+    )
+    assert (one.code, several.code) == (0, 0), several.err
+    a, b = json.loads(one.out), json.loads(several.out)
+    assert b["provenance"]["report_data"] == a["provenance"]["report_data"]
+    assert [b[part] for part in ("before", "after", "groups")] == [
+        a[part] for part in ("before", "after", "groups")
+    ]
+
+
 def apply(call, lake, out, *more):
     return call("apply", "one.fairmend", "apart", "-o", out, "--id", "id",
                 "--key-file", "secret.key", *more, cwd=lake)  # fmt: skip
@@ -219,6 +232,58 @@ def test_mistakes(lake, call, arguments, message):
     done = call(*arguments, *more, cwd=lake)
     assert done.code in (2, 3)
     assert message in " ".join(done.err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("write", ["write_parquet", "write_csv"])
+@pytest.mark.parametrize("said", [0.5, 1, "yes"])
+def test_people_without_a_prediction_are_one_error_everywhere(call, tmp_path, write, said):
+    """One file or many, whatever the answers are and whichever command reads them."""
+    files = tmp_path / "files"
+    files.mkdir()
+    for place, name in enumerate("ab"):
+        answers = [said] * 60
+        answers[40] = None if place else said
+        table = people(60, place).drop("id").with_columns(pl.Series("said", answers))
+        getattr(table, write)(files / f"{name}.{write.removeprefix('write_')}")
+    file = max(files.iterdir())
+    commands = [("audit", *NAMED), ("explain", *NAMED), ("repair", *NAMED, "--holdout", files)]
+    for command, *named in commands:
+        for each, where in ((file, ""), (files, f", in file '{file}'")):
+            done = call(command, each, *named)
+            assert (done.code, done.out) == (3, "")
+            assert done.err == (
+                "fairmend: column 'said': must hold a prediction for everybody; it is empty in row "
+                f"41{where}. Is the row cut short? Mend it, or leave out people whom the model did "
+                "not answer.\n"
+            )
+
+
+@pytest.mark.parametrize("write", ["write_parquet", "write_csv"])
+@pytest.mark.parametrize(("column", "what"), [("sex", "column 'sex'"), ("repaid", "--label")])
+def test_people_without_a_group_or_an_outcome_are_counted(call, tmp_path, write, column, what):
+    files = tmp_path / "files"
+    files.mkdir()
+    words = pl.col("repaid").replace_strict({0: "no", 1: "yes"})
+    odd = pl.when(pl.int_range(pl.len()) % 20 > 0).then(pl.col(column)).alias(column)
+    table = people(60, 1).drop("id").with_columns(words).with_columns(odd)
+    getattr(table, write)(files / f"a.{write.removeprefix('write_')}")
+    done = call("audit", files, *NAMED, "--positive", "yes", "--answers", "probability")
+    assert (done.code, done.out) == (3, "")
+    assert f"fairmend: {what}: must be known for every person; got 3 missing" in done.err
+
+
+def test_an_error_in_one_of_many_files_says_in_which(lake, call, tmp_path):
+    files = tmp_path / "files"
+    files.mkdir()
+    for seed in (1, 2):
+        people(50, seed).write_csv(files / f"{seed}.csv")
+    (files / "2.csv").write_text((files / "2.csv").read_text().replace(",M,", ",D,", 1))
+    done = call("apply", lake / "one.fairmend", files, "-o", tmp_path / "out", "--id", "id",
+                "--key-file", lake / "secret.key")  # fmt: skip
+    assert done.code == 3
+    assert f", in file '{files / '2.csv'}'. " in done.err
+    assert (tmp_path / "out" / "1.csv").exists()
+    assert not (tmp_path / "out" / "2.csv").exists()
 
 
 def test_outputs_bear_the_names_of_their_inputs_so_these_differ(lake, call, tmp_path):

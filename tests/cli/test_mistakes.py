@@ -344,3 +344,93 @@ def test_a_column_that_apply_misses(column, message, mended, call, tmp_path):
     assert done.code == 3
     assert message in done.err
     assert not (tmp_path / "out.csv").exists()
+
+
+# -------------------------------------------------------------------- cells that mislead
+
+
+def test_a_number_that_is_none_is_a_missing_group(call, tmp_path):
+    """As an empty cell is; the rest are audited as if these people had not been there."""
+    rows = [f"{i % 3},{i % 2}.0,{int(i % 5 > 1)},{int(i % 7 > 2)}" for i in range(120)]
+    head, named = "x,g,said,y", ("--label", "y", "--group", "g", "--predictions", "said", "--json")
+    (tmp_path / "known.csv").write_text("\n".join([head, *rows]))
+    odd = ["0,NaN,1,1", "0,,0,1", "1,1.0,0,NaN"]
+    (tmp_path / "odd.csv").write_text("\n".join([head, *odd, *rows]))
+    pl.read_csv(tmp_path / "odd.csv").write_parquet(tmp_path / "odd.parquet")
+    known = json.loads(call("audit", "known.csv", *named).out)
+    for name in ("odd.csv", "odd.parquet"):
+        done = call("audit", name, *named)
+        assert done.code == 0, done.err
+        assert done.err == "fairmend: 3 of 123 people have no outcome or no group: left out\n"
+        assert json.loads(done.out)["gaps"] == known["gaps"]
+
+
+def test_a_lone_word_that_makes_words_of_numbers_is_told(mended, call, tmp_path):
+    whole = (mended / "applicants.csv").read_bytes()
+    named = [*NAMED, *IGNORED]
+    named[named.index("n/a")] = "nothing"  # so that Income is words
+    (tmp_path / "applicants.csv").write_bytes(whole)
+    done = call("explain", "applicants.csv", *named, "--metric", "fnr")
+    assert done.code == 0, done.err
+    assert (
+        "fairmend: note: '<b>Income</b>' is read as words, though nearly all of its cells are "
+        "numbers, as one holds 'n/a'; if that stands for a missing value, leave it empty or, for a "
+        "single file, say --missing n/a\n"
+    ) in done.err
+    assert "read as words" not in call("explain", "applicants.csv", *NAMED, *IGNORED).err
+    assert "read as words" not in call("audit", "applicants.csv", *named).err
+
+
+def test_a_rule_about_people_kept_apart_needs_others(mended, call):
+    done = call(*FIT, "--apart", cwd=mended)
+    assert done.code == 2
+    assert "is for --holdout FILE" in done.err
+
+
+# -------------------------------------------------------------------- places and numbers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*FIT, "-o", ""), "output '': must be a file; it is a folder."),
+        ((*FIT, "-o", "x.html", "--force"),
+         "--report: must be another file than the first; got 'x.html' for both."),
+        (("demo", "--write", "a.csv", "--new", "./a.csv"),
+         "--new: must be another file than the first; got './a.csv' for both."),
+        (("key", "secret.key"), "Choose another name: a key is never overwritten."),
+        (("audit", "no-*.such", *NAMED[:-4]), "files 'no-*.such': must be a path or a glob"),
+        ((*FIT, "--holdout-share", "0.0001"), "people leaves all to fit."),
+        ((*FIT, "--holdout-share", "0.9999"), "people leaves none to fit."),
+    ],
+)  # fmt: skip
+def test_places_and_shares_that_cannot_be(mended, call, arguments, message):
+    before = sorted(path.name for path in mended.iterdir())
+    done = call(*arguments, cwd=mended)
+    assert (done.code, done.out) == (3, "")
+    assert message in done.err
+    assert sorted(path.name for path in mended.iterdir()) == before
+
+
+def test_whole_numbers_are_typed_as_such(call, tmp_path):
+    """Outcomes with gaps come out of pandas as 1.0 and 2.0."""
+    n = 200
+    table = pl.DataFrame(
+        {
+            "x": [i % 5 for i in range(n)],
+            "g": [float(i % 2) for i in range(n)],
+            "said": [i % 2 * (i % 3 > 0) for i in range(n)],
+            "y": [1.0 + (i % 7 > 2) for i in range(n)],
+        }
+    )
+    table.write_parquet(tmp_path / "t.parquet")
+    named = ("--label", "y", "--group", "g", "--predictions", "said", "--metric", "fnr", "--json",
+             "--answers", "probability")  # fmt: skip
+    done = call("audit", "t.parquet", *named, "--positive", "2", "--reference", "1")
+    assert done.code == 0, done.err
+    [gap] = json.loads(done.out)["gaps"]
+    missed = table.filter(pl.col("y") == 2).group_by("g").agg((pl.col("said") == 0).mean())
+    rates = dict(missed.iter_rows())
+    assert gap["gap"] == pytest.approx(rates[0.0] - rates[1.0])
+    wrong = call("audit", "t.parquet", *named, "--positive", "3")
+    assert (wrong.code, "got '3'. Known: 1.0, 2.0." in wrong.err) == (3, True)

@@ -198,6 +198,11 @@ def test_the_report_of_a_repair_on_another_file(mended, call, tmp_path):
     assert said["schema"] == "fairmend.report/1"
     assert said["provenance"]["reported"] + said["left_out"] == 1_000
     assert page.read_text().startswith("<!doctype html>")
+    assert said["provenance"]["apart"] is None
+    for flag, apart in (("--apart", True), ("--not-apart", False)):
+        told = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
+                    "n/a", "--no-frontier", flag, "--json", cwd=mended)  # fmt: skip
+        assert json.loads(told.out)["provenance"]["apart"] is apart
     crossed = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
                    "n/a", "--no-frontier", "--fail-on", "fnr>0.01%", cwd=mended)  # fmt: skip
     assert crossed.code == 1
@@ -210,6 +215,29 @@ def test_inspect(mended, call):
     text = call("inspect", "mended.fairmend", cwd=mended).out
     assert "Repair of fnr by least_change, for groups of sex" in text
     assert "<b>Income</b>" in text
+
+
+def test_explain_tells_numbers_by_their_means(call, tmp_path):
+    """Under the counterfactual, whose weights the library gives."""
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame({"x": rng.normal(2, 1, 400), "g": ["a", "b"] * 200})
+    table = table.with_columns(
+        (pl.col("x") + (pl.col("g") == "a") > 2.5).cast(int).alias("said"),
+        y=rng.integers(0, 2, 400),
+    )
+    table.write_csv(tmp_path / "t.csv")
+    named = ("--label", "y", "--group", "g", "--predictions", "said", "--not-id", "x")
+    done = call("explain", "t.csv", *named)
+    assert done.code == 0, done.err
+    assert "Shares of people" not in done.out  # as there are none
+    line = next(line for line in done.out.splitlines() if line.startswith("x  "))
+    group = table.filter(pl.col("g") == "b")["x"].to_numpy()
+    found = fairmend.counterfactual("said", table.select("x", "said"), table["y"],
+                                    sensitive_features=table["g"], disparity="sp")  # fmt: skip
+    told = [float(word) for word in line.split()[1:]]
+    mean = found.mass @ found.table.column("x").to_numpy()
+    np.testing.assert_allclose(told[0], group.mean(), rtol=1e-3)  # four digits are shown
+    np.testing.assert_allclose(told[2], mean, rtol=1e-3)
 
 
 def test_explain(mended, call):
@@ -257,12 +285,13 @@ def test_a_holdout_of_its_own_and_rules_for_edits(mended, call, tmp_path):
     done = call(
         "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--holdout", "new.csv",
         "--one-way", "<b>Income</b>:up", "--immutable", "Employment type", "--max-edits", "1",
-        "--level", "0.5", "--report", tmp_path / "page.html", "-o", tmp_path / "half", "--json",
-        cwd=mended,
+        "--level", "0.5", "--apart", "--report", tmp_path / "page.html", "-o", tmp_path / "half",
+        "--json", cwd=mended,
     )  # fmt: skip
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert said["holdout"]["which"] == "new.csv"
+    assert said["results"]["provenance"]["apart"] is True
     assert said["results"]["provenance"]["audited"] + said["left_out"] == 1_500
     out = tmp_path / "out.csv"
     applied = call("apply", tmp_path / "half", "new.csv", *APPLY, "-o", out, "--emit", "rows",

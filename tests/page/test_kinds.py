@@ -90,3 +90,35 @@ def test_groups_too_small_to_judge_still_have_a_page():
     html = found.to_html()
     assert "No gap can be judged" in html
     assert "fewer than 5 people: not judged" in html
+
+
+def figures(report):
+    """The labels and figures of the cards below the verdict."""
+    pairs = r'<span class="label">([^<]*)</span> <strong>([^<]*)</strong>'
+    return dict(re.findall(pairs, report.to_html()))
+
+
+def reported(metric, groups, few):
+    """A repair on one sample, reported on another that has ``few`` people of the last group."""
+    X, y, s = people(0, groups=groups)
+    new_X, new_y, new_s = people(1, groups=groups)
+    kept = np.flatnonzero((new_s != groups[-1]) | (np.cumsum(new_s == groups[-1]) <= few))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairmendWarning)
+        mended = RepairedClassifier(chance, metric, random_state=0).fit(X, y, sensitive_features=s)
+        return mended.report(new_X[kept], new_y[kept], sensitive_features=new_s[kept])
+
+
+def test_a_divergence_is_no_gap_in_points():
+    report = reported("da", ("a", "b"), 900)
+    [gap] = [gap for gap in report.before.gaps if gap.metric == "da"]
+    assert figures(report)["da gap of b"].startswith(f"{gap.gap:.3f} → ")
+    assert f"is {gap.gap:.3f} (95 % interval" in report.verdict()[0][1]
+
+
+def test_a_gap_of_too_few_people_is_called_so():
+    report = reported("fnr", ("a", "b", "c"), 3)
+    shown = figures(report)
+    assert shown["fnr gap of c"] == "not judged"
+    assert "→" in shown["fnr gap of b, in points"]
+    assert "–" not in shown.values()

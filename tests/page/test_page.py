@@ -452,6 +452,33 @@ def test_charts_of_intervals_are_as_wide_as_their_tables(open_page, several, wid
     )
 
 
+def test_on_paper_figures_stay_in_one_line_and_tables_within_the_sheet(open_page, several):
+    page = open_page(several[1], width=690).page  # A4 but for its margins
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 690
+    heights = page.locator("#frontier tbody tr").evaluate_all(
+        "all => all.map(row => row.getBoundingClientRect().height)"
+    )
+    assert max(heights) < 2 * 16.5  # two lines of 8 points, 1.55 apart
+
+
+def test_tables_keep_their_distance(open_page, pages):
+    """From another table, or from what is said of it."""
+    after = ":is(.note, .scroller) + .scroller"
+    gaps = open_page(pages["report"]).page.locator(f"#filing {after}").evaluate_all(
+        """all => all.map(one => one.getBoundingClientRect().top
+                               - one.previousElementSibling.getBoundingClientRect().bottom)"""
+    )  # fmt: skip
+    assert len(gaps) > 0
+    assert min(gaps) > 24
+
+
+def test_the_modelled_gap_is_called_so(report):
+    html = report.to_html()
+    assert "the modelled gap is" in html
+    assert "points observed" not in html
+
+
 def test_the_highest_rate_is_named_on_its_side(open_page, several):
     report, path = several
     notes = dict(

@@ -54,6 +54,7 @@ def test_values_are_shown_by_kind(kind, value, text, order):
         ("+0.04, +10.0, 1e-5", "+0.04, +10.0, 1e-5"),
         ("male & 18-30, a-1, --seed 0", "male & 18-30, a-1, --seed 0"),
         ("5.0 %", "5.0\N{NO-BREAK SPACE}%"),
+        ("p < .001", "p <\N{NO-BREAK SPACE}.001"),
     ],
 )
 def test_only_signs_of_figures_are_typeset(text, shown):

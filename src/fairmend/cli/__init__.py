@@ -6,7 +6,9 @@ progress to standard error. `fairmend.cli.output.Code` has the exit codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import signature
 from typing import Annotated, Any, get_args, get_origin
 
@@ -20,7 +22,7 @@ from fairmend.cli.demo import demo
 from fairmend.cli.explain import explain
 from fairmend.cli.inspect import inspect
 from fairmend.cli.key import key
-from fairmend.cli.output import guarded
+from fairmend.cli.output import Code, guarded
 from fairmend.cli.repair import repair
 from fairmend.cli.report import report
 from fairmend.cli.reproduce import reproduce
@@ -38,11 +40,24 @@ def _plain(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+@contextmanager
+def _nobody_must_read_on() -> Iterator[None]:
+    """Help may be cut short by its reader, as by head."""
+    try:
+        yield
+    except SystemExit:  # all that rich says of it
+        sys.exit(Code.NO_READER)
+
+
 class PlainCommand(TyperCommand):
     """A command whose help says of switches only what they do."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _plain(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with _nobody_must_read_on():
+            super().format_help(ctx, formatter)
 
 
 class PlainGroup(TyperGroup):
@@ -50,6 +65,10 @@ class PlainGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _plain(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with _nobody_must_read_on():
+            super().format_help(ctx, formatter)
 
 
 app = typer.Typer(
@@ -59,7 +78,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 a gap is beyond --fail-on or was not closed, 2 wrong usage, "
-    "3 bad data, 4 the model failed, 5 the artifact was refused, 130 interrupted.",
+    "3 bad data, 4 the model failed, 5 the artifact was refused, 130 interrupted, 141 nobody reads "
+    "the output any more.",
 )
 
 
@@ -128,15 +148,15 @@ def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
                 # in an annotation, the first flag stands where a default would
                 said = [d for d in (note.default, *(note.param_decls or ())) if isinstance(d, str)]
                 flags = [flag for flag in said if flag.startswith("--")] or [parameter.name]
-                flag = flags[0].removeprefix("--").replace("_", "-")
+                flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
                 found[flag] = (parameter.name, Option(flag, _holds(kind)))
     return found
 
 
 def _holds(kind: Any) -> Holds:
-    if kind is bool:
-        return "switch"
     kinds = {get_origin(each) or each for each in (kind, *get_args(kind))}
+    if bool in kinds:
+        return "switch"
     if list in kinds:
         return "list"
     return "number" if kinds & {int, float} else "text"

@@ -18,6 +18,7 @@ from fairmend.cli.people import (
     only_tells_who,
     positive_of,
     same_value,
+    tell_stray_words,
     words_of,
 )
 
@@ -51,7 +52,7 @@ class PeopleElsewhere:
     place: Source
     columns: Columns
     values: dict[str, pl.Series]
-    """Of the label and of each group, the values there are."""
+    """Of the label and of each group, the values there are, but for missing ones."""
     positive: Hashable
     n: int
     left_out: int = 0
@@ -88,11 +89,17 @@ class PeopleElsewhere:
 AnyPeople = People | PeopleElsewhere
 
 
-def find_people(file: str, columns: Columns, box: BlackBox) -> PeopleElsewhere:
-    """Tell the columns apart and count groups and outcomes; the rest is left to the engine."""
+def find_people(
+    file: str, columns: Columns, box: BlackBox, *, known: Sequence[str] = ()
+) -> PeopleElsewhere:
+    """Tell the columns apart and count groups and outcomes; the rest is left to the engine.
+
+    ``known`` are the inputs where a repair knows them.
+    """
     import polars as pl
 
-    from fairmend.engines import source, tabulate
+    from fairmend.columns import is_missing
+    from fairmend.engines import duck, source, tabulate
     from fairmend.modelfile import input_names
 
     columns.refuse_two_roles(box.column)
@@ -107,7 +114,7 @@ def find_people(file: str, columns: Columns, box: BlackBox) -> PeopleElsewhere:
     names = source(file).names
     for flag, name in columns.named(box.column):
         check_there(names, flag, name)
-    inputs = list(columns.inputs or input_names(box.model) or ())
+    inputs = list(known or columns.inputs or input_names(box.model) or ())
     for name in inputs:
         check_there(names, "the files", name, "must have every input of the model as a column")
     told = bool(inputs)
@@ -117,37 +124,68 @@ def find_people(file: str, columns: Columns, box: BlackBox) -> PeopleElsewhere:
     said = [box.column] if columns.positive_decision is not None and box.column else []
     cells = tabulate(place, [*about, *said])
     n = round(float(cells.people.sum()))
+    connection = duck.connected(place)
+    relation = duck.opened(connection, place.data)
     if columns.not_id is not None and not told:
-        _refuse_ids(place, columns.not_id, n)
-    _refuse_other_decimals(place)
-    values = {name: pl.Series(name, cells.frame.column(name).unique().to_list()) for name in about}
-    known = values[columns.label].drop_nulls()
+        _refuse_ids(relation, inputs, columns.not_id, n)
+    _look_at_words(relation, inputs, silent=columns.not_id is None and box.column is not None)
+    if box.column is not None:
+        _refuse_blanks(relation, connection, place.data, box.column)
+    values = {
+        name: pl.Series(
+            name, [v for v in cells.frame.column(name).unique().to_list() if not is_missing(v)]
+        )
+        for name in about
+    }
     box.words = words_of(pl.DataFrame(cells.frame.native), columns, box)
-    return PeopleElsewhere(place, columns, values, positive_of(known, columns.positive), n)
+    positive = positive_of(values[columns.label], columns.positive)
+    return PeopleElsewhere(place, columns, values, positive, n)
 
 
-def _refuse_other_decimals(place: Source) -> None:
+def _kinds(relation: Any) -> dict[str, str]:
+    return dict(zip(relation.columns, map(str, relation.types), strict=True))
+
+
+def _refuse_blanks(relation: Any, connection: Any, files: Sequence[str], column: str) -> None:
+    """Complain about people without a recorded prediction, with the first one's file and row."""
+    from fairmend.engines import duck
+    from fairmend.folder import naming_the_file
+    from fairmend.tablefile import refuse_blanks
+
+    name = duck.quoted(column)
+    blank = f"{name} IS NULL"
+    if _kinds(relation)[column] in ("DOUBLE", "FLOAT"):
+        blank += f" OR isnan({name})"
+    if not relation.filter(blank).limit(1).fetchall():
+        return
+    for file in files:
+        with naming_the_file(file):
+            refuse_blanks(duck.opened(connection, [file]).project(name).pl(), column)
+
+
+def _look_at_words(relation: Any, inputs: Sequence[str], *, silent: bool) -> None:
     """Complain about numbers that were read as words, by the first rows."""
     from fairmend.engines import duck
     from fairmend.tablefile import refuse_other_decimals
 
-    relation = duck.opened(duck.connected(place), place.data)
-    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
-    words = [name for name in place.inputs or () if kinds[name] == "VARCHAR"]
+    kinds = _kinds(relation)
+    words = [name for name in inputs if kinds[name] == "VARCHAR"]
     if words:
         chosen = ", ".join(map(duck.quoted, words))
-        refuse_other_decimals(relation.project(chosen).limit(LOOKED_AT).pl(), words)
+        table = relation.project(chosen).limit(LOOKED_AT).pl()
+        refuse_other_decimals(table, words)
+        if not silent:
+            tell_stray_words(table, words)
 
 
-def _refuse_ids(place: Source, insisted: Sequence[str], people: int) -> None:
+def _refuse_ids(relation: Any, inputs: Sequence[str], insisted: Sequence[str], people: int) -> None:
     """Complain about inputs that tell who somebody is: a repair would edit them."""
     from fairmend.engines import duck
 
-    relation = duck.opened(duck.connected(place), place.data)
-    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    kinds = _kinds(relation)
     asked = [
         name
-        for name in place.inputs or ()
+        for name in inputs
         if name not in insisted and ("INT" in kinds[name] or kinds[name] == "VARCHAR")
     ]
     if not asked or people < FEW:

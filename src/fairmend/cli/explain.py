@@ -101,7 +101,7 @@ def explain(
 
 
 def _print_tables(marginals: Any, scores: Any) -> None:
-    from fairmend.tables import TextTable, percent
+    from fairmend.tables import TextTable, number, percent
 
     shown = sorted((line for line in marginals if line.is_share), key=lambda line: -abs(line.shift))
     shares = [
@@ -115,8 +115,18 @@ def _print_tables(marginals: Any, scores: Any) -> None:
         )
         for line in shown[:MOST_SHARES]
     ]
-    headers = ("<feature", "<value", "observed", "baseline", "counterfactual", "shift")
-    print(TextTable("Shares of people, largest shifts first", headers, shares), end="\n\n")
+    means = [
+        (line.feature, number(line.observed), number(line.baseline), number(line.counterfactual),
+         number(line.shift, signed=True))
+        for line in marginals if line.statistic == "mean" and not line.is_share
+    ]  # fmt: skip
+    figures = ("observed", "baseline", "counterfactual", "shift")
+    for title, headers, lines in (
+        ("Shares of people, largest shifts first", ("<feature", "<value", *figures), shares),
+        ("Means of numbers", ("<feature", *figures), means),
+    ):
+        if lines:
+            print(TextTable(title, headers, lines), end="\n\n")
     carried = [
         (
             score.feature,

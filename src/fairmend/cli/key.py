@@ -10,6 +10,7 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.output import print_json, say
+from fairmend.errors import DataError
 
 
 def key(
@@ -23,6 +24,13 @@ def key(
     from fairmend.draw import Drawer, random_key
     from fairmend.files import writing
 
+    if os.path.lexists(file):
+        raise DataError(
+            f"output {file!r}",
+            "must not exist yet",
+            "there is such a file",
+            "Choose another name: a key is never overwritten.",
+        )
     secret = random_key()
     before = os.umask(0o077)
     try:

@@ -216,6 +216,16 @@ KeyFile = Annotated[
     ),
 ]
 
+Apart = Annotated[
+    bool | None,
+    typer.Option(
+        "--apart/--not-apart",
+        help="Whether the people reported on are others than those the repair was fitted on. The "
+        "report repeats what you say; without either it says that it does not know.",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT),

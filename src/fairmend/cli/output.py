@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import math
@@ -17,6 +18,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
+import typer
+
 from fairmend.config import SettingsError
 from fairmend.errors import (
     ArtifactError,
@@ -26,8 +29,16 @@ from fairmend.errors import (
     MissingExtra,
     ModelError,
 )
+from fairmend.files import refuse_existing, system_number
 
-__all__ = ["Code", "guarded", "print_json", "refuse_unwritable", "say"]
+__all__ = [
+    "Code",
+    "guarded",
+    "print_json",
+    "refuse_one_place_for_two",
+    "refuse_unwritable",
+    "say",
+]
 
 
 class Code(IntEnum):
@@ -75,10 +86,8 @@ def say(text: str) -> None:
 
 def refuse_unwritable(path: str | Path, *, force: bool) -> None:
     """Say before long work, not after it, that its result could not be written."""
-    from fairmend.files import refuse_existing
-
     place = Path(path)
-    what = f"output {str(place)!r}"
+    what = f"output {str(path)!r}"
     if place.is_dir():
         raise DataError(what, "must be a file", "it is a folder", "Name a file in it.")
     if not place.parent.is_dir():
@@ -89,6 +98,14 @@ def refuse_unwritable(path: str | Path, *, force: bool) -> None:
             "Make it first, or choose another place.",
         )
     refuse_existing(place, overwrite=force)
+
+
+def refuse_one_place_for_two(flag: str, one: str, other: str) -> None:
+    """Two outputs of one name: the second would take the place of the first."""
+    if Path(one).resolve() == Path(other).resolve():
+        raise DataError(
+            flag, "must be another file than the first", f"got {one!r} for both", "Rename one."
+        )
 
 
 # -------------------------------------------------------------------- every end has a code
@@ -107,18 +124,17 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             say(in_flags(error))
             sys.exit(_code(error))
         except KeyboardInterrupt:
-            say("interrupted; nothing was written")
+            say("interrupted; no unfinished file is left")
             sys.exit(Code.INTERRUPTED)
-        except BrokenPipeError:
-            _forget_output()
-            sys.exit(Code.NO_READER)
         except OSError as error:  # standard output on a full disk, for one
             _forget_output()
+            if system_number(error) == errno.EPIPE:
+                sys.exit(Code.NO_READER)
             say(f"the system refused: {error.strerror or error}")
             sys.exit(Code.BAD_DATA)
-        except Exception as error:
-            if type(error).__module__.startswith("typer"):  # wrong usage: typer says how
-                raise
+        except (typer.BadParameter, typer.Exit):  # wrong usage: typer says how
+            raise
+        except Exception:
             traceback.print_exc()
             say("this is a fault of fairmend; please report it with the lines above")
             sys.exit(Code.FAULT)
@@ -149,7 +165,7 @@ def _signals_end_the_run() -> Iterator[None]:
     """A request to stop unwinds like any error, so that half-written files are removed."""
 
     def stop(number: int, _: object) -> NoReturn:
-        say(f"stopped by {signal.Signals(number).name}; nothing was written")
+        say(f"stopped by {signal.Signals(number).name}; no unfinished file is left")
         sys.exit(128 + number)
 
     names = ("SIGTERM", "SIGHUP")
@@ -272,6 +288,8 @@ def in_flags(error: FairmendError) -> str:
     spoken = _SPOKEN.get(error.what, error.what)
     if spoken.startswith(_NAMED):  # sensitive_features 'sex', X column 'age'
         spoken = f"column {spoken[spoken.index(chr(39)) :]}"
+    elif spoken.startswith("X '"):  # files that are not there
+        spoken = f"files {spoken.removeprefix('X ')}"
     return _translated(f"{spoken}: {error.must}; {error.got}. {error.fix}")
 
 

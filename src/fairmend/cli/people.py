@@ -27,6 +27,8 @@ __all__ = [
     "positive_of",
     "read_people",
     "same_value",
+    "tell_stray_words",
+    "words_of",
 ]
 
 FEW = 20
@@ -194,8 +196,10 @@ def read_people(
 
     People without an outcome or a group cannot be audited; they are counted and left out.
     """
+    import polars as pl
+
     from fairmend.modelfile import input_names
-    from fairmend.tablefile import read_table, refuse_blanks, refuse_other_decimals
+    from fairmend.tablefile import read_table, refuse_other_decimals
 
     columns.refuse_two_roles(box.column)
     types = {} if like is None else dict(like.schema)
@@ -215,10 +219,14 @@ def read_people(
     numbers = [*known, *apart, *([] if columns.weight is None else [columns.weight])]
     new = [name for name in numbers if name not in types]
     refuse_other_decimals(table, new, columns.decimal)
+    if columns.not_id is not None or box.column is None:
+        tell_stray_words(table, [name for name in known if name not in types])
     if not told and columns.not_id is not None:
         _refuse_ids(table.select(known), columns.not_id)
-    if box.column is not None:
-        refuse_blanks(table, box.column, among=needed)
+    table = table.with_columns(
+        pl.col(name).fill_nan(None) for name in needed if table.schema[name].is_float()
+    )
+    _refuse_odd_cells(table, box.column, columns.weight, needed)
     kept = table.drop_nulls(needed)
     left_out = table.height - kept.height
     either, both = ("", "") if columns.label is None else ("no outcome or ", "an outcome and ")
@@ -244,6 +252,32 @@ def read_people(
         weight=None if columns.weight is None else kept[columns.weight],
         left_out=left_out,
     )
+
+
+def _refuse_odd_cells(
+    table: pl.DataFrame, predictions: str | None, weight: str | None, needed: Sequence[str]
+) -> None:
+    """Complain about predictions and weights that are none, with the row in the file."""
+    from fairmend.tablefile import refuse_blanks, refuse_odd_weights, refuse_stray_words
+
+    if predictions is not None:
+        refuse_stray_words(table, predictions)
+        refuse_blanks(table, predictions, among=needed)
+    if weight is not None:
+        refuse_odd_weights(table, weight, among=needed)
+
+
+def tell_stray_words(table: pl.DataFrame, inputs: Sequence[str]) -> None:
+    """Say of which inputs a few cells make words of what are numbers but for them."""
+    from fairmend.tablefile import stray_word
+
+    for name in inputs:
+        row = stray_word(table[name])
+        if row is not None:
+            word = table[name][row]
+            say(f"note: {name!r} is read as words, though nearly all of its cells are numbers, as "
+                f"one holds {word!r}; if that stands for a missing value, leave it empty or, for a "
+                f"single file, say --missing {shlex.quote(word)}")  # fmt: skip
 
 
 def words_of(
@@ -335,13 +369,23 @@ def same_value(column: pl.Series, text: str | None) -> Any:
     """A value typed on the command line, as the column holds it."""
     if text is None:
         return None
-    return next((value for value in column.unique().to_list() if str(value) == text), text)
+    return next((value for value in column.unique().to_list() if _is_typed(value, text)), text)
+
+
+def _is_typed(value: Any, text: str) -> bool:
+    """Whether somebody who typed this means that value; 1 may stand for 1.0.
+
+    >>> _is_typed(1.0, "1"), _is_typed("1.0", "1")
+    (True, False)
+    """
+    whole = isinstance(value, float) and value.is_integer()
+    return str(value) == text or (whole and f"{value:.0f}" == text)
 
 
 def positive_of(outcome: pl.Series, text: str | None, flag: str = "--positive") -> Hashable:
     """The positive value; None leaves it to the library, which knows 0/1 and -1/1."""
     values = outcome.unique().sort().to_list()
-    if text is not None and text not in map(str, values):
+    if text is not None and not any(_is_typed(value, text) for value in values):
         raise DataError(
             flag,
             f"must be a value of {outcome.name!r}",

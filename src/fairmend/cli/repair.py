@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +14,12 @@ from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
 from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.loading import drawn_share, find_key
-from fairmend.cli.output import print_json, refuse_unwritable, say
+from fairmend.cli.output import (
+    print_json,
+    refuse_one_place_for_two,
+    refuse_unwritable,
+    say,
+)
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
 from fairmend.cli.shortfall import Rule, find_shortfalls, settings_of
 from fairmend.errors import DataError
@@ -203,6 +206,7 @@ def repair(
     holdout: Holdout = None,
     holdout_share: HoldoutShare = 0.3,
     seed: Seed = 0,
+    apart: o.Apart = None,
     output: Output = "repair.fairmend",
     report: ReportFile = None,
     fail_on: o.FailOn = None,
@@ -216,6 +220,7 @@ def repair(
     Exits with 1 if a gap could not be closed; artifact and report are written all the same.
     """
     from fairmend.classifier import RepairedClassifier
+    from fairmend.findings import now
 
     limits = [read_limit(text) for text in fail_on or []]
     rules = [
@@ -223,9 +228,15 @@ def repair(
         *(Rule("--one-way", _read_direction(text)) for text in one_way or ()),
         *(Rule("--max-edits", most) for most in [max_edits] if most is not None),
     ]
-    page = Path(report) if report is not None else Path(output).with_suffix(".html")
-    for path in (Path(output), page):
-        refuse_unwritable(path, force=force)
+    if apart is not None and holdout is None:
+        raise typer.BadParameter(
+            "is for --holdout FILE; without it the people reported on are kept apart",
+            param_hint="--apart",
+        )
+    refuse_unwritable(output, force=force)
+    page = report if report is not None else str(Path(output).with_suffix(".html"))
+    refuse_unwritable(page, force=force)
+    refuse_one_place_for_two("--report", page, output)
     call = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol)
     box = call.box()
     columns = Columns(
@@ -258,15 +269,17 @@ def repair(
         **reported.call,
         frontier=True,
         command=f"{command_line()}  # reported on {which}",
-        apart=True if holdout is None else None,
+        apart=True if holdout is None else apart,
     )
     mended.save(output, created=now(), overwrite=force)
+    say(f"wrote {output}")
     result.save_html(page, overwrite=force)
+    say(f"wrote {page}")
     crossed = over_the_limit(result.after, limits)
     if as_json:
         content = {
             "artifact": output,
-            "report": str(page),
+            "report": page,
             "holdout": {"people": len(reported), "which": which},
             "left_out": people.left_out,
             "not_closed": [shortfall.to_dict() for shortfall in shortfalls],
@@ -283,7 +296,6 @@ def repair(
             print("No group fares worse than the reference: nobody is edited.", end="\n\n")
         print(f"On {len(reported):,} people{_SEEN[result.apart]} ({which}):", end="\n\n")
         print(result)
-        say(f"wrote {output} and {page}")
     if key is None and drawn_share(mended) > 0:
         say("note: without --key-file no artifact can tell later whether apply has the right key; "
             "make one first with fairmend key FILE")  # fmt: skip
@@ -361,6 +373,13 @@ def _split(people: People, share: float, seed: int) -> tuple[People, People]:
     sizes = np.bincount(cell)
     place[by_cell] = np.concatenate([np.arange(size) for size in sizes])
     apart = place < np.round(share * sizes)[cell]
+    if apart.all() or not apart.any():
+        raise DataError(
+            "--holdout-share",
+            "must leave people to fit on and people to report on",
+            f"{share:g} of {len(people):,} people leaves {'none' if apart.all() else 'all'} to fit",
+            "Choose a share near 0.3, or name a file with others with --holdout.",
+        )
     return people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))
 
 
@@ -376,10 +395,3 @@ def _cells(people: People) -> NDArray[np.int64]:
 def command_line() -> str:
     """The call as it could be typed again."""
     return shlex.join(["fairmend", *sys.argv[1:]])
-
-
-def now() -> datetime:
-    """The time; SOURCE_DATE_EPOCH stands in for it, as in reproducible builds."""
-    given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    moment = datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
-    return moment.replace(microsecond=0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
+from fairmend.cli.elsewhere import AnyPeople, find_people, is_many
 from fairmend.cli.loading import group_columns, load_repair
 from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import Columns, ModelCall, read_people
@@ -43,13 +45,13 @@ def report(
     protocol: o.Protocol = None,
     output: Output = None,
     frontier: Frontier = True,
+    apart: o.Apart = None,
     fail_on: o.FailOn = None,
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Show what a repair does to the people of FILE, before and after."""
     from fairmend.mender import as_fitted, as_polars
-    from fairmend.rowstream import open_rows
 
     limits = [read_limit(text) for text in fail_on or []]
     if output is not None:
@@ -62,14 +64,18 @@ def report(
     assert table is not None
     if not group and file == "-":
         raise typer.BadParameter("must be given with standard input", param_hint="--group")
-    if not group:
-        with open_rows(file) as stream:
-            group = group_columns(mended, stream.names)
-    positive = str(mended.data_.labels.positive)
-    columns = Columns(group, label, positive, weight, missing=missing or (), decimal=decimal)
-    people = read_people(file, columns, mended.box_, like=as_polars(table.native))
-    said = people.call | {"X": as_fitted(people.inputs, table.native)}
-    result = mended.report(**said, frontier=frontier, command=command_line())
+    columns = Columns(
+        group or group_columns(mended, _names(file)), label, str(mended.data_.labels.positive),
+        weight, missing=missing or (), decimal=decimal,
+    )  # fmt: skip
+    people: AnyPeople
+    if is_many(file):
+        people = find_people(file, columns, mended.box_, known=table.names)
+        said = people.call
+    else:
+        people = read_people(file, columns, mended.box_, like=as_polars(table.native))
+        said = people.call | {"X": as_fitted(people.inputs, table.native)}
+    result = mended.report(**said, frontier=frontier, command=command_line(), apart=apart)
     crossed = over_the_limit(result.after, limits)
     if output is not None:
         result.save_html(output, overwrite=force)
@@ -80,3 +86,13 @@ def report(
     elif output is None:
         print(result)
     gate(crossed)
+
+
+def _names(file: str) -> Sequence[str]:
+    from fairmend.engines import source
+    from fairmend.rowstream import open_rows
+
+    if is_many(file):
+        return source(file).names
+    with open_rows(file) as stream:
+        return stream.names

@@ -39,7 +39,7 @@ def settings_of(rules: Sequence[Rule], always: Sequence[str] = ()) -> dict[str, 
     """The rules as the classifier takes them; what is ``always`` immutable is nobody's rule.
 
     >>> settings_of([Rule("--immutable", "age"), Rule("--one-way", ("income", "up"))])
-    {'immutable': ['age'], 'one_way': {'income': 'up'}, 'cost': None}
+    {'immutable': ('age',), 'one_way': {'income': 'up'}, 'cost': None}
     """
     from fairmend.costs import Cost
 
@@ -48,8 +48,8 @@ def settings_of(rules: Sequence[Rule], always: Sequence[str] = ()) -> dict[str, 
         values[rule.flag].append(rule.value)
     most = values["--max-edits"]
     return {
-        "immutable": [*values["--immutable"], *always],
-        "one_way": dict(values["--one-way"]),
+        "immutable": (*values["--immutable"], *always),
+        "one_way": dict(values["--one-way"]) or None,
         "cost": Cost(max_edits=most[0]) if most else None,
     }
 

@@ -26,7 +26,7 @@ __all__ = ["edits", "feature_scores", "flow", "frontier", "gaps", "impact", "mar
 alt: Any = altair  # its annotations do not know lists of names
 WIDTH, WIDE, ROW = 420, 880, 26
 SIDES = {"left": 24, "right": 24, "top": 2, "bottom": 2}
-GREEN, AMBER, PALE = "#009E73", "#E69F00", "#DADADA"
+GREEN, PALE = "#009E73", "#DADADA"
 BEFORE, AFTER = "the model alone", "with the repair"
 SIGNED = "datum.value === 0 ? '0' : format(datum.value, '+~f')"
 """Ticks of gaps, by which side of none they are on."""
@@ -239,7 +239,6 @@ def frontier(points: Sequence[FrontierPoint], metric: str, start: float) -> Any:
             "low": _known(100 * point.low),
             "high": _known(100 * point.high),
             "edited": point.edited,
-            "lost": point.lost,
             "accuracy": point.accuracy,
             "at_start": 1.0 if point.level == start else 0.0,
         }

@@ -48,9 +48,9 @@ def explanation(found: Explanation) -> Section:
             f"Among all distributions of the inputs of {target} under which the gap would be "
             "closed, this is the one closest to what is observed "
             f"(KL {found.kl:.4f}). It is a finding, not a repair: it shows on which inputs the gap "
-            f"rests. Outcomes are modelled here, so that they follow the inputs: "
-            f"{points(found.before)} points observed, {points(found.after)} under the "
-            "counterfactual."
+            "rests. Outcomes are modelled here, so that they follow the inputs: the modelled gap "
+            f"is {points(found.before)} points under the inputs as they are, "
+            f"{points(found.after)} under the counterfactual."
         ),
     ]
     if not found.closed:

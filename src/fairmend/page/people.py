@@ -30,8 +30,8 @@ from fairmend.page.blocks import (
 from fairmend.page.svg import drawn
 from fairmend.page.table import Column, Table
 from fairmend.report import Report
-from fairmend.tables import percent, points
-from fairmend.verdict import audit_verdict, whose
+from fairmend.tables import percent
+from fairmend.verdict import audit_verdict, size, unit, whose
 
 __all__ = ["audit_filing", "audit_groups", "audit_words", "filing", "groups", "holdout", "words"]
 
@@ -52,13 +52,7 @@ def words(report: Report) -> Section:
     for plan in report.plans:
         old, new = (report.gap(audit, plan.target) for audit in (report.before, report.after))
         if old is not None and new is not None:
-            figures.append(
-                (
-                    f"{report.metric} gap of {plan.target}, in points",
-                    f"{points(old.gap)} → {points(new.gap)}",
-                    f"interval now {points(new.low)} to {points(new.high)}",
-                )
-            )
+            figures.append(_gap_figure(f"{report.metric} gap of {plan.target}", old, new))
     figures += [
         (
             f"{group.group} whose inputs are edited",
@@ -76,6 +70,16 @@ def words(report: Report) -> Section:
         )
     )
     return Section("verdict", "Verdict", (Figures(tuple(figures)), Answers(report.verdict())))
+
+
+def _gap_figure(label: str, old: Gap, new: Gap) -> tuple[str, str, str]:
+    if not (old.judged and new.judged):
+        return label, "not judged", old.note or new.note
+    return (
+        f"{label}, in points" if unit(new) else label,
+        f"{size(old, old.gap)} → {size(new, new.gap)}",
+        f"interval now {size(new, new.low)} to {size(new, new.high)}",
+    )
 
 
 def audit_words(audit: Audit) -> Section:
@@ -227,7 +231,7 @@ def holdout(report: Report) -> Section:
     )
     followed = Table(
         "followed",
-        "If outcomes followed the edited inputs, M(Q)",
+        "If outcomes followed the edited inputs, M(Q), in points",
         (Column("group"), Column("metric"), Column("before", "points"), Column("after", "points")),
         tuple(
             (str(group.group), metric, before, after)

@@ -102,12 +102,13 @@ def _cell(value: Any, kind: Kind) -> Cell:
 def typeset(text: str) -> str:
     """Figures as the charts' axes have them: a true minus, and no sign before zero.
 
-    A number and its per cent share a line.
+    A number and its per cent share a line, and so does a p-value below what is told.
 
     >>> typeset("from +0.0 to -4.5 points (-11.1 to +0.01) for 18-30")
     'from 0.0 to −4.5 points (−11.1 to +0.01) for 18-30'
     """
-    return _ZERO.sub("", _MINUS.sub("\N{MINUS SIGN}", text)).replace(" %", "\N{NO-BREAK SPACE}%")
+    signed = _ZERO.sub("", _MINUS.sub("\N{MINUS SIGN}", text))
+    return signed.replace(" %", "\N{NO-BREAK SPACE}%").replace("< .", "<\N{NO-BREAK SPACE}.")
 
 
 def _shown(value: Any, kind: Kind) -> str:
