@@ -66,7 +66,7 @@ theory: setup               ## the promises of the mathematics, with all their r
 
 docs: setup                 ## run the examples in the pages, and build them into a site in site/
 	$(BIN)/python -m pytest -q tests/test_docs.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo 'open site/index.html'
 
 screenshots: setup          ## take the pictures in docs/images anew (needs Chromium)
