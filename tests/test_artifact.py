@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -707,6 +708,12 @@ def set_first(tag, **fields):
     return change
 
 
+def as_model(**told):
+    """The same repair of a model that was told something else, in both places that say so."""
+    change = set_first("ModelSettings", **told)
+    return lambda content: packed(with_body(with_manifest(content, change), change))
+
+
 def nested(depth):
     return b"[" * depth + b"]" * depth
 
@@ -866,6 +873,9 @@ TAMPERED = {
     "infinity": (
         lambda c: packed({**c, MANIFEST: c[MANIFEST].replace(b'null', b'-Infinity', 1)}),
         "it holds -Infinity"),
+    "a number beyond all": (
+        lambda c: packed({**c, MANIFEST: c[MANIFEST].replace(b'null', b'-1e999', 1)}),
+        "it holds -1e999"),
     "not JSON": (lambda c: packed({**c, MANIFEST: noise(500)}), "must be plain JSON; it is not"),
     "a digit too many": (
         lambda c: packed({**c, MANIFEST: b'{"format":1' + b"7" * 5_000 + b"}"}), "plain JSON"),
@@ -892,7 +902,20 @@ TAMPERED = {
     "a lie about itself": (
         lambda c: packed(with_manifest(c, lambda m: m["about"].update(metric="fnr"))),
         "must hold what its manifest describes"),
+    "an unknown kind of answers": (as_model(output="guess"), "output must be one of"),
+    "a threshold nobody passes": (
+        as_model(threshold={"$": "float", "is": "nan"}), "threshold must be a finite number"),
+    "batches of nobody": (as_model(batch_size=0), "batch_size must be a whole number, at least 1"),
+    "an address": (
+        as_model(column="https://127.0.0.1:9/invocations", recorded=True),
+        "must name a column of recorded predictions"),
     # the repair, with hashes that fit
+    "one label for both": (
+        lambda c: packed(with_body(c, set_first("Labels", positive=0))),
+        "Labels whose parts do not fit together"),
+    "a label unlike itself": (
+        lambda c: packed(with_body(c, set_first("Labels", positive={"$": "float", "is": "nan"}))),
+        "Labels whose parts do not fit together"),
     "an unknown class": (
         lambda c: packed(with_body(c, put("plans", {"$": "os.system", "is": "id"}))),
         "got 'os.system'"),
@@ -992,6 +1015,20 @@ def test_a_tampered_artifact_is_refused(how, tampered):
     number, message = list(TAMPERED).index(how), TAMPERED[how][1]
     with pytest.raises(ArtifactError, match=message):
         fairmend.load(tampered / str(number), coarse, key=KEY)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_no_address_in_an_artifact_is_ever_asked(good, recorded, tmp_path):
+    """Whoever forged it would be sent the probe's rows in load, and people's in predict."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/invocations"
+        forged = as_model(column=address, recorded=recorded)(members(good))
+        (tmp_path / "forged").write_bytes(forged)
+        with pytest.raises(ArtifactError, match="must name a column of recorded predictions"):
+            fairmend.load(tmp_path / "forged")
+        with pytest.raises(TimeoutError):
+            server.accept()
 
 
 LIMITED = """

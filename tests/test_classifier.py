@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 import fairmend
-from fairmend import BlackBox, DataError, FairmendWarning, datasets
+from fairmend import FNR, FPR, BlackBox, DataError, FairmendWarning, datasets
 from fairmend.classifier import RepairedClassifier
 from fairmend.costs import Cost
 from fairmend.errors import RepairRefused
@@ -513,6 +513,17 @@ def test_every_method_refuses_what_may_be_chance(method):
     )
     with pytest.raises(RepairRefused):
         careful.fit(X, y, sensitive_features=s)
+
+
+def test_a_sum_of_gaps_that_may_be_chance_is_refused_and_a_proven_one_mended(audit):
+    X, y, s = audit
+    both = RepairedClassifier(
+        coarse, FNR + FPR, method="transport", require_significant=True, random_state=0
+    )
+    assert both.fit(X, y, sensitive_features=s).plans_
+    at_random = np.where(np.arange(len(X)) % 2, "a", "b")
+    with pytest.raises(RepairRefused, match="the gap in fnr of"):
+        both.fit(X, y, sensitive_features=at_random)
 
 
 # -------------------------------------------------------------------- rules, in fit and in use

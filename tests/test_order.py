@@ -122,6 +122,34 @@ def test_soft_decisions_are_shifted_in_order(compas, metric):
         assert (after >= answers.decision - gaps / 2 - 1e-12).all()
 
 
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+@pytest.mark.parametrize("seed", range(6))
+def test_where_a_shift_cannot_close_a_gap_it_goes_no_further_than_helps(seed):
+    """Truth: the false discovery rate after every shift there is, by hand."""
+    rng = np.random.default_rng(seed)
+    s = rng.integers(0, 2, 240)
+    X = rng.normal(size=(240, 2)) + 0.6 * s[:, None]
+    box = BlackBox(lambda rows: 1 / (1 + np.exp(0.3 - rows @ [1.0, 0.5])), soft=True)
+    h = box.ask(Frame.read(X), Labels(0, 1)).decision
+    y = (rng.random(240) < 0.15 + 0.7 * h).astype(int)
+    plan = order_preserving(tabulate(box, X, y, sensitive_features=s), disparity="fdr")
+    mine = s == plan.target
+    wanted = np.average(y[~mine] == 0, weights=h[~mine])
+    steps = np.linspace(0, 30, 3_001)
+    places = np.sort(h[mine])
+    left = [
+        np.average(y[mine] == 0, weights=places[shifted(h[mine], places, -by)]) - wanted
+        for by in steps
+    ]
+    if min(left) <= 0:
+        assert plan.outlook.gap_after == pytest.approx(0, abs=1e-9)
+    else:
+        assert plan.status is PlanStatus.UNREACHABLE
+        # twelve shifts are tried, not three thousand
+        assert min(left) <= plan.outlook.gap_after + 1e-9 <= min(left) + 0.02
+    assert plan.outlook.gap_after <= plan.outlook.gap_before
+
+
 def test_order_moves_those_whose_decision_stays_only_as_far_as_it_must():
     # 0.55 and 0.6 are decided 1 already; 0.45 joins them and may not pass them
     X = np.array([[0.45], [0.55], [0.6], [0.1], [0.2]])

@@ -17,6 +17,7 @@ from fairmend import (
     DataError,
     FairmendWarning,
     Population,
+    RepairedClassifier,
     datasets,
     tabulate,
 )
@@ -191,6 +192,32 @@ def test_a_rate_over_decisions_is_closed_in_expectation(compas):
     assert plan.outlook.to_positive == 0
     assert gains(task, 1.0) @ change == pytest.approx(needed(task), abs=1e-9)
     assert abs(plan.outlook.gap_after) < 0.05  # what it leaves on the outcomes observed: noise
+
+
+def test_a_rate_that_is_closed_in_expectation_alone_is_not_called_closed():
+    """Truth: the rates of 20 small audits, weighed by hand under the plan's law."""
+    seen = set()
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, s = rng.integers(0, 2, (190, 4)).astype(float), rng.integers(0, 2, 190)
+        y, weight = rng.integers(0, 2, 190), rng.uniform(0.1, 3.0, 190)
+        box = BlackBox(lambda rows: (1 + rows @ [1, 2, 3, 4]) / 12, output="probability")
+        kept = RepairedClassifier(box, "fdr", random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairmendWarning)
+            kept.fit(X, y, sensitive_features=s, sample_weight=weight)
+        target = kept.plan_.target
+        rates = []
+        for h in (box.ask(Frame.read(X), LABELS).decision,
+                  kept.positive_chance(X, sensitive_features=s)):  # fmt: skip
+            rates.append([np.average(y[s == g] == 0, weights=(h * weight)[s == g]) for g in (0, 1)])
+        before, after = (rate[target] - rate[1 - target] for rate in rates)
+        seen.add(kept.plan_.status)
+        if kept.plan_.status is PlanStatus.CLOSED:
+            assert abs(after) < before / 2
+        elif kept.plan_.status is PlanStatus.REMAINS:
+            assert abs(after) > 0.02
+    assert seen >= {PlanStatus.CLOSED, PlanStatus.REMAINS}
 
 
 def test_when_a_rate_over_decisions_cannot_be_closed_somebody_is_left():

@@ -38,7 +38,7 @@ from fairmend import (
 )
 from fairmend.columns import Frame
 from fairmend.costs import Cost, EditCost
-from fairmend.model import Answers
+from fairmend.model import Answers, Labels
 from fairmend.plan import PlanStatus
 from fairmend.realised import RealisedGap
 from fairmend.transport import (
@@ -610,6 +610,22 @@ def test_optimum_on_compas():
     spent = float(p @ route.expected_cost())
     assert spent == pytest.approx(by_highs(TransportProblem(p, q, cost)), abs=EXACT)
     assert spent == pytest.approx(plan.outlook.cost * plan.outlook.edited, abs=EXACT)
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+@pytest.mark.parametrize("seed", [22, 60, 83, 125])
+def test_whoever_asks_for_more_than_can_be_closed_gets_no_less(seed):
+    """A rate over decisions falls on the way, and may rise again further on."""
+    rng = np.random.default_rng(seed)
+    s = rng.integers(0, 2, 240)
+    X = rng.normal(size=(240, 2)) + 0.6 * s[:, None]
+    box = BlackBox(lambda rows: 1 / (1 + np.exp(0.3 - rows @ [1.0, 0.5])), output="probability")
+    h = box.ask(Frame.read(X), Labels(0, 1)).score
+    y = (rng.random(240) < 0.15 + 0.7 * h).astype(int)
+    data = tabulate(box, X, y, sensitive_features=s)
+    half, whole = (transport(data, disparity="fdr", level=level).outlook for level in (0.5, 1.0))
+    assert 0 <= whole.gap_after < half.gap_before
+    assert whole.gap_after <= half.gap_after + 0.02  # a few steps on the way are tried, not all
 
 
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from fairmend import BlackBox, DataError, FairmendWarning, RepairedClassifier, tabulate
+from fairmend.errors import RepairRefused
 from fairmend.two_sided import meet
 
 N = 4_000
@@ -93,6 +96,41 @@ def test_level_0_turns_nobody():
         "b": "IDENTITY",
     }
     assert np.array_equal(mended.transform(X, sensitive_features=s), X)
+
+
+@pytest.mark.parametrize("favoured", ["a", "b"])
+def test_a_gap_that_may_be_chance_is_said_or_refused_whichever_side_it_is_on(favoured):
+    """Truth: two proportions of 60 people 10 points apart are 1.1 standard errors apart."""
+    rates = {"a": 33, "b": 27}
+    score = np.concatenate([np.repeat([0.9, 0.1], [rates[g], 60 - rates[g]]) for g in "ab"])
+    s, y = np.repeat(["a", "b"], 60), np.tile([0, 1], 60)
+    chosen = RepairedClassifier(vendor(), "sp", two_sided=True, reference=favoured, random_state=0)
+    with pytest.warns(FairmendWarning, match=r"10\.0 points, is within 2 standard errors of 0"):
+        chosen.fit(score[:, None], y, sensitive_features=s)
+    with pytest.raises(RepairRefused, match="must be more than chance to be mended"):
+        chosen.set_params(require_significant=True).fit(score[:, None], y, sensitive_features=s)
+
+
+def test_a_proven_gap_is_mended_without_a_word_about_chance():
+    X, y, s = people()
+    careful = RepairedClassifier(
+        vendor(), "sp", two_sided=True, require_significant=True, random_state=0
+    )
+    with pytest.warns(FairmendWarning) as said:
+        careful.fit(X, y, sensitive_features=s)
+    assert not [one for one in said if "chance" in str(one.message)]
+
+
+@pytest.mark.parametrize("third", [0.4, 0.6])
+def test_groups_that_are_at_one_rate_already_stay(third):
+    X = np.tile([[0.2], [third], [third + 0.01], [0.8]], (50, 1))
+    s = np.repeat(["a", "b"], 100)
+    y = np.tile([0, 1, 0, 1, 1], 40)
+    settled = RepairedClassifier(vendor(), "sp", two_sided=True, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        settled.fit(X, y, sensitive_features=s)
+    assert np.array_equal(settled.positive_chance(X, sensitive_features=s), X[:, 0] > 0.5)
 
 
 def test_a_reference_of_hardly_anybody_is_said():

@@ -45,7 +45,7 @@ from fairmend.plan import Plan, Route
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
-from fairmend.task import KnownOutcome, RepairTask, judged
+from fairmend.task import KnownOutcome, RepairTask, judged, parts_of
 from fairmend.transport import paper, transport
 from fairmend.two_sided import meet
 
@@ -345,9 +345,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             "random_state": int(self.random_state or 0),
         }
         if self.require_significant:
+            parts = parts_of(read_disparities(self.disparity))
             task = RepairTask.read(
-                data, method=self._method_name, require_significant=True, **settings, level=level
-            )
+                data, method=self._method_name, require_significant=True, level=level,
+                **{**settings, "disparity": parts},
+            )  # fmt: skip
             if not task.nothing_to_close:
                 task.warn_if_not_significant()
         settings["box"] = box if box.can_be_asked else None

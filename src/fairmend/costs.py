@@ -149,11 +149,6 @@ class EditCost:
         return bool(rules) or self.cost.forbidden is not None
 
     @property
-    def is_metric(self) -> bool:
-        """Whether the triangle holds and every move is allowed: then common mass may stay put."""
-        return self.cost.kind in ("l1", "l2") and not self.has_rules
-
-    @property
     def compares_whole_rows(self) -> bool:
         """Whether the cost is a caller's function, which has no price for a single feature."""
         return callable(self.cost.kind)

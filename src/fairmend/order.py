@@ -39,8 +39,8 @@ from fairmend.task import IdentityPlan, RepairTask
 __all__ = ["OrderPlan", "ShiftPlan", "order_preserving"]
 
 _BISECTIONS = 100
-_FURTHEST = 100.0
-"""A shift on the logit scale that takes any score to the end of the scale."""
+_SHIFTS = np.r_[0.0, 2.0 ** np.arange(-4, 8)]
+"""Tried on the logit scale; the last takes any score to the end of the scale."""
 
 
 def order_preserving(data: AuditData, **settings: Any) -> Plan:
@@ -294,15 +294,21 @@ def _shift(task: RepairTask) -> Plan:
     scores = source.decision[support]
     side = 1.0 if gap.row_slope().sum() < 0 else -1.0
 
-    def excess(by: float) -> float:
-        return gap.excess(scores[shifted(source.decision, scores, side * by)])
+    def there(by: float) -> FloatArray:
+        return scores[shifted(source.decision, scores, side * by)]
 
-    low, high = 0.0, 1.0
-    while excess(high) > 0 and high < _FURTHEST:
-        low, high = high, 2 * high
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    def excess(by: float) -> float:
+        return gap.excess(there(by))
+
+    closing = [k for k, by in enumerate(_SHIFTS) if k > 0 and excess(by) <= 0]
+    if closing:
+        low, high = map(float, _SHIFTS[closing[0] - 1 : closing[0] + 1])
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    else:  # further is not closer where the rate is over decisions
+        left = [gap.gap(there(by)) for by in _SHIFTS]
+        low = high = float(_SHIFTS[int(np.argmin(np.nan_to_num(left, nan=np.inf)))])
     above, below = excess(low), excess(high)
     plan = ShiftPlan(
         **task.common(task.done, Outlook()),

@@ -16,7 +16,7 @@ from fairmend.costs import Cost, EditCost
 from fairmend.counterfactual import choose_groups, read_disparities
 from fairmend.data import AuditData, Population, Tally
 from fairmend.destinations import Donors
-from fairmend.disparity import SELECTION, SP, Alignment, Disparity, RateGap
+from fairmend.disparity import SELECTION, SP, Alignment, Combination, Disparity, RateGap
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed
 from fairmend.features import FeatureMap
 from fairmend.model import Answers, BlackBox
@@ -31,7 +31,7 @@ from fairmend.realised import RealisedGap
 from fairmend.rows import find_rows
 from fairmend.tables import p_said
 
-__all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "judged", "pooled_tally"]
+__all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "judged", "parts_of", "pooled_tally"]
 
 Rank = Literal["score", "outcome", "cost"]
 
@@ -238,8 +238,23 @@ class RepairTask:
 
     def finished(self, plan: Plan, status: PlanStatus, unreachable: float | None = None) -> Plan:
         """The plan with what it does to the audit data written into it."""
-        route = plan.route(self.table, self.source.answers)
-        return replace(plan, status=status, outlook=self.outlook(route, unreachable))
+        outlook = self.outlook(plan.route(self.table, self.source.answers), unreachable)
+        if status.closed and self._missed(outlook):
+            status = PlanStatus.REMAINS
+        return replace(plan, status=status, outlook=outlook)
+
+    def _missed(self, outlook: Outlook) -> bool:
+        """Whether a gap closed in expectation is not closed as people turned out.
+
+        Only rates over decisions go by expectations (see `repair.gains`). What is within chance
+        and less than half of what was to be closed does not count.
+        """
+        gap = self.gaps[0]
+        if len(self.gaps) > 1 or not gap.over_decisions or self.source.tally is None:
+            return False
+        chance = outlook.expected_low <= gap.aim <= outlook.expected_high
+        left, asked = abs(outlook.gap_after - gap.aim), outlook.gap_before - gap.aim
+        return not chance or left >= asked / 2
 
     def identity(self) -> IdentityPlan:
         """The plan that edits nobody."""
@@ -421,6 +436,14 @@ def _as_rate_gap(disparity: Disparity, target: Population, baseline: Population)
                 "A decision that is drawn has the mean of its two rates.",
             )
     return disparity
+
+
+def parts_of(disparities: Sequence[Disparity]) -> list[Disparity]:
+    """The gaps that sums are made of, and the others as they are."""
+    parts: list[Disparity] = []
+    for one in disparities:
+        parts += [part for _, part in one.parts] if isinstance(one, Combination) else [one]
+    return parts
 
 
 def judged(gaps: Sequence[Gap]) -> tuple[Gap, ...]:

@@ -59,6 +59,9 @@ def meet(
         for group in data.groups
         if group in against
     ]
+    for side in sides:
+        if side.group != worst.baseline and level > 0:
+            side.warn_if_not_significant()
     rates = [side.rate for side in sides]
     grid = np.linspace(min(rates), max(rates), _STEPS + 1)
     accuracy = np.sum([[side.correct(c) for c in grid] for side in sides], axis=0)
@@ -120,11 +123,17 @@ class _Side:
         """How much weight of right decisions going there adds."""
         task, turning = self._to(common)
         wrong, right = task.gaps[0].weight[turning.eligible].T
-        sign = 1.0 if turning.ranking.turned == 0 else -1.0
-        return float(sign * (turning.chances(task)[1] @ (right - wrong)))
+        added = turning.ranking.sign * (right - wrong)
+        return float((turning.chances(task)[1] * added).sum())
+
+    def warn_if_not_significant(self) -> None:
+        """As for one side: a rate above the reference's or below it may be so by chance."""
+        task = self._tasks[False]
+        if task.gaps[0].gap(task.source.decision) != 0:
+            task.warn_if_not_significant()
 
     def plan(self, common: float) -> Plan:
-        if self._tasks[False].level == 0:  # the correction for small samples would turn a few
+        if common == self.rate:  # the correction for small samples would turn a few
             return self._tasks[False].identity()
         task, turning = self._to(common)
         return turning.plan(task)

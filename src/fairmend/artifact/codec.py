@@ -141,10 +141,18 @@ def parse(what: str, content: bytes) -> Any:
     def constant(name: str) -> NoReturn:
         refuse(f"it holds {name}")
 
+    def number(text: str) -> float:
+        return float(text) if np.isfinite(float(text)) else constant(text)
+
     if len(content) > MOST_JSON or _values(content) > MOST_VALUES:
         refuse(f"it holds {len(content):,} bytes and about {_values(content):,} values")
     try:
-        return json.loads(content.decode("ascii"), object_pairs_hook=once, parse_constant=constant)
+        return json.loads(
+            content.decode("ascii"),
+            object_pairs_hook=once,
+            parse_constant=constant,
+            parse_float=number,
+        )
     except RecursionError:
         refuse("it is nested too deeply")
     except ArtifactError:
@@ -525,7 +533,6 @@ def fits(value: Any, hint: Any) -> bool:
 
 WORDS = (bool, int, float, str, date, Decimal)
 """Types that a label of y may have in an artifact."""
-"""What an outcome can be called by."""
 
 
 def _alike(*parts: Any) -> bool:
@@ -599,7 +606,8 @@ _SHAPES: dict[type, Callable[[Any], bool]] = {
     JointPlan: lambda one: _flat(one.prices, one.chance) and _alike(one.seen, one.chance)
     and _alike(one.gaps, one.prices),
     KnownOutcome: lambda one: _flat(one.probability) and _alike(one.table, one.probability),
-    Labels: lambda one: isinstance(one.negative, WORDS) and isinstance(one.positive, WORDS),
+    Labels: lambda one: isinstance(one.negative, WORDS) and isinstance(one.positive, WORDS)
+    and one.negative == one.negative != one.positive == one.positive,
     Logistic: lambda one: _flat(one.slope),
     OrderPlan: lambda one: _flat(one.knots, one.place, one.support_score)
     and _alike(one.knots, one.place) and _alike(one.support, one.support_score)

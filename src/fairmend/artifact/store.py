@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairmend import __version__
 from fairmend.artifact.codec import WORDS, Decoder, Encoder, NotStored, parse, storable, write
-from fairmend.artifact.container import MANIFEST, opened, pack
+from fairmend.artifact.container import MANIFEST, Container, opened, pack
 from fairmend.artifact.frames import column_types, container_kind
 from fairmend.artifact.manifest import (
     FORMAT,
@@ -372,7 +372,15 @@ def load(
         tables = len(by_name) - 1
         if list(by_name) != [_BODY, *map(_table_name, range(tables))]:
             file.refuse("must hold a repair and its tables", "it holds something else")
-        box = _box(what, model, about.model)
+        own = _own_box(file, about.model)
+        box = own if model is None else _box(model, about.model)
+        if not box.can_be_asked and not about.model.recorded:
+            raise ArtifactError(
+                what,
+                "must be loaded with a model that can be asked",
+                f"got {box!r}",
+                "The repair was fitted on one, and asks it about the edits it makes.",
+            )
         with file.reading():
             body = _read_body(lambda name: checked(file, by_name[name]), box, tables)
             if repr(_describe(body, about.key_fingerprint)) != repr(about):
@@ -445,36 +453,38 @@ def _unfit(got: str) -> ArtifactError:
 # -------------------------------------------------------------------- the model, or none
 
 
-def _box(what: str, model: Any, settings: ModelSettings) -> BlackBox:
+def _own_box(file: Container, settings: ModelSettings) -> BlackBox:
+    """What answers where no model is given: a column of recorded predictions, or nothing.
+
+    Never an address: whoever wrote the file would be sent people's inputs.
+    """
+    with file.reading():
+        if settings.column is None:
+            return _NoModel(settings)
+        box = _box(settings.column, settings)
+    if box.can_be_asked:
+        file.refuse("must name a column of recorded predictions", f"it names {box!r}")
+    return box
+
+
+def _box(model: Any, settings: ModelSettings) -> BlackBox:
     """The model, read as it was in fit."""
-    if model is None:
-        model = settings.column
-    if model is None:
-        return _NoModel(settings.output)
-    if isinstance(model, BlackBox):
-        box = model
-    else:
-        box = BlackBox(
-            model, output=settings.output, threshold=settings.threshold, soft=settings.soft,  # type: ignore[arg-type]
-            random=settings.random, batch_size=settings.batch_size, words=settings.words,
-        )  # fmt: skip
+    box = model if isinstance(model, BlackBox) else BlackBox(model, **_as_in_fit(settings))
     if box.output == "auto":  # what settled it in fit has been forgotten
         box.output = settings.output  # type: ignore[assignment]
-    if not box.can_be_asked and not settings.recorded:
-        raise ArtifactError(
-            what,
-            "must be loaded with a model that can be asked",
-            f"got {box!r}",
-            "The repair was fitted on one, and asks it about the edits it makes.",
-        )
     return box
+
+
+def _as_in_fit(settings: ModelSettings) -> dict[str, Any]:
+    names = ("output", "threshold", "soft", "random", "batch_size", "words")
+    return {name: getattr(settings, name) for name in names}
 
 
 class _NoModel(BlackBox):
     """Stands for a model that was not given: an error once somebody looks at its answers."""
 
-    def __init__(self, output: Any) -> None:
-        super().__init__(self.ask, output=output)
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__(self.ask, **_as_in_fit(settings))
 
     def ask(self, *_: Any, **__: Any) -> Answers:
         return _NoAnswers()

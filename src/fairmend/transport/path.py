@@ -186,6 +186,8 @@ class Walk:
         if not near.feasible or near.excess == 0:
             return near
         sign, stride, edge, best = np.sign(near.excess), abs(near.excess), None, near
+        if self.task.gaps[0].over_decisions:  # it may fall at first, and rise again further on
+            stride /= 8
         for _ in range(60):
             aim = self.path.start - sign * stride if edge is None else (near.aim + edge) / 2
             step = self.to(aim)
