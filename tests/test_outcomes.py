@@ -311,3 +311,19 @@ def test_one_outcome_alone_cannot_be_learnt():
         "got 0 positive and 60 negative. "
         "Choose sp, which needs no outcome model, or audit more people."
     )
+
+
+def test_the_unit_of_weights_does_not_matter():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    table = Frame.read(X)
+    people = np.eye(2)[(rng.random(400) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)]
+    weight = people * rng.choice([0.1, 0.3, 0.7], 400)[:, None]
+    fitted = [
+        fit_probability(
+            table, Tally(people, weight * unit, weight**2 * unit**2), what="P(Y=1 | x)"
+        ).probability
+        for unit in (1.0, 7.3)
+    ]
+    # what the last bits of the sums leave after the fits converged to 1e-9
+    np.testing.assert_allclose(fitted[0], fitted[1], rtol=0, atol=1e-7)

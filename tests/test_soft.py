@@ -130,3 +130,18 @@ def test_spread_out_keeps_the_ends_and_the_order(values, most):
     assert (np.diff(kept) >= 0).all()
     assert kept[0] == values.min()
     assert kept[-1] == values.max()
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+@pytest.mark.parametrize("seed", [3, 10, 16, 18, 22])
+def test_what_cannot_be_closed_is_not_made_worse(seed):
+    """Of a rate over decisions the least excess is not the least rate."""
+    rng = np.random.default_rng(seed)
+    s = rng.integers(0, 2, 240)
+    X = rng.normal(size=(240, 2)) + 0.6 * s[:, None]
+    box = BlackBox(lambda rows: 1 / (1 + np.exp(0.3 - rows @ [1.0, 0.5])), soft=True)
+    h = 1 / (1 + np.exp(0.3 - X @ [1.0, 0.5]))
+    y = (rng.random(240) < 0.15 + 0.7 * h).astype(int)
+    plan = least_change(tabulate(box, X, y, sensitive_features=s), disparity="fdr")
+    assert plan.status is PlanStatus.UNREACHABLE
+    assert plan.outlook.gap_after <= plan.outlook.gap_before

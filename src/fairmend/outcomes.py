@@ -220,7 +220,8 @@ def _folds(tally: Tally, random_state: int) -> list[_Fold]:
     rng, rows = np.random.default_rng(random_state), len(tally.weight)
     if rows >= FEW_ROWS:
         shuffled = rng.permutation(rows)
-        by_weight = shuffled[np.argsort(-tally.weight.sum(axis=1)[shuffled], kind="stable")]
+        weight = tally.weight.sum(axis=1).round(9)  # the last bits must not break ties
+        by_weight = shuffled[np.argsort(-weight[shuffled], kind="stable")]
         fold = np.empty(rows, np.int64)
         fold[by_weight] = np.arange(rows) % FOLDS
         held_out = np.repeat((fold == np.arange(FOLDS)[:, None])[:, :, None], 2, axis=2)

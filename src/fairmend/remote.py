@@ -40,7 +40,7 @@ class RemoteModel:
     protocol
         ``"mlflow"``, ``"v2"`` or ``"instances"``, where the address does not tell.
     timeout
-        Seconds for one batch, connecting included.
+        Seconds to wait for a connection, and for each part of an answer.
     retries
         How often to try again when no connection could be made. A request that was sent is never
         sent again.

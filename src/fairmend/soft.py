@@ -159,7 +159,7 @@ def move_softly(task: RepairTask) -> Plan:
     while excess(high) > 0:
         low, high = high, 2 * high
         if high > _DEAREST:  # nobody moves any further: the allowed edits do not suffice
-            full = replace(plan, low_price=low, high_price=low)
+            full = _furthest(plan, choice, task, low)
             return task.finished(full, PlanStatus.UNREACHABLE)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -168,6 +168,26 @@ def move_softly(task: RepairTask) -> Plan:
     chance = above / (above - below) if above > below else 1.0
     plan = replace(plan, low_price=low, high_price=high, chance=float(chance))
     return task.finished(plan, task.done)
+
+
+def _furthest(plan: SoftPlan, choice: Choice, task: RepairTask, price: float) -> SoftPlan:
+    """The plan that leaves least of a gap that cannot be closed.
+
+    Of a rate over decisions the least excess is not the least rate: its aim is lowered from where
+    the gap is now to where the last one led, for as long as that helps (Dinkelbach).
+    """
+    own = task.source.decision
+    best, left = plan, plan.gap.gap(own)  # at a price of 0 nobody moves
+    while True:
+        aimed = replace(
+            plan, low_price=price, high_price=price,
+            gap=replace(plan.gap, aim=left) if plan.gap.over_decisions else plan.gap,
+        )  # fmt: skip
+        to = replace(choice, slope=aimed.slope(task.table)).at(price)
+        reached = plan.gap.gap(np.where(to < 0, own, plan.support_decision[np.maximum(to, 0)]))
+        if not reached < left - 1e-9:
+            return best
+        best, left = aimed, reached
 
 
 def spread_out(values: FloatArray, most: int) -> IntArray:

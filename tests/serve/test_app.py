@@ -1,5 +1,6 @@
 """The sidecar as a process: what it answers, and what it records before it does."""
 
+import asyncio
 import base64
 import json
 import socket
@@ -8,12 +9,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import fairmend
 import serving
 import vendors
+from fairmend.protocols import protocol_named
+from fairmend.serve.admin import make_admin
+from fairmend.serve.config import read_config
+from fairmend.serve.sidecar import Sidecar
 
 
 def rows(path, table="decisions"):
@@ -28,7 +35,6 @@ def test_decisions_are_those_of_the_library_in_every_form(start, mended):
     ids = np.arange(400)
     expected = mended.predict(X, sensitive_features=group, ids=ids)
     edited = mended.transform(X, sensitive_features=group, ids=ids)
-    assert expected != mended.box_.ask_labels(X) if hasattr(mended.box_, "ask_labels") else True
     scores = serving.decide(edited)
     for path, body in serving.bodies(X, group, ids):
         kind = "text/csv" if isinstance(body, bytes) else "application/json"
@@ -273,7 +279,6 @@ def test_outcomes_arrive_later(shadow):
 
 def test_repair_needs_a_basis(tmp_path, artifact):
     from fairmend import DataError
-    from fairmend.serve.config import read_config
 
     said = {"artifact": str(artifact), "upstream": "http://h/score"}
     with pytest.raises(DataError, match="why decisions may be changed"):
@@ -283,6 +288,10 @@ def test_repair_needs_a_basis(tmp_path, artifact):
     with pytest.raises(DataError, match="known settings"):
         read_config(None, **said, colour="red")
     assert read_config(None, **said, mode="repair", basis="approved").basis == "approved"
+    for columns in ({"group": []}, {"group": "id"}, {"group": ["sex", "sex"]}, {"id": "group"}):
+        with pytest.raises(DataError, match="config"):
+            read_config(None, **said, **columns)
+    assert read_config(None, **said, group=["sex", "age"]).groups == ("sex", "age")
 
 
 def test_the_basis_is_on_record(start):
@@ -299,3 +308,82 @@ def test_the_page_on_deployment_lists_every_setting_and_code():
     page = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text()
     assert [name for name in Config.__struct_fields__ if f"`{name}`" not in page] == []
     assert [code for _, code in FAULTS.values() if f"`{code}`" not in page] == []
+
+
+def test_all_who_look_at_the_page_share_one_look(monkeypatch):
+    """Each reads the whole log: many at once would take the threads that plans need."""
+    looks = []
+
+    def look(_):
+        looks.append(time.sleep(0.2))
+        return {"look": len(looks)}
+
+    monkeypatch.setattr("fairmend.serve.admin.look", look)
+    config = read_config(None, artifact="mended.zip", upstream="http://h/score")
+    admin = make_admin(SimpleNamespace(config=config))
+    scope = {
+        "type": "http", "method": "GET", "path": "/figures", "query_string": b"",
+        "headers": [(b"host", b"localhost:8081")],
+    }  # fmt: skip
+
+    async def ask():
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        await admin(dict(scope), None, send)
+        return sent[-1]["body"]
+
+    async def several():
+        return [await asyncio.gather(*(ask() for _ in range(5))) for _ in range(2)]
+
+    assert asyncio.run(several()) == [[b'{"look":1}'] * 5, [b'{"look":2}'] * 5]
+
+
+def test_a_label_in_a_header_may_hold_what_joins_labels(shadow):
+    bare = {"age": 40, "dose": 1.0, "urban": 1}
+    for label, code in (("a%26b", "unknown_group"), ("a&b", "bad_group")):
+        status, content, _ = serving.post(
+            shadow.url + "/predict", {"instances": [bare]}, {"Fairmend-Group": label}
+        )
+        assert (status, content["error"]["code"]) == (422, code)
+
+
+@pytest.mark.slow
+def test_outcomes_may_be_true_and_false_where_the_audits_were(start, tmp_path):
+    X, y, group = vendors.people(1_000)
+    mended = fairmend.RepairedClassifier(serving.decide, "fnr", key=bytes.fromhex(serving.KEY))
+    mended.fit(X, y.astype(bool), sensitive_features=group).save(tmp_path / "true.zip")
+    sidecar = start(artifact=tmp_path / "true.zip")
+    _, _, headers = serving.post(sidecar.url + "/invocations", {"dataframe_split": ONE})
+    told = [{"decision": headers["Fairmend-Decision"] + "/0", "y": y} for y in (True, False)]
+    status, content, _ = serving.post(sidecar.url + "/outcomes", {"outcomes": told})
+    assert (status, content) == (201, {"recorded": 2})
+    assert [row["y"] for row in rows(sidecar.log, "outcomes")] == [1, 0]
+
+
+def test_what_nobody_foresaw_is_recorded_too(tmp_path, artifact, vendor, monkeypatch):
+    """An answer that cannot be written; and one more, where not even the vendor is asked."""
+    monkeypatch.setenv("FAIRMEND_KEY", serving.KEY)
+    log = tmp_path / "log.sqlite"
+    config = read_config(None, artifact=str(artifact), upstream=vendor.url, log=str(log))
+    body = json.dumps({"instances": [{"age": 40, "dose": 1.0, "urban": 1}]}).encode()
+
+    async def ask():
+        sidecar = Sidecar(config)
+        await sidecar.start()
+        for spoilt, method in (
+            (plain := protocol_named("instances"), "write"),
+            (sidecar.upstream.protocol, "encode"),
+        ):
+            monkeypatch.setattr(spoilt, method, lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await sidecar.answer(plain, body, "application/json", {}, "/predict")
+        await sidecar.stop()
+        return sidecar.metrics.text()
+
+    metrics = asyncio.run(ask())
+    assert [row["status"] for row in rows(log)] == ["internal", "internal"]
+    assert 'fairmend_upstream_calls_total{code="ok"} 1' in metrics
+    assert 'fairmend_upstream_calls_total{code="internal"} 1' in metrics

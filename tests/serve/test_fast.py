@@ -118,3 +118,27 @@ def test_odd_names_are_read_the_long_way():
     body = json.dumps({"instances": [{'a "quoted" name': 1}]}).encode()
     assert FastReader(odd, APART).read("instances", body) is None
     assert odd.read(protocol_named("instances").read(body), APART) == ([(1,)], {})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{}", b"null", b"[]", b"\xff", b"[" * 100_000, b'{"records": []}', b'{"split": 1}',
+        b'{"instances": []}', b'{"dataframe_records": []}', b'{"dataframe_records": null}',
+        b'{"dataframe_split": null}', b'{"dataframe_split": {"columns": [], "data": []}}',
+    ],
+)  # fmt: skip
+def test_what_holds_no_rows_is_read_the_long_way(body):
+    assert all(FAST.read(name, body) is None for name in ("instances", "mlflow", "v2"))
+
+
+def test_rows_in_two_forms_are_read_the_long_way():
+    """Each alone would be read; together they are refused there."""
+    record = {"age": 1, "dose": 2.5, "name": "x", "old": True, "class": None}
+    split = {"columns": [*record], "data": [[*record.values()]]}
+    for both in ({"dataframe_records": [record]}, {"dataframe_split": split}):
+        assert FAST.read("mlflow", json.dumps(both).encode()) is not None
+    body = json.dumps({"dataframe_records": [record], "dataframe_split": split}).encode()
+    assert FAST.read("mlflow", body) is None
+    with pytest.raises(BadRequest):
+        protocol_named("mlflow").read(body)

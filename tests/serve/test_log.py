@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fairmend import DataError
-from fairmend.serve.log import DecisionLog, Entry, Reply, export, verify
+from fairmend.serve.log import DecisionLog, Entry, Reply, export, rows_of, verify
 
 
 def row(number, at=None):
@@ -100,3 +100,43 @@ def test_what_is_no_log_is_said_to_be_none(tmp_path):
     (tmp_path / "text").write_text("no database")
     with pytest.raises(DataError, match="must be a log that can be written"):
         DecisionLog(tmp_path / "text")
+
+
+def test_the_write_ahead_log_begins_anew_while_it_is_written(tmp_path, monkeypatch):
+    """Each commit writes some pages: left alone, they would all still be there."""
+    monkeypatch.setattr("fairmend.serve.log._CHECKPOINT_SECONDS", 0.02)
+    monkeypatch.setattr("fairmend.serve.log._LONG", 50)
+    log = DecisionLog(tmp_path / "log.sqlite")
+    for number in range(1_000):
+        log.put_and_wait(Entry([("decisions", row(number))], [("d", "a", "b", number)]))
+    pages = (tmp_path / "log.sqlite-wal").stat().st_size / 4_096
+    log.close()
+    assert pages < 1_000, "at least three pages a commit are written"
+    assert verify(log.path).rows["decisions"] == 1_000
+
+
+def test_what_is_forgotten_is_gone_from_the_file(tmp_path):
+    log = DecisionLog(tmp_path / "log.sqlite")
+    old, new = time.time() - 9 * 86_400, time.time()
+    for at, number in ((old, 1), (new, 2)):
+        day = time.strftime("%Y-%m-%d", time.gmtime(at))
+        decision = (*row(number, at)[:-1], f"features of {number}")
+        log.put_and_wait(Entry([("decisions", decision)], [(day, "a", "b", number)]))
+    log.put_and_wait(Entry([], prune_before=new - 5 * 86_400))
+    assert [cell for (cell,) in rows_of(log.path, "SELECT cell FROM cells")] == [2]
+    log.put_and_wait(Entry([], prune_before=0.0))
+    assert [cell for (cell,) in rows_of(log.path, "SELECT cell FROM cells")] == [2]
+    log.close()
+    kept = (tmp_path / "log.sqlite").read_bytes()
+    assert b"features of 2" in kept
+    assert b"features of 1" not in kept
+
+
+def test_a_log_may_have_any_name(tmp_path):
+    path = tmp_path / "half 50%41 #1?.sqlite"
+    log = DecisionLog(path)
+    log.put_and_wait(Entry([("decisions", row(1))]))
+    assert log.knows(["0001/0"]) == {"0001/0"}
+    assert verify(path).holds
+    log.close()
+    assert [file.name for file in tmp_path.iterdir() if file.suffix == ".sqlite"] == [path.name]

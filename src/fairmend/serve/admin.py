@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from fairmend.errors import FairmendError
 from fairmend.serve.http import allowed, live, note, problem, readiness, reply, where
-from fairmend.serve.monitor import look
+from fairmend.serve.monitor import Figures, look
 from fairmend.serve.page import SCRIPT, STYLE, page
 from fairmend.serve.sidecar import Failure, Sidecar
 
@@ -47,12 +47,20 @@ def make_admin(sidecar: Sidecar) -> Starlette:
 
         return guard
 
+    looking: asyncio.Task[Figures] | None = None
+
+    async def looked() -> Figures:
+        """One look at a time, shared by all who ask: plans need the other threads."""
+        nonlocal looking
+        if looking is None or looking.done():
+            looking = asyncio.create_task(asyncio.to_thread(look, sidecar))
+        return await asyncio.shield(looking)
+
     async def monitor(_: Request) -> Response:
-        figures = await asyncio.to_thread(look, sidecar)
-        return page(figures)
+        return page(await looked())
 
     async def figures(_: Request) -> Response:
-        return reply(_json.encode(await asyncio.to_thread(look, sidecar)))
+        return reply(_json.encode(await looked()))
 
     async def script(_: Request) -> Response:
         return PlainTextResponse(SCRIPT, media_type="text/javascript")

@@ -159,7 +159,8 @@ class _Clients:
             raise BadRequest("bad_request", f"1 to {most} outcomes at a time", 422)
         labels = self.sidecar.serving.labels
         values = {labels.positive: 1, labels.negative: 0}
-        if any(type(each.y) is bool or each.y not in values for each in told):
+        known = (int, float, str, type(labels.positive))  # else true would pass for 1
+        if any(type(each.y) not in known or each.y not in values for each in told):
             raise BadRequest("bad_outcome", "y must be one of the two labels of the audit", 422)
         count = await self.sidecar.outcomes([(each.decision, values[each.y]) for each in told])
         return reply(_json.encode({"recorded": count}), 201)
@@ -228,9 +229,7 @@ class _Predicting:
         beside += [_IS_JSON, (b"content-length", b"%d" % len(content))]
         await send({"type": "http.response.start", "status": status, "headers": beside})
         await send({"type": "http.response.body", "body": content})
-        seconds = time.perf_counter() - started
-        # soon, not now: the answer goes out first
-        self._sidecar.loop.call_soon(self._noted, code, status, seconds, decision)
+        self._note(code, status, time.perf_counter() - started, decision)
 
     async def _decided(self, path: str, headers: Mapping[str, str], receive: Receive) -> Decided:
         sidecar, config = self._sidecar, self._config
@@ -244,7 +243,7 @@ class _Predicting:
         finally:
             sidecar.in_flight -= 1
 
-    def _noted(self, code: str, status: int, seconds: float, decision: str) -> None:
+    def _note(self, code: str, status: int, seconds: float, decision: str) -> None:
         metrics, protocol = self._sidecar.metrics, self._protocol.name
         metrics.count("fairmend_requests_total", protocol=protocol, code=code)
         metrics.time("fairmend_request_seconds", seconds)

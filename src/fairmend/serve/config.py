@@ -32,7 +32,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     mode: Mode = "shadow"
     basis: str = ""
     """Why decisions may be changed: on what legal basis, approved by whom. Needed for repair."""
-    group: str | tuple[str, ...] = "group"
+    group: str | Annotated[tuple[str, ...], Meta(min_length=1)] = "group"
     """The column, or columns, that hold the group."""
     id: str = "id"
     """The column that holds the person's id."""
@@ -85,6 +85,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"must be one of {', '.join(NAMES)}",
                 f"got {self.protocol!r}",
                 "Leave it out to tell by the address.",
+            )
+        if len({*self.groups, self.id}) <= len(self.groups):
+            raise DataError(
+                "config group and id",
+                "must be different columns",
+                "got one of them twice",
+                "Name the columns that hold each.",
             )
         if self.mode == "repair" and not self.basis.strip():
             raise DataError(

@@ -31,10 +31,6 @@ class _Split(msgspec.Struct, forbid_unknown_fields=True):
     data: msgspec.Raw
 
 
-class _Body(msgspec.Struct, forbid_unknown_fields=True):
-    dataframe_split: _Split
-
-
 class FastReader:
     """Reads records and split frames of one schema; None for what is written otherwise."""
 
@@ -50,74 +46,68 @@ class FastReader:
         self._both = len(self._apart) == len(apart)  # else a column is an input and set apart too
         self._spots = list(enumerate(self._apart, self._wide))
         self._frames: dict[tuple[str, ...], Any] = {}
-        self._split = msgspec.json.Decoder(_Body)
-        self._records: dict[str, msgspec.json.Decoder[Any]] = {}
-        if self._both:
-            with suppress(ValueError):  # a name with quotes or control characters
-                for key in ("instances", "dataframe_records"):
-                    self._records[key] = msgspec.json.Decoder(self._body(key))
+        records = self._records()
+        self._decoders = {
+            "instances": _decoder(records, "instances", UnsetType),
+            "mlflow": _decoder(records, "dataframe_records", _Split | UnsetType),
+        }
 
-    def _body(self, key: str) -> type:
+    def _records(self) -> Any:
+        """The type of the model's records; one that nothing fits where they have none."""
         named = [*self._types, *self._apart]
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
             (f"f{j}", cell) for j, cell in enumerate(self._types.values())
         ]
         for j in range(len(fields), len(named)):
             fields.append((f"f{j}", Cell | UnsetType, UNSET))
-        row = msgspec.defstruct(
-            "Row", fields, forbid_unknown_fields=True, gc=False,
-            rename={f"f{j}": name for j, name in enumerate(named)},
-        )  # fmt: skip
-        rows = list[row]  # type: ignore[valid-type]
-        return msgspec.defstruct(
-            "Body", [("rows", rows)], rename={"rows": key}, forbid_unknown_fields=True
-        )
+        if self._both:
+            with suppress(ValueError):  # a name with quotes or control characters
+                row = msgspec.defstruct(
+                    "Row", fields, forbid_unknown_fields=True, gc=False,
+                    rename={f"f{j}": name for j, name in enumerate(named)},
+                )  # fmt: skip
+                return list[row] | UnsetType  # type: ignore[valid-type]
+        return UnsetType
 
     def read(self, protocol: str, body: bytes) -> Read | None:
         """The model's inputs and the columns set apart."""
-        try:
-            if protocol == "instances":
-                return self._by_records("instances", body)
-            if protocol == "mlflow":
-                if body.startswith(b'{"dataframe_records"'):
-                    return self._by_records("dataframe_records", body)
-                return self._by_rows(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass
-        return None
-
-    def _by_records(self, key: str, body: bytes) -> Read | None:
-        decoder = self._records.get(key)
+        decoder = self._decoders.get(protocol)
         if decoder is None:
             return None
-        found = decoder.decode(body).rows
+        try:
+            sent = decoder.decode(body)
+            found = sent.records
+            if found is UNSET:
+                return self._by_rows(sent.split, body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        if len(found) != 1:
+            return self._many(found, body)
+        cells, columns = _cells(found[0]), {}  # most requests have one row
+        for j, name in self._spots:
+            if (cell := cells[j]) is not UNSET:
+                columns[name] = [cell]
+        k = self._wide
+        # as many colons as keys: no key came twice, and there is no frame beside the records
+        return ([cells[:k]], columns) if body.count(b":") == 1 + k + len(columns) else None
+
+    def _many(self, found: list[Any], body: bytes) -> Read | None:
         if not found:
             return None
-        k, columns = self._wide, {}
-        if len(found) == 1:  # most requests: nothing is built that is not handed on
-            cells = _cells(found[0])
-            for j, name in self._spots:
-                cell = cells[j]
-                if cell is not UNSET:
-                    columns[name] = [cell]
-            rows = [cells[:k]]
-        else:
-            every = list(map(_cells, found))
-            columns = {
-                name: [row[j] for row in every]
-                for j, name in self._spots
-                if every[0][j] is not UNSET
-            }
-            if any(UNSET in column for column in columns.values()):
-                return None
-            rows = [row[:k] for row in every]
-        # as many colons as keys: no key came twice, and no row has one that others lack
-        keys = 1 + len(found) * (k + len(columns))
-        return (rows, columns) if body.count(b":") == keys else None
+        every, k = list(map(_cells, found)), self._wide
+        columns = {
+            name: [cells[j] for cells in every]
+            for j, name in self._spots
+            if every[0][j] is not UNSET
+        }
+        if any(UNSET in column for column in columns.values()):
+            return None
+        # and no row has a key that others lack
+        keys = 1 + len(every) * (k + len(columns))
+        return ([cells[:k] for cells in every], columns) if body.count(b":") == keys else None
 
-    def _by_rows(self, body: bytes) -> Read | None:
-        split = self._split.decode(body).dataframe_split
-        if body.count(b":") != 3:
+    def _by_rows(self, split: _Split | UnsetType, body: bytes) -> Read | None:
+        if split is UNSET or body.count(b":") != 3:
             return None
         header = split.columns
         frame = self._frames.get(header)
@@ -149,3 +139,12 @@ class FastReader:
             self._frames.clear()
         self._frames[header] = decoder, inputs, apart
         return self._frames[header]
+
+
+def _decoder(records: Any, key: str, split: Any) -> msgspec.json.Decoder[Any]:
+    """Reads bodies that hold records under a key, or a split frame."""
+    body = msgspec.defstruct(
+        "Body", [("records", records, UNSET), ("split", split, UNSET)],
+        rename={"records": key, "split": "dataframe_split"}, forbid_unknown_fields=True, gc=False,
+    )  # fmt: skip
+    return msgspec.json.Decoder(body)

@@ -20,6 +20,7 @@ from fairmend.protocols.wire import BadRequest
 
 __all__ = [
     "allowed",
+    "flush",
     "headers_of",
     "live",
     "note",
@@ -115,12 +116,24 @@ def _too_long(most: int) -> BadRequest:
 def note(event: str, level: str = "info", **detail: Any) -> None:
     """One line of JSON on standard error; never any applicant's data.
 
-    Lines about requests are written together, a few times a second.
+    Lines about requests are written together, a few times a second: see `flush`.
     """
-    line = _json.encode({"at": round(time.time(), 3), "level": level, "event": event, **detail})
-    sys.stderr.buffer.write(line + b"\n")
+    line = {"at": round(time.time(), 3), "level": level, "event": event, **detail}
+    _unwritten.append(_json.encode(line) + b"\n")
     if event != "request":
-        sys.stderr.buffer.flush()
+        flush()
+
+
+_unwritten: list[bytes] = []
+"""Kept here, for where Python is told not to buffer every line would be a call to the system."""
+
+
+def flush() -> None:
+    """Write the lines noted so far."""
+    lines = b"".join(_unwritten)
+    _unwritten.clear()
+    sys.stderr.buffer.write(lines)
+    sys.stderr.buffer.flush()
 
 
 def where(error: BaseException) -> str:

@@ -45,6 +45,8 @@ _START = bytes(32)
 _AT_ONCE = 512
 _REPLIES_KEPT = 86_400.0  # seconds an Idempotency-Key is remembered
 _CHECKPOINT_SECONDS = 1.0
+_LONG = 4_096  # pages of the write-ahead log, 4 kB each
+_MOVE = "PRAGMA wal_checkpoint(PASSIVE)"
 _json = msgspec.json.Encoder()
 
 
@@ -93,9 +95,9 @@ class DecisionLog:
         self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self.healthy = True
         """Whether the last commit went well."""
-        self._reader = sqlite3.connect(
-            f"file:{self.path}?mode=ro", uri=True, check_same_thread=False
-        )
+        self._reader = sqlite3.connect(_read_only(self.path), uri=True, check_same_thread=False)
+        self._long = False
+        """Whether the write-ahead log should begin anew."""
         self._closing = threading.Event()
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
@@ -153,14 +155,27 @@ class DecisionLog:
             last = entry is None
             if batch:
                 self._commit(batch)
+            if self._long:
+                self._begin_anew()
 
     def _checkpoint(self) -> None:
         """Move what is in the write-ahead log into the file, beside the writer, not in its way."""
         db = sqlite3.connect(self.path, isolation_level=None)
         while not self._closing.wait(_CHECKPOINT_SECONDS):
             with suppress(sqlite3.Error):  # the writer will notice a full disk itself
-                db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                _, pages, _ = db.execute(_MOVE).fetchone()
+                self._long = pages > _LONG
         db.close()
+
+    def _begin_anew(self) -> None:
+        """Move the little that was written meanwhile; without it the write-ahead log only grows.
+
+        SQLite begins that log anew once all of it is moved, which the other thread never gets done
+        while this one writes.
+        """
+        self._long = False
+        with suppress(sqlite3.Error):
+            self._db.execute(_MOVE).fetchone()
 
     def _commit(self, batch: list[Entry]) -> None:
         heads = dict(self._heads)
@@ -201,6 +216,7 @@ class DecisionLog:
     def _prune(self, before: float, heads: dict[str, tuple[int, bytes]]) -> None:
         """Forget old rows, and note in the events where each chain now begins."""
         self._db.execute("DELETE FROM replies WHERE at < ?", (time.time() - _REPLIES_KEPT,))
+        self._db.execute("DELETE FROM cells WHERE day < date(?, 'unixepoch')", (before,))
         for table in ("decisions", "outcomes"):
             found = self._db.execute(
                 f"SELECT seq, chain FROM {table} WHERE seq < coalesce("
@@ -265,6 +281,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute("PRAGMA secure_delete = ON")  # what is forgotten is gone from the file too
         for table, columns in TABLES.items():
             typed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
             db.execute(
@@ -389,6 +406,11 @@ def export(
     return count
 
 
+def _read_only(path: str | Path) -> str:
+    """The address of a file that is only looked at; a path may hold what an address may not."""
+    return f"{Path(path).absolute().as_uri()}?mode=ro"
+
+
 @contextmanager
 def _reading(path: str | Path) -> Iterator[sqlite3.Connection]:
     """A connection that can only read, or word that there is nothing to read."""
@@ -399,7 +421,7 @@ def _reading(path: str | Path) -> Iterator[sqlite3.Connection]:
         "Name the file that `fairmend serve` writes.",
     )
     try:
-        db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        db = sqlite3.connect(_read_only(path), uri=True, isolation_level=None)
     except sqlite3.Error:
         raise refusal from None
     with closing(db):

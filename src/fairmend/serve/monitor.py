@@ -3,37 +3,61 @@
 Gaps and their intervals are the audit's own, computed from counts of decisions and outcomes. Drift
 compares how often the target group's rows come with how often they came in the audit: counts of
 distinct rows suffice, so that nobody's inputs need be kept.
+
+A page shows many figures, and of many one strays by chance. So alerts are judged more strictly than
+the intervals drawn: each has its share of `FALSE_ALERTS`, as if the page were full (Bonferroni).
+What an alert says of a window then does not change with the windows that come after it.
 """
 
 from __future__ import annotations
 
 import calendar
+import math
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairmend.audit import audit_data
-from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.audit import Gap, audit_data
+from fairmend.columns import Encoded, FloatArray, Frame, IntArray, scalar
 from fairmend.counterfactual import read_disparities
 from fairmend.data import AuditData, Population, Tally
-from fairmend.disparity import RateGap
+from fairmend.disparity import SP, RateGap
 from fairmend.model import Labels
 from fairmend.serve.log import rows_of
 
 if TYPE_CHECKING:
     from fairmend.serve.sidecar import Sidecar
 
-__all__ = ["Alert", "Edit", "Figures", "GapWindow", "InputWindow", "Monitored", "look"]
+__all__ = [
+    "Alert",
+    "Audited",
+    "Edit",
+    "Figures",
+    "GapWindow",
+    "InputWindow",
+    "Monitored",
+    "Moved",
+    "look",
+    "mean_gap",
+]
 
-MOST_WINDOWS = 45
+FALSE_ALERTS = 0.05
+"""The chance that a page shows any alert of a gap where there is none beyond the tolerance; and
+likewise any alert of drift where nothing drifts. At most, at any one look."""
+MOST_DAYS = 45
 _WIDTHS = (60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 28 * 86_400)
-DRIFT_P = 0.001
+_MOST_WINDOWS = 46
+"""Of 45 widths, the first and the last begun."""
 DRIFT_DISTANCE = 0.1
 """Inputs count as drifted where a change is more than chance and concerns a tenth of people."""
 _TENTHS = 10
+
+Interval = tuple[float, float, float]
+"""Gap, low and high as shares."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +68,29 @@ class GapWindow:
     people: int
     labelled: int
     """People whose outcome is known."""
-    original: tuple[float, float, float] | None
-    """Gap, low and high as shares; None where nobody can tell yet."""
-    repaired: tuple[float, float, float] | None
+    original: Interval | None
+    """At 95 % confidence, as in an audit; None where nobody can tell yet."""
+    repaired: Interval | None
+    judged: Interval | None
+    """The same gap with the wider interval that alerts rest on."""
     alert: bool
-    """Whether the interval under the repair lies beyond the tolerance."""
+    """Whether that interval lies beyond the tolerance."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How one column of a day's people differs from the audit."""
+
+    column: str
+    value: str
+    """The value, or range of values, whose share changed most."""
+    before: float
+    """Its share in the audit."""
+    now: float
+    distance: float
+    """Total variation: the share of people who would have to have another value."""
+    p_value: float
+    """Of this column, corrected for all that were looked at."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +103,8 @@ class InputWindow:
     """Distinct rows of the audit that came."""
     unseen: float
     """Share of people whose row was not in the audit."""
-    distance: float
-    """Of the column that moved most, the total variation from the audit: the share of people who
-    would have to have another value."""
-    p_value: float
+    moved: Moved
+    """The column that moved most; of those that moved beyond chance, if any did."""
     alert: bool
 
 
@@ -77,10 +117,12 @@ class Monitored:
     metric: str
     title: str
     windows: tuple[GapWindow, ...]
+    overall: Interval | None
+    """The mean gap with the repair over all windows, judged as they are."""
+    overall_alert: bool
     inputs: tuple[InputWindow, ...]
     unseen_expected: float
-    """Share of unseen rows to expect if nothing changes: of the audit's people, those alone on
-    their row (Good and Turing)."""
+    """Share of unseen rows to expect if nothing changes: see `Audited`."""
 
 
 @dataclass(frozen=True)
@@ -136,19 +178,7 @@ def look(sidecar: Sidecar) -> Figures:
     )
     width = _width(0.0 if first is None else last - first)
     counts = _counts(path, width)
-    classifier = serving.classifier
-    disparity = read_disparities(classifier.disparity)[0]
-    monitored = []
-    for group, plan in classifier.plans_.items():
-        rate = disparity if isinstance(disparity, RateGap) else "sp"
-        shown = audit_data(classifier.data_, metrics=[rate]).gaps[0].metric
-        unseen, inputs = _inputs(path, serving, group)
-        compared = _Compared(str(group), str(plan.baseline), rate)
-        windows = _windows(counts, compared, config.tolerance)
-        title = rate.title if isinstance(rate, RateGap) else "statistical parity"
-        monitored.append(
-            Monitored(str(group), str(plan.baseline), shown, title, windows, inputs, unseen)
-        )
+    monitored = _monitored(sidecar, counts)
     edits = tuple(
         Edit(*found)
         for found in rows_of(
@@ -178,13 +208,42 @@ def look(sidecar: Sidecar) -> Figures:
     )
 
 
+def _monitored(sidecar: Sidecar, counts: Counts) -> list[Monitored]:
+    serving, tolerance = sidecar.serving, sidecar.config.tolerance
+    plans = serving.classifier.plans_
+    disparity = read_disparities(serving.classifier.disparity)[0]
+    rate = disparity if isinstance(disparity, RateGap) else SP
+    chance = FALSE_ALERTS / max(1, len(plans))
+    monitored = []
+    for group, plan in plans.items():
+        compared = _Compared(str(group), str(plan.baseline), rate, tolerance, chance)
+        windows, overall = compared.windows(counts)
+        unseen, inputs = _inputs(sidecar.log.path, serving, group, chance / MOST_DAYS)
+        monitored.append(
+            Monitored(
+                target=compared.target,
+                baseline=compared.baseline,
+                metric=rate.name,
+                title=rate.title,
+                windows=windows,
+                overall=overall,
+                overall_alert=compared.beyond(overall),
+                inputs=inputs,
+                unseen_expected=unseen,
+            )
+        )
+    return monitored
+
+
 def _width(span: float) -> float:
     """The shortest width that makes few windows.
 
     >>> _width(3_600), _width(30 * 86_400)
     (600, 86400)
     """
-    return next((w for w in _WIDTHS if span / w <= MOST_WINDOWS), _WIDTHS[-1])
+    most, longest = _MOST_WINDOWS - 1, _WIDTHS[-1]
+    found = next((width for width in _WIDTHS if span / width <= most), None)
+    return found or longest * math.ceil(span / (most * longest))
 
 
 Counts = dict[tuple[int, str, int, int, int | None], int]
@@ -209,15 +268,14 @@ def _counts(path: Any, width: float) -> Counts:
 
 @dataclass(frozen=True)
 class _Compared:
-    """Two groups and the rate they are compared by."""
+    """Two groups, the rate they are compared by, and how strictly."""
 
     target: str
     baseline: str
-    rate: RateGap | str
-
-    @property
-    def needs_outcomes(self) -> bool:
-        return (self.rate if isinstance(self.rate, str) else self.rate.name) != "sp"
+    rate: RateGap
+    tolerance: float
+    chance: float
+    """That any of the alerts about these two is false."""
 
     def side(self, group: str) -> str | None:
         """Which of the two somebody belongs to."""
@@ -225,17 +283,79 @@ class _Compared:
             return group
         return self.baseline if self.baseline == "rest" else None
 
+    def windows(self, counts: Counts) -> tuple[tuple[GapWindow, ...], Interval | None]:
+        """Every window, and the mean gap of them all."""
+        chance = self.chance / (_MOST_WINDOWS + 1)  # the mean is judged too
+        windows, gaps = [], []
+        for start in sorted({key[0] for key in counts}):
+            here = {key[1:]: n for key, n in counts.items() if key[0] == start}
+            original, repaired = (_gap(_summed(here, which), self) for which in (1, 2))
+            judged = None
+            if repaired is not None:
+                gaps.append(repaired)
+                judged = mean_gap([repaired], chance)
+            windows.append(
+                GapWindow(
+                    start=start,
+                    people=sum(here.values()),
+                    labelled=sum(n for (_, _, _, y), n in here.items() if y is not None),
+                    original=_interval(original),
+                    repaired=_interval(repaired),
+                    judged=judged,
+                    alert=self.beyond(judged),
+                )
+            )
+        return tuple(windows), mean_gap(gaps, chance) if gaps else None
 
-def _windows(counts: Counts, compared: _Compared, tolerance: float) -> tuple[GapWindow, ...]:
-    windows = []
-    for start in sorted({key[0] for key in counts}):
-        here = {key[1:]: n for key, n in counts.items() if key[0] == start}
-        original = _gap(_summed(here, 1), compared)
-        repaired = _gap(_summed(here, 2), compared)
-        alert = repaired is not None and (repaired[1] > tolerance or repaired[2] < -tolerance)
-        labelled = sum(n for (_, _, _, y), n in here.items() if y is not None)
-        windows.append(GapWindow(start, sum(here.values()), labelled, original, repaired, alert))
-    return tuple(windows)
+    def beyond(self, judged: Interval | None) -> bool:
+        """Whether a gap is beyond the tolerance, and not by chance."""
+        if judged is None:
+            return False
+        _, low, high = judged
+        return low > self.tolerance or high < -self.tolerance
+
+
+def _interval(gap: Gap | None) -> Interval | None:
+    return None if gap is None else (gap.gap, gap.low, gap.high)
+
+
+def mean_gap(gaps: Sequence[Gap], chance: float) -> Interval:
+    """The mean gap of some windows, with limits to hold against a tolerance.
+
+    Where the gap is within the tolerance, all between them lies beyond it with at most this chance.
+    The audit's intervals are made for 95 %, and fail several times too often at 99.9 %. Here each
+    group's rate has its exact limits (Clopper and Pearson), and those of the gap p - q are made of
+    them (Zou and Donner, 2008):
+
+        low  = p - q - sqrt((p - low_p)^2 + (high_q - q)^2),
+        high = p - q + sqrt((high_p - p)^2 + (q - low_q)^2).
+
+    Windows with n and m people weigh w = n m / (n + m) (Mantel and Haenszel): a mean of gaps within
+    the tolerance lies within it, whatever the groups' sizes do. As p (1 - p) is concave, a mean
+    rate varies about as much as one over (sum w)^2 / sum (w^2 / n) people, or less.
+    """
+    n, m = (
+        np.array(people, np.float64)
+        for people in zip(*((gap.given_target, gap.given_baseline) for gap in gaps), strict=True)
+    )
+    rates = np.array([(gap.target_rate, gap.baseline_rate) for gap in gaps])
+    weight = n * m / (n + m)
+    weight /= weight.sum()
+    p, q = (float(rate) for rate in weight @ rates)
+    low_p, high_p = _limits(p, 1 / float(weight**2 @ (1 / n)), chance)
+    low_q, high_q = _limits(q, 1 / float(weight**2 @ (1 / m)), chance)
+    gap = p - q
+    return gap, gap - math.hypot(p - low_p, high_q - q), gap + math.hypot(high_p - p, q - low_q)
+
+
+def _limits(rate: float, n: float, chance: float) -> tuple[float, float]:
+    """Clopper and Pearson's limits of a rate seen among n people."""
+    from scipy.special import betaincinv
+
+    seen, rest = rate * n, (1 - rate) * n
+    low = float(betaincinv(seen, rest + 1, chance / 2)) if seen > 0 else 0.0
+    high = float(betaincinv(seen + 1, rest, 1 - chance / 2)) if rest > 0 else 1.0
+    return low, high
 
 
 Cell = tuple[str, int, int | None]
@@ -250,13 +370,13 @@ def _summed(here: dict[tuple[str, int, int, int | None], int], decided: int) -> 
     return summed
 
 
-def _gap(cells: dict[Cell, int], compared: _Compared) -> tuple[float, float, float] | None:
-    """The audit's gap of one window with its interval, from counts alone."""
+def _gap(cells: dict[Cell, int], compared: _Compared) -> Gap | None:
+    """The audit's gap of one window, from counts alone; None where nobody can tell yet."""
     target, baseline = compared.target, compared.baseline
     people = {name: np.zeros((2, 2)) for name in (target, baseline)}
     for (group, decision, y), n in cells.items():
         side = compared.side(group)
-        if side is not None and not (y is None and compared.needs_outcomes):
+        if side is not None and not (y is None and compared.rate != SP):
             people[side][decision, y or 0] += n
     if any(table.sum() == 0 for table in people.values()):
         return None
@@ -264,7 +384,7 @@ def _gap(cells: dict[Cell, int], compared: _Compared) -> tuple[float, float, flo
     data = AuditData((target, baseline), populations, Labels(0, 1), "group")
     for gap in audit_data(data, metrics=[compared.rate], reference=baseline).gaps:
         if gap.target == target and gap.judged:
-            return gap.gap, gap.low, gap.high
+            return gap
     return None
 
 
@@ -279,13 +399,14 @@ def _population(people: FloatArray) -> Population:
     )
 
 
-def _inputs(path: Any, serving: Any, group: Hashable) -> tuple[float, tuple[InputWindow, ...]]:
-    """Each day's rows of a group against the audit's."""
-    population = serving.classifier.data_[group]
-    audited = np.zeros(len(serving.schema.table))
-    audited[population.rows] = population.tally.people.sum(axis=1)
-    alone = float((audited == 1).sum() / audited.sum())
-    bins = _bins(serving.schema.table, audited)
+def _inputs(
+    path: Any, serving: Any, group: Hashable, chance: float
+) -> tuple[float, tuple[InputWindow, ...]]:
+    """Each day's rows of a group against the audit's; ``chance`` is that of a false alert a day."""
+    data, table = serving.classifier.data_, serving.schema.table
+    audited = _on_rows(data[group], len(table))
+    everybody = np.sum([_on_rows(each, len(table)) for each in data.populations], axis=0)
+    audit = Audited(table, audited, everybody)
     by_day: dict[str, list[tuple[int, int]]] = {}
     for day, cell, n in rows_of(
         path,
@@ -295,7 +416,7 @@ def _inputs(path: Any, serving: Any, group: Hashable) -> tuple[float, tuple[Inpu
     ):
         by_day.setdefault(day, []).append((cell, n))
     windows = []
-    for day, cells in list(by_day.items())[-MOST_WINDOWS:]:
+    for day, cells in list(by_day.items())[-MOST_DAYS:]:
         here = np.zeros(len(audited))
         unseen = 0
         for cell, n in cells:
@@ -304,47 +425,119 @@ def _inputs(path: Any, serving: Any, group: Hashable) -> tuple[float, tuple[Inpu
             else:
                 here[cell] += n
         people = int(here.sum()) + unseen
-        distance, p_value = _drift(bins, audited, here)
-        moved = p_value < DRIFT_P and distance > DRIFT_DISTANCE
-        alert = moved or _more_than(unseen, people, alone + DRIFT_DISTANCE)
+        moved, alert = audit.most_moved(here, unseen, chance)
         seen = int((here > 0).sum())
-        windows.append(InputWindow(day, people, seen, unseen / people, distance, p_value, alert))
-    return alone, tuple(windows)
+        windows.append(InputWindow(day, people, seen, unseen / people, moved, alert))
+    return audit.alone, tuple(windows)
 
 
-def _bins(table: Frame, audited: FloatArray) -> list[IntArray]:
-    """Each column's values as few bins: themselves, or tenths of the audited people."""
-    bins = []
-    for column in table.encoded:
-        codes = np.asarray(column.codes, np.int64)
-        if len(column.values) > _TENTHS:
-            below = np.cumsum(np.bincount(codes, audited, len(column.values)))
-            codes = np.minimum((_TENTHS * below / below[-1]).astype(np.int64), _TENTHS - 1)[codes]
-        bins.append(codes)
-    return bins
+def _on_rows(population: Population, rows: int) -> FloatArray:
+    """How many people of a group the audit saw on each row of the table."""
+    assert population.tally is not None
+    found = np.zeros(rows)
+    found[population.rows] = np.rint(population.tally.people.sum(axis=1))
+    return found
 
 
-def _drift(bins: list[IntArray], audited: FloatArray, here: FloatArray) -> tuple[float, float]:
-    """The column that moved most: its distance, and chi-square tests of all, Bonferroni's way."""
-    from scipy.stats import chi2_contingency
+class Audited:
+    """The audited inputs of a group, column by column in few bins, to compare a day's with.
 
-    distance, p_value = 0.0, 1.0
-    for codes in bins:
-        table = np.stack([np.bincount(codes, audited), np.bincount(codes, here)])
-        table = table[:, table.sum(axis=0) > 0]
-        if table.shape[1] < 2 or here.sum() == 0:
-            continue
-        shares = table / table.sum(axis=1, keepdims=True)
-        distance = max(distance, float(np.abs(shares[0] - shares[1]).sum() / 2))
-        p_value = min(p_value, float(chi2_contingency(table, correction=False).pvalue))
-    return distance, min(1.0, len(bins) * p_value)
+    Only rows of the audit are counted one by one, and whoever is alone on theirs, of all groups,
+    would have come on a row not in it, had they not been audited (Good and Turing). So a day's
+    people on rows of the audit are compared with those audited who were not alone, and the share of
+    people on other rows with the share of the alone.
+    """
+
+    def __init__(self, table: Frame, people: FloatArray, everybody: FloatArray) -> None:
+        binned = [_binned(column, people) for column in table.encoded]
+        labels = [*(labels for _, labels in binned), ["in the audit", "not in the audit"]]
+        sizes = np.array(list(map(len, labels)))
+        self._names = (*table.names, "row")
+        self._labels = [label for each in labels for label in each]
+        self._column = np.repeat(np.arange(len(sizes)), sizes)
+        """The column of each bin; bins of all columns stand in one line."""
+        first = np.cumsum(sizes) - sizes
+        self._bins = [bins + start for (bins, _), start in zip(binned, first[:-1], strict=True)]
+        alone = (people == 1) & (everybody == 1)
+        self.alone = float(alone.sum() / people.sum())
+        """The share of people on rows not in the audit to expect if nothing changes."""
+        self._before = self._counts(np.where(alone, 0.0, people), int(alone.sum()))
+
+    def _counts(self, people: FloatArray, unseen: int) -> FloatArray:
+        """How many there are in each bin, from those on each row and those on others."""
+        counts = np.zeros(len(self._labels))
+        for bins in self._bins:
+            counts += np.bincount(bins, people, len(counts))
+        counts[-2:] = people.sum(), unseen
+        return counts
+
+    def most_moved(self, here: FloatArray, unseen: int, chance: float) -> tuple[Moved, bool]:
+        """The column that moved most, and whether that is drift; columns that drifted come first.
+
+        ``here`` counts a day's people on each row. Each bin's share is tested exactly (Fisher); a
+        column's p value is the smallest of its bins', times the number of bins and of columns
+        (Bonferroni).
+        """
+        from scipy.stats import hypergeom
+
+        before, now, column = self._before, self._counts(here, unseen), self._column
+        all_before, all_now = (np.bincount(column, counts)[column] for counts in (before, now))
+        law = all_before + all_now, before + now, all_now
+        p_values = 2 * np.minimum(hypergeom.cdf(now, *law), hypergeom.sf(now - 1, *law))
+        least = np.ones(len(self._names))
+        np.minimum.at(least, column, p_values)
+        p_value = np.minimum(1.0, least * np.bincount(column) * len(self._names))
+
+        was, is_now = before / np.maximum(all_before, 1), now / np.maximum(all_now, 1)
+        change = np.where((all_before > 0) & (all_now > 0), np.abs(is_now - was), 0.0)
+        distance = np.bincount(column, change) / 2
+        drifted = (p_value < chance) & (distance > DRIFT_DISTANCE)
+        most = int(np.lexsort((distance, drifted))[-1])
+        bin_ = int(np.argmax(np.where(column == most, change, -1.0)))
+        moved = Moved(
+            column=self._names[most],
+            value=self._labels[bin_],
+            before=float(was[bin_]),
+            now=float(is_now[bin_]),
+            distance=float(distance[most]),
+            p_value=float(p_value[most]),
+        )
+        return moved, bool(drifted[most])
 
 
-def _more_than(count: int, n: int, share: float) -> bool:
-    """Whether a count speaks for a larger share beyond chance (exact, one-sided)."""
-    from scipy.stats import binomtest
+def _binned(column: Encoded, people: FloatArray) -> tuple[IntArray, list[str]]:
+    """The bin of each row, and what bins are called: values, or tenths of the audited people.
 
-    return bool(binomtest(count, n, min(share, 1.0), alternative="greater").pvalue < DRIFT_P)
+    What is missing has a bin of its own, and a value that many have begins one.
+    """
+    codes, known = np.asarray(column.codes, np.int64), column.values
+    if column.has_missing:
+        known = known[:-1]
+    starts = list(range(len(known)))
+    if len(known) > _TENTHS:
+        having = np.bincount(codes, people, len(column.values))[: len(known)]
+        below = np.cumsum(having) - having
+        tenth = _TENTHS * below // max(1.0, having.sum())
+        starts = np.unique(tenth, return_index=True)[1].tolist()
+    bin_of = np.searchsorted(starts, np.arange(len(column.values)), side="right") - 1
+    labels = [_range(known, *ends) for ends in zip(starts, [*starts[1:], len(known)], strict=True)]
+    if column.has_missing:
+        bin_of[-1] = len(labels)
+        labels.append("missing")
+    return bin_of[codes], labels
+
+
+def _range(values: NDArray[Any], start: int, stop: int) -> str:
+    """Some of a column's values in words; its least and its greatest may be one person's alone."""
+    first, last = (
+        f"{value:.6g}" if isinstance(value, float) else str(value)
+        for value in (scalar(values[start]), scalar(values[stop - 1]))
+    )
+    if stop - start == 1:
+        return first
+    if start == 0:
+        return f"up to {last}"
+    return f"from {first}" if stop == len(values) else f"{first} to {last}"
 
 
 def _alerts(monitored: list[Monitored], changed: int, probed_at: float) -> list[Alert]:
@@ -355,20 +548,31 @@ def _alerts(monitored: list[Monitored], changed: int, probed_at: float) -> list[
                   "in the audit: the model has changed. Audit it again.")
         )  # fmt: skip
     for one in monitored:
-        for window in one.windows:
-            if window.alert and window.repaired is not None:
-                gap, low, high = (f"{100 * value:+.1f}" for value in window.repaired)
-                alerts.append(
-                    Alert(window.start, "gap", f"{one.metric} of {one.target}: the gap under the "
-                          f"repair is {gap} points, {low} to {high} at 95 % confidence, beyond the "
-                          "tolerance.")
-                )  # fmt: skip
+        for at, text in _strays(one):
+            alerts.append(Alert(at, "gap", f"{one.metric} of {one.target}: {text}"))
         for inputs in one.inputs:
             if inputs.alert:
-                at = calendar.timegm(time.strptime(inputs.day, "%Y-%m-%d"))
+                at, moved = calendar.timegm(time.strptime(inputs.day, "%Y-%m-%d")), inputs.moved
                 alerts.append(
-                    Alert(at, "inputs", f"Inputs of {one.target} have drifted from the audit: "
-                          f"{100 * inputs.distance:.0f} % of people differ in one column, "
-                          f"{100 * inputs.unseen:.0f} % have rows not seen in it.")
+                    Alert(at, "inputs", f"Inputs of {one.target} have drifted from the audit, most "
+                          f"of all {moved.column}, in which {100 * moved.distance:.0f} % of people "
+                          f"differ: {moved.value} went from {100 * moved.before:.0f} % to "
+                          f"{100 * moved.now:.0f} %.")
                 )  # fmt: skip
     return sorted(alerts, key=lambda alert: -alert.at)
+
+
+def _strays(one: Monitored) -> Iterator[tuple[float, str]]:
+    """Gaps beyond the tolerance, each with its time."""
+    for window in one.windows:
+        if window.alert:
+            yield window.start, f"the gap under the repair is {_judged(window.judged)}"
+    if one.overall_alert:
+        text = f"over all {len(one.windows)} windows the gap under the repair is "
+        yield one.windows[-1].start, text + _judged(one.overall)
+
+
+def _judged(interval: Interval | None) -> str:
+    assert interval is not None
+    gap, low, high = (f"{100 * value:+.1f}" for value in interval)
+    return f"{gap} points ({low} to {high}, allowing for all windows), beyond the tolerance."

@@ -45,7 +45,9 @@ def document(model: str, schema: Schema, token: bool) -> dict[str, Any]:
     )
     tensors = _object({"inputs": {"type": "array", "items": tensor, "minItems": 1}})
     instances = _object({"instances": {"oneOf": [rows, records]}})
-    outcome = _object({"decision": {"type": "string"}, "y": {"type": ["integer", "string"]}})
+    outcome = _object(
+        {"decision": {"type": "string"}, "y": {"type": ["integer", "string", "boolean"]}}
+    )
     outcomes = _object({"outcomes": {"type": "array", "items": outcome, "minItems": 1}})
     predictions = {"type": "object", "required": ["predictions"]}
     paths: dict[str, Any] = {

@@ -116,20 +116,24 @@ def _monitored(one: Monitored, figures: Figures, i: int) -> str:
     )  # fmt: skip
     inputs = TextTable(
         "",
-        ("<day", "people", "distinct rows", "rows not in the audit", "distance", "p"),
+        ("<day", "people", "distinct rows", "rows not in the audit", "<moved most", "distance",
+         "p", "<its value", "share in the audit", "now"),
         [
-            (w.day, f"{w.people:,}", f"{w.cells:,}", percent(w.unseen), percent(w.distance),
-             f"{w.p_value:.3g}")
+            (w.day, f"{w.people:,}", f"{w.cells:,}", percent(w.unseen), w.moved.column,
+             percent(w.moved.distance), f"{w.moved.p_value:.3g}", w.moved.value,
+             percent(w.moved.before), percent(w.moved.now))
             for w in reversed(one.inputs)
         ],
     )  # fmt: skip
+    gap, interval = _told(one.overall)
     name = f"{one.metric} of {one.target} against {one.baseline}"
     return f"""<section>
 <h2>Gap: {escape(name)}</h2>
-<p class="soft">{
-        escape(one.title)
-    }; in percentage points, with 95 % intervals. Shaded: the tolerance
-of {100 * figures.tolerance:g} points either way.</p>
+<p class="soft">{escape(one.title)}; in percentage points, with 95 % intervals.
+Shaded: the tolerance of {100 * figures.tolerance:g} points either way.
+Alerts rest on wider intervals: where no gap is beyond the tolerance, at most one page in twenty
+shows any. Over all windows the gap with the repair is {gap}, its interval of that kind
+{interval}.</p>
 <ul class="key">
 <li>{_sample("#d55e00", "6 4")}the vendor alone</li>
 <li>{_sample("#00598a", "")}with the repair</li></ul>
@@ -145,10 +149,8 @@ of {100 * figures.tolerance:g} points either way.</p>
     }</div>
 <h2>Inputs of {escape(one.target)}</h2>
 <p class="soft">How far each day's rows are from the audit's: the share of people who would have to
-differ, in the column that moved most. Dark bars are alerts. Rows not in the audit: {
-        percent(one.unseen_expected)
-    } to be
-expected.</p>
+differ, in the column that moved most. Dark bars are alerts: at most one page in twenty shows any
+where nothing drifts. Rows not in the audit: {percent(one.unseen_expected)} to be expected.</p>
 <div class="scroller">{
         _bars(_distances(one.inputs), "Distance of the inputs from the audit, by day")
     }</div>
@@ -245,7 +247,7 @@ def _bars(bars: Sequence[tuple[float, float, bool]], title: str) -> str:
 
 
 def _distances(inputs: Sequence[InputWindow]) -> list[tuple[float, float, bool]]:
-    return [(timegm(time.strptime(w.day, "%Y-%m-%d")), w.distance, w.alert) for w in inputs]
+    return [(timegm(time.strptime(w.day, "%Y-%m-%d")), w.moved.distance, w.alert) for w in inputs]
 
 
 def _across(starts: Sequence[float]) -> Callable[[float], float]:

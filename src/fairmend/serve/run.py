@@ -8,7 +8,6 @@ import gc
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 
 import uvicorn
@@ -19,7 +18,7 @@ from fairmend.errors import DataError, FairmendError
 from fairmend.serve.admin import make_admin
 from fairmend.serve.app import make_app
 from fairmend.serve.config import Config
-from fairmend.serve.http import note, where
+from fairmend.serve.http import flush, note, where
 from fairmend.serve.sidecar import Failure, Sidecar
 from fairmend.serve.upstream import UpstreamError
 
@@ -188,7 +187,7 @@ async def _probe_now_and_then(sidecar: Sidecar) -> None:
 async def _flush_now_and_then() -> None:
     while True:
         await asyncio.sleep(0.2)
-        sys.stderr.buffer.flush()
+        flush()
 
 
 async def _forget_now_and_then(sidecar: Sidecar) -> None:

@@ -290,6 +290,10 @@ class Sidecar:
         except BadAnswer:
             failure = Failure("upstream_bad_answer", "the vendor's answer cannot be read", 502)
             raise await self._failed(failure, serving, decision, started) from None
+        except Exception:
+            failure = Failure("internal", "something went wrong here", 500)
+            await self._failed(failure, serving, decision, started)
+            raise
         entry = self._entry(serving, people, decision, started, status)
         if once is not None:
             entry.reply = Reply(*once, 200, reply, decision)
@@ -361,7 +365,7 @@ class Sidecar:
                 raise BadRequest("bad_parameter", "a parameter does not belong here", 422)
             columns[name] = _spread(value, n)
         if _OF_PEOPLE[0] in headers and self.config.groups[0] not in columns:
-            labels = _from_header(headers[_OF_PEOPLE[0]]).split("&")
+            labels = [_from_header(label) for label in headers[_OF_PEOPLE[0]].split("&")]
             if len(labels) != len(self.config.groups):
                 raise BadRequest("bad_group", "Fairmend-Group has one label an attribute", 422)
             for name, label in zip(self.config.groups, labels, strict=True):

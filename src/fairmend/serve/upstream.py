@@ -118,7 +118,7 @@ class Upstream:
         """The vendor's answers, and the one value of each that the decision is read from."""
         self.breaker.enter()
         started = time.perf_counter()
-        code = "ok"
+        code = "internal"
         try:
             body = self.protocol.encode(names, rows, kinds)
             async with asyncio.timeout_at(deadline):
@@ -129,6 +129,7 @@ class Upstream:
                 raise UpstreamError(
                     "upstream_row_count", "the vendor gave another number of answers than rows"
                 )
+            code = "ok"
         except TimeoutError:
             code = "upstream_timeout"
             raise UpstreamError(code, "the vendor did not answer in time", 504) from None
@@ -150,7 +151,7 @@ class Upstream:
     def _note(self, code: str) -> None:
         if code == "ok":
             self.breaker.succeeded()
-        elif code in ("cancelled", "upstream_rejected"):  # the client's doing, not the vendor's
+        elif code in ("cancelled", "internal", "upstream_rejected"):  # not the vendor's doing
             self.breaker.gave_up()
         else:
             self.breaker.failed()
