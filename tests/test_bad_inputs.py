@@ -76,14 +76,14 @@ BAD = {
     "y missing": (
         lambda: audit(y=None, metrics=["sp", "fnr"]),
         DataError,
-        "y: must hold what really happened for fnr; got None. Pass it, or ask for "
-        "metrics=['sp'], which compares decisions alone.",
+        "y: must hold what really happened for fnr; got None. Pass it, or ask for 'sp', "
+        "which compares decisions alone.",
     ),
     "y missing where it is needed": (
-        lambda: fairmend.counterfactual(decide, X, None, sensitive_features=S, disparity="sp"),
+        lambda: fairmend.counterfactual(decide, X, None, sensitive_features=S, disparity="fnr"),
         DataError,
-        "y: must hold one value a person; got None. Pass a list, an array, a series or "
-        "the name of a column of X.",
+        "y: must hold what really happened for fnr; got None. Pass it, or ask for 'sp', "
+        "which compares decisions alone.",
     ),
     "y a single number": (
         lambda: audit(y=1),

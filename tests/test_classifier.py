@@ -802,9 +802,10 @@ def test_mistakes_in_settings_are_named(audit, settings_, message):
         (lambda kept, X, y, s: kept.fit(X, y),
          "sensitive_features: must be given; got None. "
          "Pass one label a person, or say groups_from=... where to find them in X."),
-        (lambda kept, X, y, s: kept.fit(X, None, sensitive_features=s),
-         "y: must hold what really happened; RepairedClassifier requires y to be passed, but the "
-         "target y is None. Pass one outcome a person."),
+        (lambda kept, X, y, s: clone(kept).set_params(disparity="fnr").fit(
+            X, None, sensitive_features=s),
+         "y: must hold what really happened for fnr; got None. "
+         "Pass it, or ask for 'sp', which compares decisions alone."),
         (lambda kept, X, y, s: kept.predict(X, sensitive_features=s, ids=[1, 2]),
          "ids: must have one entry a row of X; got 2 for 600 rows. "
          "Check that both come from the same filter."),

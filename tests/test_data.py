@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairmend import BlackBox, DataError, Population, tabulate
 from fairmend.columns import Frame
-from fairmend.data import pooled, read_membership
+from fairmend.data import UNLABELLED, pooled, read_membership
 
 RNG = np.random.default_rng(20240229)
 N = 400
@@ -433,7 +433,7 @@ def test_weight_0_is_the_same_as_being_left_out(model, inputs, weight):
 def test_decisions_are_compared_without_outcomes_whoever_has_weight_0():
     weight = np.arange(N) % 2  # no outcome is told, so none can lack weight
     found = tabulate(
-        decide, X, None, sensitive_features=SEX, sample_weight=weight, decisions_only=True
+        decide, X, None, sensitive_features=SEX, sample_weight=weight, unlabelled=UNLABELLED
     )
     for group in found.groups:
         here = (group == SEX) & (weight > 0)

@@ -246,7 +246,7 @@ def test_more_favourable_decisions_and_the_outcomes_on_record(report):
         "4 more." in left(taken, given)
     )
     unknown = replace(given, accuracy_before=float("nan"), accuracy_after=float("nan"))
-    assert "Favourable decisions" not in left(same, unknown)
+    assert "Favourable decisions (1): 20 more. " in left(same, unknown)
     assert "Favourable decisions" not in left(same)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from fairmend import special
 from fairmend.columns import FloatArray
-from fairmend.data import RESERVED, AuditData, Population, Tally, pooled, tabulate
+from fairmend.data import RESERVED, UNLABELLED, AuditData, Population, Tally, pooled, tabulate
 from fairmend.disparity import (
     FNR,
     FPR,
@@ -32,8 +32,8 @@ from fairmend.disparity import (
     Disparity,
     RateGap,
     as_disparity,
+    check_outcomes_are_known,
     parts_of,
-    uses_outcome,
 )
 from fairmend.errors import DataError, require
 from fairmend.tables import UNKNOWN, TextTable, p_value, percent
@@ -346,10 +346,8 @@ def audit(
         sample_weight=sample_weight,
         pos_label=pos_label,
         inputs=False,
-        decisions_only=True,
+        unlabelled=UNLABELLED,
     )
-    if not data.outcome_known and metrics is METRICS:
-        metrics = ("sp",)
     return audit_data(data, confidence=confidence, metrics=metrics, reference=reference)
 
 
@@ -371,10 +369,11 @@ def audit_data(
         data.place(reference, "reference")
     cells = [_by_decision(population) for population in data.populations]
     rest = _rests(cells) if reference == "rest" else None
+    if not data.outcome_known and metrics is METRICS:
+        metrics = ("sp",)
     disparities = [as_disparity(metric) for metric in metrics]
     _check_names_differ(disparities)
-    if not data.outcome_known:
-        _check_outcomes_are_not_asked_for(disparities)
+    check_outcomes_are_known(data, disparities)
     gaps: list[Gap] = []
     family = 0
     for disparity in disparities:
@@ -415,17 +414,6 @@ def _check_names_differ(disparities: Sequence[Disparity]) -> None:
             f"got {name!r} {times} times",
             "Ask for it once: the correction for many tests counts every row.",
         )
-
-
-def _check_outcomes_are_not_asked_for(disparities: Sequence[Disparity]) -> None:
-    for disparity in disparities:
-        if uses_outcome(disparity):
-            raise DataError(
-                "y",
-                f"must hold what really happened for {disparity.name}",
-                "got None",
-                "Pass it, or ask for metrics=['sp'], which compares decisions alone.",
-            )
 
 
 def _by_decision(population: Population) -> Population:

@@ -25,6 +25,7 @@ from fairmend.columns import FloatArray, Frame, IntArray, as_column, scalar
 from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
 from fairmend.data import (
+    UNLABELLED,
     AuditData,
     are_names,
     check_order,
@@ -32,7 +33,7 @@ from fairmend.data import (
     tabulate,
     with_predictions,
 )
-from fairmend.disparity import Disparity
+from fairmend.disparity import Disparity, check_outcomes_are_known
 from fairmend.draw import Drawer, content_ids, random_key
 from fairmend.engines.source import is_elsewhere
 from fairmend.engines.verbs import predict_elsewhere, transform_elsewhere
@@ -189,15 +190,12 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> RepairedClassifier:
-        """Learn the plans on audit data: inputs, what really happened, and groups."""
+        """Learn the plans on audit data: inputs, what really happened, and groups.
+
+        A repair of sp compares decisions alone: y may be None where outcomes are not known, of
+        everybody or of those who were turned down.
+        """
         self._check_settings()
-        if y is None:
-            raise DataError(
-                "y",
-                "must hold what really happened",
-                f"{type(self).__name__} requires y to be passed, but the target y is None",
-                "Pass one outcome a person.",
-            )
         box = BlackBox.of(self.model)
         data = tabulate(
             box,
@@ -206,7 +204,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             sensitive_features=self._groups(X, sensitive_features),
             sample_weight=sample_weight,
             pos_label=self.pos_label,
+            unlabelled=UNLABELLED,
         )
+        check_outcomes_are_known(data, read_disparities(self.disparity))
         if data.table is None:
             raise DataError("X", "must hold the model's inputs", "got predictions alone",
                             "A repair edits inputs: pass them.")  # fmt: skip
@@ -683,7 +683,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
         None if it knows no new rows, or cannot be fitted: no repair rests on it here.
         """
-        if isinstance(self.outcome_model, str) and self.outcome_model == "empirical":
+        empirical = isinstance(self.outcome_model, str) and self.outcome_model == "empirical"
+        if empirical or not self.data_.outcome_known:
             return None
         if group not in self._outcomes:
             task = RepairTask.read(
@@ -714,6 +715,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 sample_weight=sample_weight,
                 pos_label=self.data_.labels.positive,
                 known=self.data_.table,
+                unlabelled=self.data_.labels,
             )
         frame = Frame.read(X)
         inputs = self._inputs(frame)
@@ -735,6 +737,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             sensitive_features=groups,
             sample_weight=found(sample_weight, "sample_weight"),
             pos_label=self.data_.labels.positive,
+            unlabelled=self.data_.labels,
         )
 
     # ---------------------------------------------------------------- reading new people

@@ -26,7 +26,7 @@ from fairmend.certificate import (
     outcome_difference,
 )
 from fairmend.columns import FloatArray, Frame, IntArray
-from fairmend.data import AuditData, Population, Tally, pooled, tabulate
+from fairmend.data import UNLABELLED, AuditData, Population, Tally, pooled, tabulate
 from fairmend.descent import Trace, descend
 from fairmend.disparity import (
     SP,
@@ -34,6 +34,7 @@ from fairmend.disparity import (
     Disparity,
     RateGap,
     as_disparity,
+    check_outcomes_are_known,
     parts_of,
     uses_outcome,
 )
@@ -87,6 +88,8 @@ class Counterfactual:
     """Whether decisions are on record; otherwise the model was asked."""
     group_inputs: tuple[str, ...] = ()
     """Inputs that only say which group somebody is in."""
+    outcome_known: bool = True
+    """Whether what really happened was told."""
 
     @cached_property
     def gaps_before(self) -> tuple[float, ...]:
@@ -125,6 +128,13 @@ class Counterfactual:
     @cached_property
     def outcome_difference(self) -> OutcomeDifference:
         """A direct test of whether P(Y | X) differs between the two groups."""
+        if not self.outcome_known:
+            raise DataError(
+                "outcome_difference",
+                "needs outcomes to compare",
+                "they were not given",
+                "Pass y: what really happened.",
+            )
         here, there = self._tables("outcome_difference")
         return outcome_difference(self.source, here, self.baseline, there)
 
@@ -296,7 +306,7 @@ def counterfactual(
     Parameters
     ----------
     model, X, y, sensitive_features, sample_weight, pos_label
-        As in `fairmend.audit`.
+        As in `fairmend.audit`; a gap in sp asks for no outcomes, and y may be None.
     disparity
         A name (sp, fnr, fpr, fdr, da), a `Disparity`, or several of them to be closed together.
     method
@@ -337,6 +347,7 @@ def counterfactual(
         sensitive_features=sensitive_features,
         sample_weight=sample_weight,
         pos_label=pos_label,
+        unlabelled=UNLABELLED,
     )
     holdout = descent.pop("holdout", None)
     if holdout is not None:
@@ -365,7 +376,7 @@ def _tabulate_holdout(model: Any, holdout: Any, pos_label: Hashable) -> AuditDat
             "Pass data that was not used to fit anything.",
         )
     X, y, s = holdout
-    return tabulate(model, X, y, sensitive_features=s, pos_label=pos_label)
+    return tabulate(model, X, y, sensitive_features=s, pos_label=pos_label, unlabelled=UNLABELLED)
 
 
 def counterfactual_data(
@@ -386,6 +397,7 @@ def counterfactual_data(
     disparities = read_disparities(disparity)
     _check_settings(method, level, len(disparities), descent)
     check_confidence(confidence)
+    check_outcomes_are_known(data, disparities)
     target, baseline = choose_groups(data, disparities[0], target, baseline)
     others = [data[g] for g in data.groups if g == baseline or (baseline == "rest" and g != target)]
     other = pooled(others)
@@ -444,6 +456,7 @@ def counterfactual_data(
         group_inputs=()
         if here is None or there is None
         else names_of_the_group(here, there, [len(group) for group in others]),
+        outcome_known=data.outcome_known,
     )
 
 

@@ -54,6 +54,8 @@ __all__ = [
 ]
 
 MAX_GROUPS = 500
+UNLABELLED = Labels(0, 1)
+"""What decisions are called where nobody says what outcomes are."""
 RESERVED = ("best", "rest")
 """No group's label: as a reference they mean the best-off group and all others together."""
 # Weights are squared and summed; beyond these that would overflow, or vanish.
@@ -339,14 +341,15 @@ def tabulate(
     pos_label: Hashable = None,
     inputs: bool = True,
     known: Frame | None = None,
-    decisions_only: bool = False,
+    unlabelled: Labels | None = None,
 ) -> AuditData:
     """Check the data, ask the model once per distinct row, and count.
 
     ``inputs=False`` leaves the inputs untabulated when predictions were recorded: an audit needs
-    only decisions, outcomes and groups; with ``decisions_only`` y may be None as well. X may be
-    elsewhere: a path, a lazy, Dask or Spark frame (see `fairmend.engines`), with columns given by
-    name; ``known`` is then a table in whose container and types its inputs are to come.
+    only decisions, outcomes and groups. With ``unlabelled`` y may be None as well: decisions are
+    then read by these labels. X may be elsewhere: a path, a lazy, Dask or Spark frame (see
+    `fairmend.engines`), with columns given by name; ``known`` is then a table in whose container
+    and types its inputs are to come.
 
     >>> import numpy as np
     >>> X = np.array([[0], [1], [1], [0]])
@@ -382,7 +385,7 @@ def tabulate(
             sample_weight=sample_weight,
             pos_label=pos_label,
             apart=box.column,
-            decisions_only=decisions_only,
+            unlabelled=unlabelled,
         )
     predictions = box.recorded(frame, len(records))
     everybody, kept = len(records), records.weighing
@@ -420,7 +423,9 @@ def tabulate(
                 decision=answers.decision[rows],
                 outcome=np.divide(
                     tally.weight[:, 1], total, out=np.zeros_like(total), where=total > 0
-                ),
+                )
+                if records.outcome_known
+                else np.full_like(total, np.nan),
                 score=None if answers.score is None else answers.score[rows],
                 rows=rows,
                 tally=tally,
@@ -510,7 +515,7 @@ def read(
     pos_label: Hashable = None,
     apart: str | None = None,
     counts: Counts | None = None,
-    decisions_only: bool = False,
+    unlabelled: Labels | None = None,
 ) -> Records:
     """Check everything that comes in, in the order people think of it: y, groups, weights, X.
 
@@ -518,12 +523,8 @@ def read(
     sample_weight, and ``apart`` (a column of predictions), are no inputs of the model. ``counts``
     says how many people each entry stands for, where that is not one.
     """
-    outcome_known = not (decisions_only and y is None)
-    if outcome_known:
-        column = _column(y, frame, "y")
-    else:
-        column = np.arange(_people(sensitive_features, frame)) % 2  # no rate is asked of it
-    if frame is not None and len(frame) != len(column):
+    column = None if y is None and unlabelled is not None else _column(y, frame, "y")
+    if frame is not None and column is not None and len(frame) != len(column):
         raise DataError(
             "y",
             "must have one entry a row of X",
@@ -534,7 +535,13 @@ def read(
         frame if frame is None else frame.native,
         {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight},
     )
-    outcome, labels = _read_outcome(column, pos_label)
+    if column is not None:
+        outcome, labels = _read_outcome(column, pos_label)
+    else:
+        assert unlabelled is not None
+        _refuse_pos_label(pos_label, unlabelled)
+        n = _people(sensitive_features, frame) if frame is None else len(frame)
+        outcome, labels = np.zeros(n, np.int64), unlabelled  # no rate is asked of these zeros
     n = len(outcome)
     group, groups, attribute = _read_groups(sensitive_features, frame, n)
     weight = None
@@ -542,7 +549,7 @@ def read(
         weight = _read_weight(_column(sample_weight, frame, "sample_weight"), n)
     weighed = weight if counts is None else counts.weight
     if weighed is not None:
-        if outcome_known:
+        if column is not None:
             _check_outcomes_weigh(weighed, outcome)
         _check_groups_weigh(weighed, group, groups)
     inputs = frame
@@ -550,7 +557,20 @@ def read(
         named = [name for name in (y, sample_weight, apart) if isinstance(name, str)]
         only_these = set(frame.names) <= set(named)  # a file of predictions and outcomes alone
         inputs = None if only_these else frame.drop(named)
-    return Records(inputs, outcome, group, groups, weight, labels, attribute, counts, outcome_known)
+    return Records(
+        inputs, outcome, group, groups, weight, labels, attribute, counts, column is not None
+    )
+
+
+def _refuse_pos_label(pos_label: Hashable, labels: Labels) -> None:
+    """Without outcomes there is nothing it could be a value of."""
+    if pos_label not in (None, labels.positive):
+        raise DataError(
+            "pos_label",
+            "must be left out where y is None",
+            f"got {pos_label!r}",
+            "Name the model's own words: BlackBox(model, words=(negative, positive)).",
+        )
 
 
 def _people(sensitive_features: Any, frame: Frame | None) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 
 from fairmend import special
 from fairmend.columns import FloatArray
-from fairmend.data import Population
+from fairmend.data import AuditData, Population
 from fairmend.errors import DataError, nearest
 
 __all__ = ["FDR", "FNR", "FPR", "SP", "Alignment", "Combination", "Disparity", "RateGap"]
@@ -361,6 +361,18 @@ def uses_outcome(disparity: Disparity) -> bool:
     (False, False, True)
     """
     return any(_asks_outcome(part) for _, part in parts_of(disparity))
+
+
+def check_outcomes_are_known(data: AuditData, disparities: Iterable[Disparity]) -> None:
+    """Refuse what asks for outcomes of people whose outcomes nobody told."""
+    for disparity in () if data.outcome_known else disparities:
+        if uses_outcome(disparity):
+            raise DataError(
+                "y",
+                f"must hold what really happened for {disparity.name}",
+                "got None",
+                "Pass it, or ask for 'sp', which compares decisions alone.",
+            )
 
 
 def _asks_outcome(part: Disparity) -> bool:

@@ -93,7 +93,7 @@ class Explanation:
             certificate="" if found.certificate is None else str(found.certificate),
             certain=found.certificate is None or found.certificate.certain,
             kl=found.kl,
-            outcomes_differ=str(found.outcome_difference),
+            outcomes_differ=str(found.outcome_difference) if found.outcome_known else "",
             marginals=tuple(_largest(_coarse(found, shown, smallest_cell))),
             prototypes=tuple(rows),
             feature_scores=tuple(explain.feature_scores(found)),

@@ -49,7 +49,8 @@ def least_change(data: AuditData, **settings: Any) -> Plan:
         What edits cost and which are forbidden, a `Cost`.
     rank
         Who goes first: ``"score"`` (nearest the model's cut; the default where it gives scores),
-        ``"outcome"`` (by P(Y=1 | x); the default for labels only) or ``"cost"`` (most gain for
+        ``"outcome"`` (by P(Y=1 | x), or where outcomes are not known by that of a positive
+        decision; the default for labels only) or ``"cost"`` (most gain for
         the cost: the cheapest repair overall). Several gaps at once, and soft decisions, are
         always closed at the least cost.
     outcome_model

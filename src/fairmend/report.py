@@ -161,6 +161,11 @@ class Report:
     smallest_cell: int = SMALLEST_CELL
     """What fewer people share is not shown."""
 
+    @property
+    def outcome_known(self) -> bool:
+        """Whether what really happened was told; without it nothing is said of being right."""
+        return not np.isnan(self.accuracy_before)
+
     def verdict(self) -> tuple[tuple[str, str], ...]:
         """The report in a few questions, each with its answer."""
         return verdict(self)
@@ -191,8 +196,8 @@ class Report:
             "favourable": self.favourable,
             "favours_positive": self.favours_positive,
             "verdict": [{"question": q, "answer": a} for q, a in self.verdict()],
-            "accuracy_before": self.accuracy_before,
-            "accuracy_after": self.accuracy_after,
+            "accuracy_before": _plain(self.accuracy_before),
+            "accuracy_after": _plain(self.accuracy_after),
             "smallest_cell": self.smallest_cell,
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
@@ -294,10 +299,13 @@ class Report:
 
     def __str__(self) -> str:
         tables = "\n\n".join(str(table) for table in self._tables())
-        return (
-            f"{tables}\n\nAccuracy overall {percent(self.accuracy_before)} before, "
-            f"{percent(self.accuracy_after)} after. {whose(self)}"
+        right = (
+            f"Accuracy overall {percent(self.accuracy_before)} before, "
+            f"{percent(self.accuracy_after)} after. "
+            if self.outcome_known
+            else ""
         )
+        return f"{tables}\n\n{right}{whose(self)}"
 
     def _repr_html_(self) -> str:
         said = "".join(
@@ -349,7 +357,8 @@ def make_report(
     applied = _Applied.of(
         data, plans, probabilities=scores_are_probabilities, favours_positive=favours_positive
     )
-    metrics = {d.name: d for d in (*map(as_disparity, METRICS), *disparities)}
+    usual = METRICS if data.outcome_known else ("sp",)
+    metrics = {d.name: d for d in (*map(as_disparity, usual), *disparities)}
     audits = [
         audit_data(each, metrics=list(metrics.values()), reference=_reference(plans))
         for each in (data, applied.after)

@@ -16,7 +16,15 @@ from fairmend.costs import Cost, EditCost
 from fairmend.counterfactual import choose_groups, read_disparities
 from fairmend.data import AuditData, Population, Tally
 from fairmend.destinations import Donors
-from fairmend.disparity import SELECTION, SP, Alignment, Combination, Disparity, RateGap
+from fairmend.disparity import (
+    SELECTION,
+    SP,
+    Alignment,
+    Combination,
+    Disparity,
+    RateGap,
+    check_outcomes_are_known,
+)
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed
 from fairmend.features import FeatureMap
 from fairmend.model import Answers, BlackBox
@@ -120,6 +128,7 @@ class RepairTask:
     ) -> RepairTask:
         """Check the settings of `least_change` against the data."""
         disparities = read_disparities(disparity)
+        check_outcomes_are_known(data, disparities)
         target, baseline = choose_groups(data, disparities[0], target, baseline)
         if isinstance(level, bool) or not (isinstance(level, Real) and 0 <= level <= 1):
             raise DataError(
@@ -296,14 +305,23 @@ class RepairTask:
         return audit_data(both, metrics=[gap.disparity], reference=self.baseline).gaps[0]
 
     def outcome(self, *, pooled: bool = True) -> KnownOutcome:
-        """P(Y=1 | x), cross-fitted: of everybody, or of the target group alone."""
+        """P(Y=1 | x), cross-fitted: of everybody, or of the target group alone.
+
+        Where outcomes are not known the model's decisions stand in for them: as a ranking it is
+        then the nearest thing to the score that the model does not give.
+        """
         if self.source.tally is None:
             return KnownOutcome(self.table, self.source.outcome, None)
         assert self.data.table is not None
         table = self.data.table if pooled else self.table
+        data, source = self.data, self.source
+        if not data.outcome_known:
+            data = replace(data, populations=tuple(map(_by_decision, data.populations)))
+            source = _by_decision(source)
+        assert source.tally is not None
         fitted = fit_probability(
             table,
-            pooled_tally(self.data) if pooled else self.source.tally,
+            pooled_tally(data) if pooled else source.tally,
             what="P(Y=1 | x)" if pooled else f"P(Y=1 | x, {self.target})",
             estimator=self.outcome_model,
             random_state=self.random_state,
@@ -470,6 +488,19 @@ def _telling(data: AuditData) -> list[str]:
         if all(len(own) == 1 for own in values) and len(np.unique(values)) > 1:
             names.append(name)
     return names
+
+
+def _by_decision(population: Population) -> Population:
+    """The people counted by decision instead of outcome.
+
+    A decision counts for nine tenths of its kind: were it certain, all who are far from the cut
+    would have the same probability, 0 or 1.
+    """
+    h, tally = 0.1 + 0.8 * population.decision, population.tally
+    assert tally is not None
+    fields = (tally.people, tally.weight, tally.squared)
+    counts = (part.sum(axis=1) for part in fields)
+    return replace(population, tally=Tally(*(np.stack([n * (1 - h), n * h], 1) for n in counts)))
 
 
 def pooled_tally(data: AuditData) -> Tally:

@@ -49,6 +49,14 @@ def meet(
             "reference", "must be a group, or 'best', for two_sided", "got 'rest'",
             "All groups come to one rate: name the one to compare with.",
         )  # fmt: skip
+    if not data.outcome_known:
+        raise DataError(
+            "y",
+            "must hold what really happened for two_sided",
+            "got None",
+            "The common rate is the one that keeps most decisions right: pass y, or leave "
+            "two_sided out.",
+        )
     gaps = judged(audit_data(data, metrics=[metric], reference=reference).gaps)
     if not gaps:
         return {}

@@ -182,9 +182,10 @@ def _reconcilable(report: Report) -> str:
     if found is None:
         return "This was not asked."
     ended = "" if found.closed and found.certificate else found.status
+    tested = f"A direct test: {found.outcomes_differ}" if found.outcomes_differ else ""
     said = " ".join(
         part if part.endswith(".") else f"{part}."
-        for part in (found.certificate, ended, f"A direct test: {found.outcomes_differ}")
+        for part in (found.certificate, ended, tested)
         if part
     )
     whose_gap = f"This was asked for {_name(found.target_name)}, whose gap was the largest. "
@@ -238,6 +239,8 @@ def _left(report: Report) -> str:
     sentences.append(
         f"Accuracy over everybody goes from {percent(report.accuracy_before)} to "
         f"{percent(report.accuracy_after)}."
+        if report.outcome_known
+        else "Outcomes are not known: whether decisions are right is not judged."
     )
     others = [
         f"{gap.metric} of {_name(gap.target)} ({size(gap, gap.gap)})"
@@ -261,10 +264,12 @@ def _given(report: Report) -> str:
         more += added
         wrong += (added - group.n * (group.accuracy_after - group.accuracy_before)) / 2
         lost += group.n * group.lost
-    if np.isnan(wrong) or (round(more) == 0 and round(lost) == 0):
+    if round(more) == 0 and round(lost) == 0:
         return ""
     side = "negative" if report.favours_positive else "positive"
     decisions = "Favourable decisions" + (f" ({report.favourable})" if report.favourable else "")
+    if np.isnan(wrong):
+        return f"{decisions}: {_change(more)}."
     people = f"people with a {side} outcome on record"
     if round(lost) == 0:
         return f"{decisions}: {round(more):,} more, {round(wrong):,} of them about {people}."

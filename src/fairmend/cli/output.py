@@ -231,7 +231,7 @@ _WRONG_FOR_ANY_FILE = frozenset(
 """Arguments whose errors are about what was typed, never about what a file holds."""
 _NAMED = ("sensitive_features '", "X column '")
 _WRITTEN = {
-    "got None. Pass it, or ask for metrics=['sp']": "it was not given. Name its column, or ask for "
+    "got None. Pass it, or ask for 'sp'": "it was not given. Name its column, or ask for "
     "--metric sp",
     "BlackBox(model, output='score', threshold=...)": "--answers score --threshold NUMBER",
     "BlackBox(model, threshold=...)": "--threshold NUMBER",

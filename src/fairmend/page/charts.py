@@ -239,7 +239,7 @@ def frontier(points: Sequence[FrontierPoint], metric: str, start: float) -> Any:
             "low": _known(100 * point.low),
             "high": _known(100 * point.high),
             "edited": point.edited,
-            "accuracy": point.accuracy,
+            "accuracy": _known(point.accuracy),
             "at_start": 1.0 if point.level == start else 0.0,
         }
         for point in points
@@ -268,14 +268,15 @@ def frontier(points: Sequence[FrontierPoint], metric: str, start: float) -> Any:
     band = (
         alt.Chart(data).mark_area(color=BLUE, opacity=0.18).encode(x=along, y="low:Q", y2="high:Q")
     )
-    accuracies = [point.accuracy for point in points]
-    window = [min(accuracies) - 0.01, max(accuracies) + 0.01]  # noise must not fill the panel
     signed, share = alt.Axis(labelExpr=SIGNED), alt.Axis(format="~%")
     panels = [
         zero.encode(y="at:Q") + band + line("gap", f"{metric} gap, points", signed, BLUE),
         line("edited", "share of the group edited", share, GREEN),
-        line("accuracy", "accuracy of everybody", share, GREY, domain=window),
     ]
+    accuracies = [point.accuracy for point in points]
+    if not any(map(isnan, accuracies)):
+        window = [min(accuracies) - 0.01, max(accuracies) + 0.01]  # noise must not fill the panel
+        panels.append(line("accuracy", "accuracy of everybody", share, GREY, domain=window))
     sized = [
         (panel + cursor(f"{CURSOR}{i}")).properties(width=200, height=190)
         for i, panel in enumerate(panels)

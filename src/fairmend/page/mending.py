@@ -403,10 +403,11 @@ def frontier(report: Report) -> Section:
         told = (
             f"From level {first.level:g} to {last.level:g} the gap goes from {points(first.gap)} "
             f"to {points(last.gap)} points, the edited from {percent(first.edited)} to "
-            f"{percent(last.edited)} and accuracy from {percent(first.accuracy)} to "
-            f"{percent(last.accuracy)}."
+            f"{percent(last.edited)}"
         )
-        picture = drawn(charts.frontier(its, metric, levels[start]), key, caption, told)
+        if report.outcome_known:
+            told += f" and accuracy from {percent(first.accuracy)} to {percent(last.accuracy)}"
+        picture = drawn(charts.frontier(its, metric, levels[start]), key, caption, f"{told}.")
         table = _frontier_table(its, f"{key}-table", f"{name}: figures at each level")
         pictures.append(Chart(key, caption, picture, table))
         groups.append((name, tuple(tuple(cell.text for cell in row[1:]) for row in table.cells())))

@@ -65,7 +65,9 @@ def words(report: Report) -> Section:
     figures.append(
         (
             "accuracy of everybody",
-            f"{percent(report.accuracy_before)} → {percent(report.accuracy_after)}",
+            f"{percent(report.accuracy_before)} → {percent(report.accuracy_after)}"
+            if report.outcome_known
+            else "not known",
             _WHOSE[report.apart],
         )
     )
@@ -226,7 +228,9 @@ def holdout(report: Report) -> Section:
         ),
         (
             f"Accuracy of everybody: {percent(report.accuracy_before)} before, "
-            f"{percent(report.accuracy_after)} after.",
+            f"{percent(report.accuracy_after)} after."
+            if report.outcome_known
+            else "What really happened is not known, so that nothing is said of accuracy.",
         ),
     )
     followed = Table(
