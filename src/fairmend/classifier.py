@@ -33,7 +33,7 @@ from fairmend.data import (
     tabulate,
     with_predictions,
 )
-from fairmend.disparity import Disparity, check_outcomes_are_known
+from fairmend.disparity import Disparity, check_outcomes_are_known, parts_of
 from fairmend.draw import Drawer, content_ids, random_key
 from fairmend.engines.source import is_elsewhere
 from fairmend.engines.verbs import predict_elsewhere, transform_elsewhere
@@ -46,7 +46,7 @@ from fairmend.plan import Plan, Route
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
-from fairmend.task import KnownOutcome, RepairTask, judged, parts_of
+from fairmend.task import KnownOutcome, RepairTask, judged
 from fairmend.transport import paper, transport
 from fairmend.two_sided import meet
 
@@ -345,7 +345,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             "random_state": int(self.random_state or 0),
         }
         if self.require_significant:
-            parts = parts_of(read_disparities(self.disparity))
+            wanted = read_disparities(self.disparity)
+            parts = [part for one in wanted for _, part in parts_of(one)]
             task = RepairTask.read(
                 data, method=self._method_name, require_significant=True, level=level,
                 **{**settings, "disparity": parts},

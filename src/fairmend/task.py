@@ -20,7 +20,6 @@ from fairmend.disparity import (
     SELECTION,
     SP,
     Alignment,
-    Combination,
     Disparity,
     RateGap,
     check_outcomes_are_known,
@@ -39,7 +38,7 @@ from fairmend.realised import RealisedGap
 from fairmend.rows import find_rows
 from fairmend.tables import p_said
 
-__all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "judged", "parts_of", "pooled_tally"]
+__all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "judged", "pooled_tally"]
 
 Rank = Literal["score", "outcome", "cost"]
 
@@ -454,14 +453,6 @@ def _as_rate_gap(disparity: Disparity, target: Population, baseline: Population)
                 "A decision that is drawn has the mean of its two rates.",
             )
     return disparity
-
-
-def parts_of(disparities: Sequence[Disparity]) -> list[Disparity]:
-    """The gaps that sums are made of, and the others as they are."""
-    parts: list[Disparity] = []
-    for one in disparities:
-        parts += [part for _, part in one.parts] if isinstance(one, Combination) else [one]
-    return parts
 
 
 def judged(gaps: Sequence[Gap]) -> tuple[Gap, ...]:

@@ -11,10 +11,10 @@ from fairmend.costs import Cost
 from fairmend.counterfactual import counterfactual_data
 from fairmend.data import AuditData
 from fairmend.descent import Stop
-from fairmend.disparity import Disparity, as_disparity
+from fairmend.disparity import Disparity, as_disparity, parts_of
 from fairmend.errors import DataError
 from fairmend.plan import Outlook, Plan, PlanStatus
-from fairmend.task import RepairTask, parts_of
+from fairmend.task import RepairTask
 from fairmend.transport.coupler import Coupler, Ties
 from fairmend.transport.path import Path, Step, Walk
 from fairmend.transport.plan import CouplingPlan
@@ -106,7 +106,7 @@ def transport(
 
 def _task(data: AuditData, wanted: Disparity, **settings: Any) -> RepairTask:
     """What a repair needs to know; a sum of gaps is reported part by part."""
-    task = RepairTask.read(data, disparity=parts_of([wanted]), **settings)
+    task = RepairTask.read(data, disparity=[part for _, part in parts_of(wanted)], **settings)
     if len(task.table) > MOST_ROWS:
         raise DataError(
             "X",
