@@ -57,7 +57,7 @@ def pack(file: IO[bytes], members: Mapping[str, bytes]) -> None:
         for name, content in members.items():
             info = zipfile.ZipInfo(name, _DATE)
             info.create_system, info.external_attr = _UNIX, _FILE
-            small = len(zlib.compress(content, 6)) * RATIO < len(content)
+            small = len(zlib.compress(content, 6, -zlib.MAX_WBITS)) * RATIO < len(content)
             info.compress_type = zipfile.ZIP_STORED if small else zipfile.ZIP_DEFLATED
             archive.writestr(info, content, compresslevel=6)
 
