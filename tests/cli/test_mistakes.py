@@ -100,7 +100,7 @@ def test_error_rates_need_a_label(asked, mended, call):
     ("words", "options", "message"),
     [
         (["yes", "no"], (), "--positive: must say which value of 'said' is positive; it holds 'no' "
-         "and 'yes'. Add --positive yes, or the other.\n"),
+         "and 'yes'. Add --positive no or --positive yes.\n"),
         (["yes", "no"], ("--positive", "yess"), "--positive: must be a value of 'said'; got "
          "'yess'. Did you mean 'yes'?\n"),
         (["yes", "no", "later"], ("--positive", "yes"), "--predictions: must hold at most two "

@@ -138,7 +138,7 @@ def test_shells_can_complete():
         (("audit", "applicants.csv", "--label", "approved?", "--group", "sex"), "--predictions"),
         (("audit", "applicants.csv", *NAMED, "--fail-on", "fnr"), "METRIC>LIMIT"),
         (("audit", "applicants.csv", *NAMED, "--no-such-option"), "--no-such-option"),
-        (("explain", "applicants.csv", "--group", "sex", "--predictions", "score"), "--label"),
+        (("explain", "applicants.csv", *NAMED[4:], "--metric", "fnr"), "--label"),
         (("repair", "applicants.csv", *NAMED, "--one-way", "age"), "COLUMN:up"),
         (("repair", "applicants.csv", *NAMED, "--holdout-share", "1.5"), "between 0 and 1"),
         (("repair", "applicants.csv", *NAMED, "--seed", "-1"), "--seed"),
@@ -172,7 +172,7 @@ def test_wrong_usage(arguments, hint, mended, call):
             ("audit", "new.csv", *NAMED[:2], *NAMED[4:]),
             3,
             "fairmend: --positive: must say which value of 'approved?' is positive; it holds 'no' "
-            "and 'yes'. Add --positive yes, or the other.\n",
+            "and 'yes'. Add --positive no or --positive yes.\n",
         ),
         (
             ("audit", "new.csv", *NAMED, "--metric", "fnrr"),

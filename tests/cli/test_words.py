@@ -36,7 +36,7 @@ def bank(tmp_path):
 
 def test_foreign_words_are_an_error_that_says_what_to_type(bank, call):
     done = call("audit", "loans.csv", *NAMED, cwd=bank)
-    assert done.code == 4
+    assert done.code == 3
     assert "got 'approve', 'decline'. If these are its words, say --positive-decision" in done.err
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,26 +28,21 @@ Metric = Annotated[
         show_default=False,
     ),
 ]
-Positive = Annotated[
-    str | None,
-    typer.Option(
-        help="The value of the label that counts as positive; without a label, of the recorded "
-        "decisions.",
-        metavar="VALUE",
-        rich_help_panel=o.COLUMNS,
-    ),
-]
 Reference = Annotated[
     str,
     typer.Option(help="Compare with: best, rest, or the name of a group.", metavar="GROUP"),
 ]
+BACKWARDS = 0.4
+"""An AUC below this says that high scores foretell the other outcome."""
+SMALL = 0.05
+"""A reference of fewer people than this share is worth a word."""
 Confidence = Annotated[float, typer.Option(help="Of the intervals.", metavar="SHARE")]
 
 
 def audit(
     file: o.File,
     group: o.Group,
-    label: o.LabelIfKnown = None,
+    label: o.Label = None,
     predictions: o.Predictions = None,
     model: o.Model = None,
     threshold: o.Threshold = None,
@@ -56,7 +51,7 @@ def audit(
     trust: o.Trust = None,
     rows: o.Rows = None,
     protocol: o.Protocol = None,
-    positive: Positive = None,
+    positive: o.Positive = None,
     positive_decision: o.PositiveDecision = None,
     weight: o.Weight = None,
     id_: o.Id = None,
@@ -93,6 +88,8 @@ def audit(
     )
     if label is None:
         say("no --label: the decisions alone are compared, not whether they were right")
+    tell_backwards(result, people.positive)
+    tell_small_reference(result, reference, {gap.baseline for gap in result.gaps})
     crossed = over_the_limit(result, limits)
     if as_json:
         content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}
@@ -100,6 +97,26 @@ def audit(
     else:
         print(result)
     gate(crossed)
+
+
+def tell_backwards(result: Audit, positive: Any) -> None:
+    """Say that scores fall where outcomes rise: the other outcome may be the positive one."""
+    ranked = [group for group in result.groups if group.auc == group.auc]
+    people = sum(group.n for group in ranked)
+    if people and (auc := sum(group.n * group.auc for group in ranked) / people) < BACKWARDS:
+        said = "--positive" if positive is None else f"--positive {positive}"
+        say(f"note: the model's scores run against the outcome (AUC {auc:.2f} within groups): does "
+            f"{said} name the outcome that a high score foretells?")  # fmt: skip
+
+
+def tell_small_reference(result: Audit, reference: str, chosen: Collection[Hashable]) -> None:
+    """Say that the best-off group is a small one, which may be best by luck."""
+    everybody = sum(group.n for group in result.groups)
+    for group in result.groups:
+        if reference == "best" and group.group in chosen and group.n < SMALL * everybody:
+            say(f"note: {str(group.group)!r}, with whom others are compared as the best-off, is "
+                f"{100 * group.n / everybody:.1f} % of the people and may be so by luck; "
+                "--reference GROUP names another")  # fmt: skip
 
 
 @dataclass(frozen=True)

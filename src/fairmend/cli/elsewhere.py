@@ -25,6 +25,7 @@ from fairmend.cli.people import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from fairmend.cli.selection import Selection
     from fairmend.engines import Source
     from fairmend.model import BlackBox
 
@@ -56,6 +57,8 @@ class PeopleElsewhere:
     positive: Hashable
     n: int
     left_out: int = 0
+    selection: Selection | None = None
+    """Is not looked for here."""
 
     def __len__(self) -> int:
         return self.n

@@ -11,6 +11,7 @@ from fairmend.cli import options as o
 from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.output import print_json
 from fairmend.cli.people import Columns, ModelCall, read_people
+from fairmend.cli.selection import refuse_selected
 
 MOST_SHARES, MOST_FEATURES = 15, 10
 """Lines of the tables."""
@@ -27,8 +28,8 @@ _LEGEND = (
 
 def explain(
     file: o.File,
-    label: o.Label,
     group: o.Group,
+    label: o.Label = None,
     metric: Annotated[
         str,
         typer.Option(
@@ -70,6 +71,7 @@ def explain(
         positive_decision, not_id=not_id or (), decimal=decimal,
     )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
+    refuse_selected(people.selection, [metric], columns.without_label)
     found = run(
         box,
         **people.call,
@@ -87,6 +89,7 @@ def explain(
             "before": found.before,
             "after": found.after,
             "kl": found.kl,
+            "decision_difference": asdict(found.decision_difference),
             "left_out": people.left_out,
             "marginals": [asdict(line) for line in marginals],
             "feature_scores": [asdict(score) for score in scores],

@@ -29,7 +29,8 @@ def key(
             f"output {file!r}",
             "must not exist yet",
             "there is such a file",
-            "Choose another name: a key is never overwritten.",
+            "Choose another name: a key is never overwritten. Repairs made with the old key need "
+            "the old key.",
         )
     secret = random_key()
     before = os.umask(0o077)

@@ -21,12 +21,6 @@ Artifact = Annotated[
 ]
 
 Label = Annotated[
-    str,
-    typer.Option(
-        help="What really happened.", metavar="COLUMN", rich_help_panel=COLUMNS, show_default=False
-    ),
-]
-LabelIfKnown = Annotated[
     str | None,
     typer.Option(
         help="What really happened. Without it the decisions alone are compared.",
@@ -53,7 +47,8 @@ KnownGroup = Annotated[
 Positive = Annotated[
     str | None,
     typer.Option(
-        help="The value of the label that counts as positive.",
+        help="The value of the label that counts as positive; without a label, of the recorded "
+        "decisions.",
         metavar="VALUE",
         rich_help_panel=COLUMNS,
     ),

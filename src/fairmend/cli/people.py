@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fairmend.cli.output import say
+from fairmend.cli.selection import Selection, find_selection
 from fairmend.errors import DataError, listed, nearest
 
 if TYPE_CHECKING:
@@ -104,6 +105,11 @@ class Columns:
     decimal: str | None = None
     """The decimal mark, if anybody said so."""
 
+    @property
+    def without_label(self) -> str:
+        """What to say instead of --label, so that its column does not become an input."""
+        return f"Say --ignore {shlex.quote(self.label or '')} instead"
+
     def named(self, predictions: str | None) -> list[tuple[str, str]]:
         """Every column that was named, with the option that names it."""
         single = [
@@ -153,6 +159,8 @@ class People:
     weight: pl.Series | None
     left_out: int
     """How many had no outcome or no group."""
+    selection: Selection | None = None
+    """What sets those without an outcome apart, if anything does."""
 
     def __len__(self) -> int:
         return self.inputs.height
@@ -223,6 +231,8 @@ def read_people(
         tell_stray_words(table, [name for name in known if name not in types])
     if not told and columns.not_id is not None:
         _refuse_ids(table.select(known), columns.not_id)
+        if box.column is not None:
+            _refuse_answers(table, known, box.column)
     table = table.with_columns(
         pl.col(name).fill_nan(None) for name in needed if table.schema[name].is_float()
     )
@@ -239,11 +249,13 @@ def read_people(
             "got none",
             f"Look at the columns {', '.join(map(repr, needed))}.",
         )
-    outcome = positive = None
+    outcome = positive = selection = None
+    box.words = words_of(kept, columns, box)
     if columns.label is not None:
         outcome = kept[columns.label]
         positive = positive_of(outcome, columns.positive)
-    box.words = words_of(kept, columns, box)
+        grouped = table.drop_nulls([*columns.group, *apart])
+        selection = _selected(box, grouped, [*known, *apart], columns.label, positive)
     return People(
         inputs=kept.select([*known, *apart]),
         groups={name: kept[name] for name in columns.group},
@@ -251,7 +263,25 @@ def read_people(
         positive=positive,
         weight=None if columns.weight is None else kept[columns.weight],
         left_out=left_out,
+        selection=selection,
     )
+
+
+def _selected(
+    box: BlackBox, table: pl.DataFrame, names: Sequence[str], label: str, positive: Hashable
+) -> Selection | None:
+    """Whether those without an outcome are decided otherwise, which is said at once."""
+    from fairmend.model import Labels
+
+    values = table[label].drop_nulls().unique().sort().to_list()
+    if len(values) != 2:  # an error that is told elsewhere
+        return None
+    labels = Labels.of(values, positive)
+    selection = find_selection(box, table.select(names), table[label].is_not_null(), labels)
+    if selection is not None:
+        say(f"note: {selection}: every rate here is over the latter alone; without --label the "
+            "decisions of everybody are compared")  # fmt: skip
+    return selection
 
 
 def _refuse_odd_cells(
@@ -294,7 +324,7 @@ def words_of(
             need = need if flag == "--positive-decision" else f"--label, or {need}"
             raise typer.BadParameter(f"needs {need}", param_hint=flag)
         return box.words
-    if text is None and columns.label is not None:
+    if text is None and (columns.label is not None or box.words is not None):
         return box.words
     assert box.column is not None
     said = table[box.column].drop_nulls()
@@ -344,6 +374,27 @@ def _refuse_ids(inputs: pl.DataFrame, insisted: Sequence[str]) -> None:
             and column.n_unique() == len(column)
         ):
             raise only_tells_who(column.name, len(column))
+
+
+def _refuse_answers(table: pl.DataFrame, inputs: Sequence[str], predictions: str) -> None:
+    """Complain about inputs that say what the predictions say: a repair would edit them first."""
+    import polars as pl
+
+    for name in inputs:
+        if table[name].n_unique() != 2 or table[name].null_count() > 0:
+            continue
+        ends = table.group_by(name).agg(
+            pl.col(predictions).min().alias("low"), pl.col(predictions).max().alias("high")
+        )
+        ends = ends.drop_nulls().sort("low")
+        if ends.height == 2 and table.height >= FEW and ends["high"][0] < ends["low"][1]:
+            typed = shlex.quote(name)
+            raise DataError(
+                f"column {name!r}",
+                "must not be an input if it is another answer of the model",
+                f"it tells people apart just where {predictions!r} does",
+                f"Say --ignore {typed}; if the model does read it, name all inputs with --input.",
+            )
 
 
 def only_tells_who(name: str, people: int) -> DataError:
@@ -397,7 +448,7 @@ def positive_of(outcome: pl.Series, text: str | None, flag: str = "--positive") 
             flag,
             f"must say which value of {outcome.name!r} is positive",
             f"it holds {values[0]!r} and {values[1]!r}",
-            f"Add {flag} {shlex.quote(str(values[1]))}, or the other.",
+            f"Add {' or '.join(f'{flag} {shlex.quote(str(value))}' for value in values)}.",
         )
     found: Hashable = same_value(outcome, text)
     return found

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairmend.cli import options as o
-from fairmend.cli.audit import gate, over_the_limit, read_limit
+from fairmend.cli.audit import (
+    gate,
+    over_the_limit,
+    read_limit,
+    tell_backwards,
+    tell_small_reference,
+)
 from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.loading import drawn_share, find_key
 from fairmend.cli.output import (
@@ -21,6 +27,7 @@ from fairmend.cli.output import (
     say,
 )
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
+from fairmend.cli.selection import refuse_selected
 from fairmend.cli.shortfall import Rule, find_shortfalls, settings_of
 from fairmend.errors import DataError
 
@@ -171,8 +178,8 @@ ReportFile = Annotated[
 
 def repair(
     file: o.File,
-    label: o.Label,
     group: o.Group,
+    label: o.Label = None,
     predictions: o.Predictions = None,
     model: o.Model = None,
     threshold: o.Threshold = None,
@@ -245,25 +252,30 @@ def repair(
     )  # fmt: skip
     people, audited, reported = _everybody(file, columns, box, holdout, (holdout_share, seed))
     which = holdout or f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
-    assert people.outcome is not None
+    metrics = metric or ["sp"]
+    refuse_selected(people.selection, metrics, columns.without_label)
     never = [name for name in group if name in people.input_names]
     _refuse_groups(rules, [name for name in group if name not in never])
     key = find_key(key_file)
     settings: dict[str, Any] = {
         "pos_label": people.positive,
-        "disparity": _one_or_several(metric or ["sp"]),
+        "disparity": _one_or_several(metrics),
         "method": method,
         "target": people.as_group(target),
         "reference": people.as_group(reference),
         "level": level,
         "two_sided": two_sided,
-        "favorable_label": same_value(people.outcome, favourable),
+        "favorable_label": _favourable(people, box, favourable),
         "do_no_harm": do_no_harm,
         "require_significant": require_significant,
         "key": key,
         "random_state": seed,
     }
     mended = RepairedClassifier(box, **settings, **settings_of(rules, never)).fit(**audited.call)
+    tell_backwards(mended.audit_, people.positive)
+    tell_small_reference(
+        mended.audit_, reference, {plan.baseline for plan in mended.plans_.values()}
+    )
     shortfalls = find_shortfalls(mended, rules, never, audited)
     result = mended.report(
         **reported.call,
@@ -323,6 +335,14 @@ _SEEN = {
     False: " the repair was fitted on",
     None: ", whom the repair should not have seen",
 }
+
+
+def _favourable(people: AnyPeople, box: BlackBox, text: str | None) -> Any:
+    """The decision people want, as the labels have it."""
+    if people.outcome is not None:
+        return same_value(people.outcome, text)
+    words = list(map(str, box.words or (0, 1)))
+    return words.index(text) if text in words else text
 
 
 def _one_or_several(names: list[str]) -> str | list[str]:
@@ -386,8 +406,9 @@ def _split(people: People, share: float, seed: int) -> tuple[People, People]:
 def _cells(people: People) -> NDArray[np.int64]:
     import polars as pl
 
-    assert people.outcome is not None
-    columns = [*people.groups.values(), people.outcome]
+    columns = [*people.groups.values()]
+    if people.outcome is not None:
+        columns.append(people.outcome)
     frame = pl.DataFrame([column.alias(str(j)) for j, column in enumerate(columns)])
     return frame.select(pl.struct(pl.all()).rank("dense") - 1).to_series().cast(pl.Int64).to_numpy()
 

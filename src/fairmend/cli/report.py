@@ -14,6 +14,7 @@ from fairmend.cli.loading import group_columns, load_repair
 from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.cli.repair import command_line
+from fairmend.cli.selection import refuse_selected
 
 Output = Annotated[
     str | None,
@@ -31,7 +32,7 @@ Frontier = Annotated[
 def report(
     artifact: o.Artifact,
     file: o.File,
-    label: o.Label,
+    label: o.Label = None,
     group: o.KnownGroup = None,
     weight: o.Weight = None,
     missing: o.Missing = None,
@@ -51,6 +52,7 @@ def report(
     as_json: o.AsJson = False,
 ) -> None:
     """Show what a repair does to the people of FILE, before and after."""
+    from fairmend.counterfactual import read_disparities
     from fairmend.mender import as_fitted, as_polars
 
     limits = [read_limit(text) for text in fail_on or []]
@@ -65,7 +67,9 @@ def report(
     if not group and file == "-":
         raise typer.BadParameter("must be given with standard input", param_hint="--group")
     columns = Columns(
-        group or group_columns(mended, _names(file)), label, str(mended.data_.labels.positive),
+        group or group_columns(mended, _names(file)),
+        label,
+        None if label is None else str(mended.data_.labels.positive),
         weight, missing=missing or (), decimal=decimal,
     )  # fmt: skip
     people: AnyPeople
@@ -75,6 +79,8 @@ def report(
     else:
         people = read_people(file, columns, mended.box_, like=as_polars(table.native))
         said = people.call | {"X": as_fitted(people.inputs, table.native)}
+    names = [one.name for one in read_disparities(mended.disparity)]
+    refuse_selected(people.selection, names, "Leave it out")
     result = mended.report(**said, frontier=frontier, command=command_line(), apart=apart)
     crossed = over_the_limit(result.after, limits)
     if output is not None:

@@ -20,6 +20,8 @@ __all__ = ["Rule", "Shortfall", "find_shortfalls", "settings_of"]
 
 MOST_RULES, MOST_PEOPLE = 6, 20_000
 """Beyond these it takes long to try what each rule does."""
+LEAST_HELP = 0.0005
+"""Less than this is not seen in points with one decimal."""
 WIDTH = 100
 
 
@@ -134,33 +136,51 @@ def find_shortfalls(
     short.sort(key=lambda plan: -plan.outlook.gap_after)
     recorded = mended.box_.column is not None
     cheap = recorded and len(rules) <= MOST_RULES and len(people) <= MOST_PEOPLE
-    return [
-        Shortfall(
-            plan.metric,
-            str(plan.target),
-            str(plan.baseline),
-            plan.status.name,
-            plan.outlook.gap_before,
-            plan.outlook.gap_after,
-            plan.outlook.edited,
-            plan.outlook.unreachable,
-            _why(plan, recorded=recorded, ruled=bool(rules)),
-            _tried(mended, rules, always, people, plan) if cheap and place == 0 else (),
+    found = []
+    for place, plan in enumerate(short):
+        trials = _tried(mended, rules, always, people, plan) if cheap and place == 0 else ()
+        found.append(
+            Shortfall(
+                plan.metric,
+                str(plan.target),
+                str(plan.baseline),
+                plan.status.name,
+                plan.outlook.gap_before,
+                plan.outlook.gap_after,
+                plan.outlook.edited,
+                plan.outlook.unreachable,
+                _why(plan, trials, recorded=recorded, ruled=bool(rules)),
+                trials,
+            )
         )
-        for place, plan in enumerate(short)
-    ]
+    return found
 
 
-def _why(plan: Plan, *, recorded: bool, ruled: bool) -> str:
-    if not recorded or plan.outlook.unreachable == 0:
-        return plan.status.value
-    share = f"{100 * plan.outlook.unreachable:.1f} % of {plan.target}"
-    kept = " that keeps to the rules for edits" if ruled else ""
-    return (
-        "With --predictions people can only be edited into rows that are in the file: for "
-        f"{share} there is none with the other decision{kept}. With --model the model itself is "
-        "asked about further rows" + ("; or drop a rule." if ruled else ".")
-    )
+def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) -> str:
+    """What is in the way, the first thing first, and what would help."""
+    from fairmend.plan import PlanStatus
+
+    blocked = recorded and plan.outlook.unreachable > 0
+    said = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.status.value]
+    if blocked:
+        kept = " that keeps to the rules for edits" if ruled else ""
+        said.append(
+            "With --predictions people can only be edited into rows that are in the file: for "
+            f"{100 * plan.outlook.unreachable:.1f} % of {plan.target} there is none with the other "
+            f"decision{kept}. With --model the model itself is asked about further rows."
+        )
+    said += _worth_dropping(plan, trials)
+    return " ".join(said)
+
+
+def _worth_dropping(plan: Plan, trials: Sequence[Trial]) -> list[str]:
+    """The rule without which least of the gap is left, if that is less than now."""
+    from fairmend.tables import points
+
+    best = min(trials, key=lambda trial: abs(trial.gap_without), default=None)
+    if best is None or abs(best.gap_without) > abs(plan.outlook.gap_after) - LEAST_HELP:
+        return []
+    return [f"Without {best.rule} the gap would be {points(best.gap_without)}."]
 
 
 def _tried(
