@@ -1,4 +1,4 @@
-"""The tables of docs/peers.md, made from the figures that benchmarks/peers.py wrote.
+"""The tables of docs/peers.md and README.md, from the figures that benchmarks/peers.py wrote.
 
     python scripts/peers_page.py --from results/peers.json   # keep its figures, and make the tables
     python scripts/peers_page.py                             # make them from what is kept
@@ -22,9 +22,12 @@ from fairmend.files import writing
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "docs" / "peers.json"
 PAGE = ROOT / "docs" / "peers.md"
+README = ROOT / "README.md"
 START, END = "<!-- made by scripts/peers_page.py -->", "<!-- end of what is made -->"
 DIGITS = 6
 """More than any table shows, so that nothing is rounded twice."""
+IN_SHORT = ("model", "aif360.eq_odds")
+"""Beside those whose name says that they are given labels alone."""
 
 
 def benchmark() -> ModuleType:
@@ -76,6 +79,25 @@ def made(kept: dict[str, Any]) -> str:
     )
 
 
+def in_short(kept: dict[str, Any]) -> str:
+    """The README's table: one gap, closed from decisions alone."""
+    title_of = benchmark().title_of
+    lines = [
+        START,
+        "",
+        "| | gap | women accepted | men accepted | men changed | equals differ | AUC |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in kept["summary"]:
+        key = row["contestant"]
+        if (row["data"], row["aim"]) == ("adult", "fnr") and (key in IN_SHORT or "labels" in key):
+            shares = ("accepted_target", "accepted_other", "other_changed", "mixed")
+            cells = [f"{100 * row['gap']:+.1f}", *(f"{100 * row[name]:.1f} %" for name in shares)]
+            cells.append(f"{row['auc_decisions_target']:.2f}")
+            lines.append(f"| {title_of(key)} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", END])
+
+
 def page_with(part: str, page: str) -> str:
     """The page with that part in its place."""
     before, _, rest = page.partition(START)
@@ -93,6 +115,7 @@ def main() -> None:
         _write(KEPT, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     _write(PAGE, page_with(made(kept), PAGE.read_text(encoding="utf-8")))
+    _write(README, page_with(in_short(kept), README.read_text(encoding="utf-8")))
 
 
 def _write(path: Path, text: str) -> None:

@@ -17,6 +17,18 @@ def test_the_tables_are_made_from_what_is_kept():
     assert page.count(peers_page.START) == page.count(peers_page.END) == 1
 
 
+def test_the_readme_shows_what_is_kept():
+    kept = json.loads(peers_page.KEPT.read_text(encoding="utf-8"))
+    readme = peers_page.README.read_text(encoding="utf-8")
+    assert peers_page.in_short(kept) in readme, "run scripts/peers_page.py"
+    ours = next(line for line in readme.splitlines() if line.startswith("| fairmend, labels"))
+    row = next(
+        row for row in kept["summary"]
+        if (row["data"], row["aim"], row["contestant"]) == ("adult", "fnr", "fairmend.labels")
+    )  # fmt: skip
+    assert f"| {100 * row['gap']:+.1f} |" in ours
+
+
 def test_no_other_part_of_the_page_holds_a_decimal_figure():
     page = peers_page.PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(peers_page.START)
