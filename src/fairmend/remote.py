@@ -52,6 +52,8 @@ class RemoteModel:
         Which of several values a row to read: a name or a place. Of two class probabilities the
         second is read unless told otherwise.
 
+    Examples
+    --------
     >>> RemoteModel("http://localhost:8080/invocations", token="secret")
     RemoteModel('http://localhost:8080/invocations', protocol='mlflow')
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from fairmend import DataError
 from fairmend.protocols import NAMES, protocol_for, protocol_named
@@ -85,6 +86,19 @@ def test_mlflow_reads_every_form_alike():
     assert (csv.names, csv.rows) == (("a", "b"), [["1", "2"], ["3", None], ["x, y", "4"]])
 
 
+@pytest.mark.parametrize("name", ["mlflow", "instances"])
+def test_what_a_record_lacks_is_told_from_null(name):
+    asked = protocol_named(name).read(b'{"instances": [{"a": 1}, {"b": 2, "a": null}, {"b": 3}]}')
+    assert (asked.names, asked.rows) == (("a", "b"), [[1, UNSET], [None, 2], [UNSET, 3]])
+
+
+def test_a_small_body_makes_no_huge_table():
+    """Each record its own key: as a table that would be ten billion cells."""
+    body = json.dumps({"instances": [{f"k{i}": 1} for i in range(100_000)]}).encode()
+    with pytest.raises(BadRequest, match="same keys"):
+        protocol_named("instances").read(body)
+
+
 def test_colons_in_text_do_not_look_like_keys():
     protocol = protocol_named("mlflow")
     asked = protocol.read(b'{"dataframe_records": [{"at": "12:30:00", "a:b": ":"}]}')
@@ -98,7 +112,7 @@ HOSTILE = [
     b'{"instances": [[Infinity]]}', b'{"instances": [[1e999]]}',
     b'{"instances": [[123456789012345678901234567890]]}', b'{"instances": [[01]]}',
     b'{"instances": [[1]], "instances": [[2]]}', b'{"instances": [[1], {"a": 1}]}',
-    b'{"instances": [{"a": 1}, {"b": 1}]}', b'{"instances": [{"a": 1}, {"a": 1, "b": 2}]}',
+    b'{"instances": [{"a": 1}, {}, {}, {}, {}]}',
     b'{"instances": [[[1]]]}', b'{"instances": [[{"secret": 1}]]}', b'{"instances": [["\xff"]]}',
     b'{"instances": [["\\ud800"]]}', b'{"instances": [[1]], "secret": 1}', b'\xef\xbb\xbf{}',
     b'{"instances": ' + b"[" * 100_000, b'{"instances": ' + b"[" * 5_000 + b"]" * 5_000 + b"}",

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,7 +20,7 @@ import serving
 import vendors
 from fairmend.protocols import protocol_named
 from fairmend.serve.admin import make_admin
-from fairmend.serve.config import read_config
+from fairmend.serve.config import Config, read_config
 from fairmend.serve.sidecar import Sidecar
 
 
@@ -224,11 +225,37 @@ def test_tokens(start):
     body = {"dataframe_split": ONE}
     for wrong in ({}, {"Authorization": "Bearer let me"}, {"Authorization": "let me in"}):
         assert serving.post(url, body, wrong)[0] == 401
+    assert serving.post(sidecar.url + "/outcomes", {})[0] == 401
     assert serving.post(url, body, {"Authorization": "Bearer let me in"})[0] == 200
     assert serving.get(sidecar.admin + "/metrics")[0] == 401
-    assert serving.get(sidecar.admin + "/metrics", {"Authorization": "Bearer me too"})[0] == 200
+    status, text, _ = serving.get(sidecar.admin + "/metrics", {"Authorization": "Bearer me too"})
+    assert status == 200
+    assert 'fairmend_unauthorized_total{port="clients"} 4' in text
+    assert 'fairmend_unauthorized_total{port="admin"} 1' in text
     password = base64.b64encode(b"any:me too").decode()
     assert serving.get(sidecar.admin + "/ready", {"Authorization": f"Basic {password}"})[0] == 200
+    assert sidecar.stop() == 0
+    refused = [line for line in sidecar.lines() if line.get("code") == "unauthorized"]
+    assert [line["port"] for line in refused] == ["clients"] * 4 + ["admin"]
+    assert {line["level"] for line in refused} == {"warning"}
+    assert "let me" not in (sidecar.folder / "serve.log").read_text()
+
+
+def test_operators_ask_by_the_local_address(start):
+    sidecar = start()
+    port = sidecar.admin.rpartition(":")[2]
+    for host in ("localhost", "127.0.0.1", "[::1]", f"[::1]:{port}", f"localhost:{port}"):
+        assert serving.get(sidecar.admin + "/ready", {"Host": host})[0] == 200, host
+    for host in ("evil.example", f"evil.example:{port}", "[::1", "::1", "localhost:x", "a@[::1]"):
+        assert serving.get(sidecar.admin + "/ready", {"Host": host})[0] in (400, 421), host
+
+
+def test_a_vendor_that_decides_otherwise_is_warned_of(start, vendor):
+    assert start().wait_for("probed").items() >= {"level": "info", "changed": 0}.items()
+    vendor.behave("inverted")
+    found = start(log="second.sqlite").wait_for("probed")
+    assert found["level"] == "warning"
+    assert found["changed"] > 0
 
 
 def test_health_metadata_and_metrics(start):
@@ -294,6 +321,26 @@ def test_repair_needs_a_basis(tmp_path, artifact):
     assert read_config(None, **said, group=["sex", "age"]).groups == ("sex", "age")
 
 
+def test_what_must_be_given_is_named_with_how_to_give_it(monkeypatch, tmp_path, artifact):
+    from fairmend import DataError
+
+    said = {"artifact": str(artifact), "upstream": "http://h/score"}
+    for name, ways in [
+        ("artifact", ["fairmend serve FILE", "artifact ="]),
+        ("upstream", ["--upstream URL", "upstream ="]),
+    ]:
+        with pytest.raises(DataError) as told:
+            read_config(None, **{**said, name: None})
+        assert [way for way in ways if way not in str(told.value)] == []
+    monkeypatch.delenv("FAIRMEND_KEY", raising=False)
+    with pytest.raises(DataError) as told:
+        Sidecar(read_config(None, **said, log=str(tmp_path / "log.sqlite")))
+    for way in ("--key-file FILE", "key_file =", "FAIRMEND_KEY"):
+        assert way in str(told.value)
+    required = {field.name for field in msgspec.structs.fields(Config) if field.required}
+    assert required == {"artifact", "upstream"}
+
+
 def test_the_basis_is_on_record(start):
     sidecar = start(mode="repair", basis="Article 6, approved by the board")
     [event] = rows(sidecar.log, "events")
@@ -303,8 +350,6 @@ def test_the_basis_is_on_record(start):
 
 
 def test_the_page_on_deployment_lists_every_setting_and_code():
-    from fairmend.serve.config import Config
-
     page = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text()
     assert [name for name in Config.__struct_fields__ if f"`{name}`" not in page] == []
     assert [code for _, code in FAULTS.values() if f"`{code}`" not in page] == []

@@ -104,6 +104,29 @@ def test_what_is_an_input_and_set_apart_is_read_the_long_way():
     )  # fmt: skip
 
 
+def test_who_somebody_is_may_be_left_out_where_it_is_an_input_but_nothing_else_may():
+    schema = Schema.of(Frame.read(TABLE), ("name", "id"))
+    record = {"age": 1, "dose": 2.5, "name": None, "old": True, "class": "a"}
+    lacking = {key: cell for key, cell in record.items() if key != "name"}
+
+    def read(*records):
+        body = json.dumps({"instances": records}).encode()
+        assert FastReader(schema, ("name", "id")).read("instances", body) is None
+        return schema.read(protocol_named("instances").read(body), ("name", "id"))
+
+    row = (1, 2.5, None, True, "a")
+    assert read(record) == ([row], {"name": [None]})
+    assert read(lacking) == ([row], {})
+    assert read(record, lacking) == ([row, row], {"name": [None, None]})
+    for name in ("age", "dose", "old", "class"):  # the dose may be null, but not left out
+        other = {key: cell for key, cell in record.items() if key != name}
+        for records in ((other,), (record, other), (other, record)):
+            with pytest.raises(BadRequest, match=f"'{name}' is missing"):
+                read(*records)
+    with pytest.raises(BadRequest, match="must hold whole numbers"):
+        read({**record, "age": None})
+
+
 @pytest.mark.parametrize("column", ["age", "dose"])
 def test_a_number_that_is_too_large_is_refused_both_ways(column):
     body = json.dumps({"instances": [{**TABLE.iloc[0].to_dict(), column: 2**64}]}, default=bool)

@@ -94,6 +94,13 @@ def test_parquet_holds_what_the_log_holds(log, tmp_path):
         export(log.path, to, table="cells")
 
 
+@pytest.mark.parametrize("name", ["log.csv", "log", "log.parquet.gz"])
+def test_parquet_is_not_written_under_another_name(log, tmp_path, name):
+    with pytest.raises(DataError, match=r"ends in \.parquet"):
+        export(log.path, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 def test_what_is_no_log_is_said_to_be_none(tmp_path):
     with pytest.raises(DataError, match="must be a decision log"):
         verify(tmp_path / "nothing.sqlite")

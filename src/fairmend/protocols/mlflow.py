@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -39,6 +40,8 @@ class _Predictions(msgspec.Struct):
 _request = msgspec.json.Decoder(_Body)
 _response = msgspec.json.Decoder(_Predictions)
 _json = msgspec.json.Encoder()
+_MOST_CELLS = 4
+"""To each one sent: records that share few keys would make a table of nearly nothing but gaps."""
 
 
 class MLflow(Protocol):
@@ -148,16 +151,16 @@ def by_instances(instances: list[Any], parameters: Mapping[str, Any]) -> Asked:
 
 
 def _by_records(records: list[dict[str, Any]], form: str, parameters: Mapping[str, Any]) -> Asked:
-    names = tuple(records[0]) if records else ()
-    try:
-        rows = [
-            list(record.values()) if tuple(record) == names else [record[name] for name in names]
-            for record in records
-        ]
-    except KeyError:
-        raise BadRequest("bad_request", "all records must have the same keys", 422) from None
-    if any(len(record) != len(names) for record in records):
+    """Rows under all keys there are; a cell whose key a record lacks is UNSET."""
+    names = tuple(dict.fromkeys(chain.from_iterable(records)))
+    if len(names) * len(records) > _MOST_CELLS * sum(map(len, records)):
         raise BadRequest("bad_request", "all records must have the same keys", 422)
+    rows = [
+        list(record.values())
+        if tuple(record) == names
+        else [record.get(name, UNSET) for name in names]
+        for record in records
+    ]
     return Asked(names, rows, form, parameters)
 
 

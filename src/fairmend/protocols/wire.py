@@ -55,6 +55,7 @@ class Asked(msgspec.Struct, frozen=True):
     names: tuple[str, ...] | None
     """The columns; None where cells are told by their place alone."""
     rows: list[list[Any]]
+    """Their cells; UNSET where a record lacks a key that others have."""
     form: str
     """Which of the protocol's forms it came in."""
     parameters: Mapping[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -12,7 +13,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from fairmend.errors import FairmendError
-from fairmend.serve.http import allowed, live, note, problem, readiness, reply, where
+from fairmend.serve.http import (
+    allowed,
+    live,
+    note,
+    problem,
+    readiness,
+    reply,
+    unauthorized,
+    where,
+)
 from fairmend.serve.monitor import Figures, look
 from fairmend.serve.page import SCRIPT, STYLE, page
 from fairmend.serve.sidecar import Failure, Sidecar
@@ -21,7 +31,7 @@ __all__ = ["make_admin"]
 
 _json = msgspec.json.Encoder()
 Handler = Callable[[Request], Awaitable[Response]]
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.ASCII)
 
 
 def make_admin(sidecar: Sidecar) -> Starlette:
@@ -31,12 +41,11 @@ def make_admin(sidecar: Sidecar) -> Starlette:
 
     def guarded(handler: Handler) -> Handler:
         async def guard(request: Request) -> Response:
-            host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host")
-            if token is None and host not in _LOCAL:  # a foreign page may point its name at us
+            host = request.headers.get("host", "")
+            if token is None and not _LOCAL.fullmatch(host):  # a foreign name may point here
                 return problem("bad_host", "ask by the local address", 421)
             if not allowed(request.headers, token):
-                return problem("unauthorized", "a token is needed", 401,
-                               WWW_Authenticate='Basic realm="fairmend"')  # fmt: skip
+                return unauthorized(sidecar.metrics, "admin", 'Basic realm="fairmend"')
             try:
                 return await handler(request)
             except Failure as error:

@@ -28,6 +28,7 @@ from fairmend.serve.http import (
     read_body,
     readiness,
     reply,
+    unauthorized,
     where,
 )
 from fairmend.serve.openapi import document
@@ -123,8 +124,7 @@ class _Clients:
     def refused(self, headers: Mapping[str, str], named: Mapping[str, str]) -> Response | None:
         """Nobody gets past here without the token, nor with another model's name."""
         if not allowed(headers, self.token):
-            return problem("unauthorized", "a bearer token is needed", 401,
-                           WWW_Authenticate="Bearer")  # fmt: skip
+            return unauthorized(self.sidecar.metrics, "clients", "Bearer")
         if named.get("model", self.name) != self.name:
             return problem("unknown_model", "there is no such model", 404)
         return None

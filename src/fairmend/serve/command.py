@@ -77,7 +77,7 @@ def verify_log(
 @log_app.command("export")
 def export_log(
     path: Annotated[Path, typer.Argument(help="The log.")],
-    to: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    to: Annotated[Path, typer.Argument(help="The Parquet file to write, NAME.parquet.")],
     table: Annotated[str, typer.Option(help="decisions, outcomes or events.")] = "decisions",
     force: Annotated[bool, typer.Option(help="Overwrite the file.")] = False,
 ) -> None:

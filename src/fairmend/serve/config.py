@@ -98,7 +98,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 "config basis",
                 "must say why decisions may be changed, for mode 'repair'",
                 "got nothing",
-                "Name the legal basis and who approved it: it is recorded in the log.",
+                'Say --basis TEXT, or basis = "TEXT" in the file of --config: the legal basis, and '
+                "who approved it. It is recorded in the log.",
             )
         if self.host not in _LOOPBACK and not self.secret(self.token_env):
             raise DataError(
@@ -122,6 +123,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return os.environ.get(name) or None
 
 
+_REQUIRED = {
+    "artifact": 'Name it, fairmend serve FILE, or say artifact = "FILE" in the file of --config.',
+    "upstream": 'Say --upstream URL, or upstream = "URL" in the file of --config.',
+}
+"""How to give the settings that have no default."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -136,6 +142,9 @@ def read_config(path: str | os.PathLike[str] | None, **said: Any) -> Config:
         if path is not None:
             settings = msgspec.toml.decode(Path(path).read_bytes())
         settings |= {name: value for name, value in said.items() if value is not None}
+        for name, how in _REQUIRED.items():
+            if name not in settings:
+                raise DataError(f"config {name}", "must be given", "got nothing", how)
         config = msgspec.convert(settings, Config, strict=False)
     except OSError as error:
         raise DataError(f"config file {str(path)!r}", "must be readable",

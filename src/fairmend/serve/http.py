@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from fairmend.protocols.wire import BadRequest
+from fairmend.serve.metrics import Metrics
 
 __all__ = [
     "allowed",
@@ -28,6 +29,7 @@ __all__ = [
     "read_body",
     "readiness",
     "reply",
+    "unauthorized",
     "where",
 ]
 
@@ -80,6 +82,13 @@ def allowed(headers: Mapping[str, str], token: str | None) -> bool:
     elif scheme.lower() != "bearer":
         return False
     return hmac.compare_digest(secret, token.encode())
+
+
+def unauthorized(metrics: Metrics, port: str, challenge: str) -> Response:
+    """Refuse somebody without the right token: counted and noted, but for what they sent."""
+    metrics.count("fairmend_unauthorized_total", port=port)
+    note("request", "warning", port=port, code="unauthorized", status=401)
+    return problem("unauthorized", "a token is needed", 401, WWW_Authenticate=challenge)
 
 
 async def read_body(

@@ -382,6 +382,9 @@ def export(
     if table not in TABLES:
         raise DataError("table", f"must be one of {', '.join(TABLES)}", f"got {table!r}",
                         "Leave it out for the decisions.")  # fmt: skip
+    if Path(to).suffix.lower() != ".parquet":
+        raise DataError(f"output {str(to)!r}", "must be a name that ends in .parquet",
+                        "it does not", "Name it so: only Parquet is written.")  # fmt: skip
     require("pyarrow", extra="serve", why="exporting a log to Parquet")
     import pyarrow as pa
     import pyarrow.parquet as pq

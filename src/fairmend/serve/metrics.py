@@ -16,6 +16,7 @@ _HELP = {
     "fairmend_upstream_seconds": "Time of one call to the vendor.",
     "fairmend_in_flight": "Requests being answered now.",
     "fairmend_ready": "Whether the sidecar is ready.",
+    "fairmend_unauthorized_total": "Requests refused for want of the right token, by port.",
     "fairmend_reloads_total": "Artifacts loaded again, by how that ended.",
     "fairmend_probe_changed": "Rows of the audit that the vendor now decides otherwise.",
 }

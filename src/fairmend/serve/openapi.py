@@ -19,7 +19,8 @@ def document(model: str, schema: Schema, token: bool) -> dict[str, Any]:
         name: {"type": [_TYPES[kind], "null"] if optional else _TYPES[kind]}
         for name, kind, optional in zip(schema.names, schema.kinds, schema.optional, strict=True)
     }
-    record = {"type": "object", "properties": cells, "required": list(cells)}
+    required = [name for name in cells if name not in schema.personal]
+    record = {"type": "object", "properties": cells, "required": required}
     row = {"type": "array", "prefixItems": list(cells.values()), "minItems": len(cells),
            "maxItems": len(cells)}  # fmt: skip
     rows = {"type": "array", "items": row, "minItems": 1}

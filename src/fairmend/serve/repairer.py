@@ -66,7 +66,7 @@ class Repairer:
         self.classifier, self.fingerprint = classifier, fingerprint
         data = classifier.data_
         assert data.table is not None
-        self.schema = Schema.of(data.table)
+        self.schema = Schema.of(data.table, apart)
         self.fast = FastReader(self.schema, apart)
         self.labels = data.labels
         self._plans: dict[Hashable, Plan] = dict(classifier.plans_)

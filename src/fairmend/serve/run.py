@@ -176,7 +176,8 @@ async def _probe_now_and_then(sidecar: Sidecar) -> None:
     while True:
         try:
             await sidecar.probe()
-            note("probed", changed=len(sidecar.changed_probes))
+            changed = len(sidecar.changed_probes)
+            note("probed", "warning" if changed else "info", changed=changed)
         except (UpstreamError, Failure, FairmendError) as error:
             note("probe failed", "warning", code=getattr(error, "code", type(error).__name__))
         except Exception as error:

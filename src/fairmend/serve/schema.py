@@ -8,12 +8,13 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from msgspec import UNSET
 
 from fairmend.columns import Frame
 from fairmend.protocols.wire import Asked, BadRequest
 from fairmend.remote import cells, kinds
 
-__all__ = ["Row", "Schema"]
+__all__ = ["Row", "Schema", "missing_column"]
 
 Row = tuple[Any, ...]
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
@@ -31,15 +32,23 @@ class Schema:
     names: tuple[str, ...]
     kinds: tuple[str, ...]
     optional: tuple[bool, ...]
-    """Which columns may be empty: those that were so for somebody in the audit."""
+    """Which columns may be empty: those that were so for somebody in the audit, and `personal`."""
+    personal: frozenset[str]
+    """Inputs that also say who somebody is; who does not say leaves them empty, or out."""
     _types: tuple[type, ...]
-    _places: dict[Any, tuple[list[int] | None, dict[str, int]]] = field(default_factory=dict)
+    _places: dict[Any, tuple[list[int | None] | None, dict[str, int]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, table: Frame) -> Schema:
+    def of(cls, table: Frame, apart: Sequence[str] = ()) -> Schema:
+        """The columns of a table; those among ``apart`` also say who somebody is."""
         found = tuple(kinds(table))
-        empty = tuple(column.has_missing for column in table.encoded)
-        return cls(table, table.names, found, empty, tuple(_TYPES[kind] for kind in found))
+        personal = frozenset(apart).intersection(table.names)
+        empty = tuple(
+            column.has_missing or name in personal
+            for name, column in zip(table.names, table.encoded, strict=True)
+        )
+        types = tuple(_TYPES[kind] for kind in found)
+        return cls(table, table.names, found, empty, personal, types)
 
     @property
     def sent_names(self) -> tuple[str, ...] | None:
@@ -62,29 +71,33 @@ class Schema:
         for row in asked.rows:
             if len(row) != wide:
                 raise BadRequest("bad_row", "every row must have as many cells as columns", 422)
-            mine = tuple(row) if order is None else tuple([row[j] for j in order])
+            mine = tuple(row if order is None else [None if j is None else row[j] for j in order])
             rows.append(
                 mine if tuple(map(type, mine)) == types else self.typed(mine, text=asked.text)
             )
-        return rows, {name: [row[j] for row in asked.rows] for name, j in others.items()}
+        columns = {
+            name: [None if row[j] is UNSET else row[j] for row in asked.rows]
+            for name, j in others.items()
+        }
+        return rows, columns
 
     def _place(
         self, names: tuple[str, ...] | None, apart: tuple[str, ...]
-    ) -> tuple[list[int] | None, dict[str, int]]:
+    ) -> tuple[list[int | None] | None, dict[str, int]]:
         """Where the model's inputs stand among the columns, and where what is set apart does."""
         if names is None:
-            return None, {}
+            return None, {name: j for j, name in enumerate(self.names) if name in apart}
         found = self._places.get((names, apart))
         if found is None:
             spot = {name: j for j, name in enumerate(names)}
             if len(spot) != len(names):
                 raise BadRequest("bad_columns", "column names must be distinct", 422)
-            missing = [name for name in self.names if name not in spot]
-            if missing:
-                raise BadRequest("bad_columns", f"the column {missing[0]!r} is missing", 422)
+            for name in self.names:
+                if name not in spot and name not in self.personal:
+                    raise missing_column(name)
             if any(name not in self.names and name not in apart for name in names):
                 raise BadRequest("bad_columns", "there is a column that does not belong here", 422)
-            order = None if names == self.names else [spot[name] for name in self.names]
+            order = None if names == self.names else [spot.get(name) for name in self.names]
             found = order, {name: spot[name] for name in apart if name in spot}
             if len(self._places) >= _MOST_HEADERS:
                 self._places.clear()
@@ -95,8 +108,10 @@ class Schema:
         """A row with each cell in its column's type, or an error that names the column."""
         columns = zip(self.names, self.kinds, self.optional, row, strict=True)
         return tuple(
-            _cell(name, kind, optional, cell, text) for name, kind, optional, cell in columns
-        )
+            None if cell is UNSET and name in self.personal
+            else _cell(name, kind, optional, cell, text)
+            for name, kind, optional, cell in columns
+        )  # fmt: skip
 
     # ---------------------------------------------------------------- back to a frame
 
@@ -104,7 +119,8 @@ class Schema:
         """Rows in the container and the types of the audit."""
         known = self.table
         if known.is_array:
-            return Frame(np.array([list(row) for row in rows], known.native.dtype), known.names)
+            dtype = _holding(known.native.dtype, [cell for row in rows for cell in row])
+            return Frame(np.array([list(row) for row in rows], dtype), known.names)
         columns = {
             name: _series(known.column(name), list(cells_))
             for name, cells_ in zip(self.names, zip(*rows, strict=True), strict=True)
@@ -114,10 +130,17 @@ class Schema:
         return Frame(made.to_native(), known.names)
 
 
+def missing_column(name: str) -> BadRequest:
+    """An input of the model that did not come."""
+    return BadRequest("bad_columns", f"the column {name!r} is missing", 422)
+
+
 def _cell(name: str, kind: str, optional: bool, cell: Any, text: bool) -> Any:
     """One cell in its column's type, or an error that names the column and nothing else."""
     if cell is None and optional:
         return None
+    if cell is UNSET:
+        raise missing_column(name)
     try:
         if text and isinstance(cell, str):
             return _TRUTH[cell.lower()] if kind == "bool" else _finite(_TYPES[kind](cell))
@@ -143,6 +166,12 @@ def _finite(value: Any) -> Any:
 _WORDS = {"bool": "true or false", "int": "whole numbers", "float": "numbers", "str": "text"}
 
 
+def _holding(dtype: Any, values: Sequence[Any]) -> Any:
+    """A type; or objects, where NumPy has no way to say in it that a value is missing."""
+    cannot = isinstance(dtype, np.dtype) and dtype.kind in "biu"
+    return object if cannot and None in values else dtype
+
+
 def _series(known: Any, values: list[Any]) -> Any:
     """Values as a column of the same library and type as a known one."""
     native = known.to_native()
@@ -154,6 +183,6 @@ def _series(known: Any, values: list[Any]) -> Any:
             more = [v for v in dict.fromkeys(values) if v is not None and v not in seen]
             dtype: Any = pd.CategoricalDtype(seen.append(pd.Index(more, dtype=seen.dtype)))
         else:
-            dtype = native.dtype
+            dtype = _holding(native.dtype, values)
         return nw.from_native(pd.Series(values, dtype=dtype, name=known.name), series_only=True)
     return nw.new_series(known.name, values, known.dtype, backend=known.implementation)

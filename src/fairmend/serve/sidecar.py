@@ -32,7 +32,7 @@ from fairmend.serve.fast import Read
 from fairmend.serve.log import DecisionLog, Entry, LogUnavailable, Reply
 from fairmend.serve.metrics import Metrics
 from fairmend.serve.repairer import Law, Repairer, Said
-from fairmend.serve.schema import Row
+from fairmend.serve.schema import Row, missing_column
 from fairmend.serve.upstream import Upstream, UpstreamError
 
 __all__ = ["Decided", "Failure", "Sidecar"]
@@ -358,10 +358,10 @@ class Sidecar:
     def _people_of(
         self, serving: Repairer, asked: Asked, read: Read, headers: Mapping[str, str]
     ) -> list[_Person]:
-        apart, (rows, columns) = self.apart, read
-        n = len(rows)
+        rows, columns = read
+        n, came = len(rows), set(columns)
         for name, value in asked.parameters.items():
-            if name not in apart or name in columns:
+            if name not in self.apart or name in came:
                 raise BadRequest("bad_parameter", "a parameter does not belong here", 422)
             columns[name] = _spread(value, n)
         if _OF_PEOPLE[0] in headers and self.config.groups[0] not in columns:
@@ -374,6 +374,9 @@ class Sidecar:
             if n != 1:
                 raise BadRequest("bad_id", "Fairmend-Id is for one row; use a column", 422)
             columns[self.config.id] = [_from_header(headers[_OF_PEOPLE[1]])]
+        for name in columns.keys() - came:
+            if name in serving.schema.personal:  # said beside the rows, but the vendor reads it
+                raise missing_column(name)
         groups = [columns.get(name) for name in self.config.groups]
         ids = columns.get(self.config.id)
         found = []
@@ -567,6 +570,14 @@ def _day(number: int) -> str:
 def _key(config: Config) -> bytes:
     if config.key_file is not None:
         return read_key(file=config.key_file)
+    if not config.secret(config.key_env):
+        raise DataError(
+            "key",
+            "must be given, as the one that the repair was fitted with",
+            f"got none, and {config.key_env} is not set",
+            'Say --key-file FILE, or key_file = "FILE" in the file of --config, or set '
+            f"{config.key_env}; fairmend key FILE makes one.",
+        )
     return read_key(env=config.key_env)
 
 
