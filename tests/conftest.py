@@ -1,4 +1,4 @@
-"""A real browser for pages: offline, watched, and found or installed where that can be done."""
+"""COMPAS with a model, and a real browser for pages: offline, watched, found or installed."""
 
 import fcntl
 import os
@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -15,6 +16,21 @@ from hypothesis import settings
 # HYPOTHESIS_PROFILE=default looks for new ones; `make theory` and `make coverage` do.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.fixture(scope="session")
+def compas():
+    """A model fitted on 1,850 people, and the inputs, outcomes and groups of all others."""
+    from sklearn.linear_model import LogisticRegression
+
+    from fairmend import datasets
+
+    bunch = datasets.load_compas(backend="numpy")
+    order = np.random.default_rng(0).permutation(len(bunch.y))
+    train, audit = order[:1850], order[1850:]
+    model = LogisticRegression(C=100, max_iter=500).fit(bunch.X[train], bunch.y[train])
+    return model, *(part[audit] for part in (bunch.X, bunch.y, bunch.sensitive_features))
+
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [

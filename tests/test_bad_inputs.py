@@ -810,29 +810,48 @@ BAD = {
     ),
     "recorded with nan": (
         lambda: audit(with_one(Y, 0, np.nan), None),
-        ModelError,
-        "model (recorded predictions): must answer every row; got nan for 1 of 8 people. "
-        "Are values missing that it cannot take? Leave out rows it has no answer for.",
+        DataError,
+        "model (recorded predictions): must hold a prediction for everybody; got nan for 1 of 8 "
+        "entries. Mend it, or leave out people whom the model did not answer.",
     ),
     "recorded with null": (
         lambda: audit("p", pl.DataFrame({"p": with_one(Y, 0, None)})),
-        ModelError,
-        "model (column 'p'): must answer every row; got None for 1 of 8 people. Are "
-        "values missing that it cannot take? Leave out rows it has no answer for.",
+        DataError,
+        "model (column 'p'): must hold a prediction for everybody; got None for 1 of 8 "
+        "entries. Mend it, or leave out people whom the model did not answer.",
     ),
     "recorded text unknown to y": (
         lambda: audit(TEXT, None),
-        ModelError,
+        DataError,
         "model (recorded predictions): must answer with the labels of y, 0 and 1; got "
         "'no', 'yes'. If these are its words, say BlackBox(model, words=(negative, "
         "positive)).",
     ),
     "recorded scores": (
         lambda: audit(Y * 3.5, None),
-        ModelError,
+        DataError,
         "model (recorded predictions): must come with a threshold when it gives scores; "
         "got scores from 0 to 3.5. Say BlackBox(model, threshold=...): above it the "
         "decision is positive.",
+    ),
+    "recorded probabilities but one": (
+        lambda: audit(with_one(Y * 0.6, 5, 1.2), None),
+        DataError,
+        "model (recorded predictions): must come with a threshold when it gives scores; "
+        "got scores from 0 to 1.2, 1 of 8 entries outside 0 to 1. Say BlackBox(model, "
+        "threshold=...): above it the decision is positive.",
+    ),
+    "recorded probabilities above 1": (
+        lambda: audit(BlackBox(with_one(Y * 0.6, 5, 1.2), output="probability"), None),
+        DataError,
+        "model (recorded predictions): must give probabilities between 0 and 1; got 1.2 for 1 "
+        "of 8 entries. If these are scores, say BlackBox(model, output='score', threshold=...).",
+    ),
+    "recorded in another order than X": (
+        lambda: audit(pd.Series(Y, FRAME.index[::-1]), FRAME),
+        DataError,
+        "model (recorded predictions): must come in the order of X; it holds the row labels of X "
+        "in another order. Pass it as values.loc[X.index].",
     ),
     "recorded lists": (
         lambda: audit(pd.Series([[1]] * 8), None),

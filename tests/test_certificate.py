@@ -94,8 +94,8 @@ def test_an_irreconcilable_fdr_is_said_to_be_one():
     assert found.status is Status.IRRECONCILABLE
     assert found.status.value == (
         "No distribution over these inputs closes the gap: this one narrows it. P(Y | X) differs "
-        "between the groups, or the target group has no such inputs as the baseline has. More or "
-        "other inputs may tell them apart."
+        "between the groups, or the target group has no such inputs as the baseline has, or equal "
+        "inputs get different decisions. More or other inputs may tell them apart."
     )
     assert found.certificate.certain
     assert found.certificate.low < 0.3 < found.certificate.high  # 0.4 - 0.1

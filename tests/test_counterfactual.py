@@ -163,12 +163,22 @@ def test_it_says_what_it_is():
         "The gap is closed.",
     ]
     assert lines[2].startswith("fpr: +2")
-    assert lines[2].endswith(" points observed, 0.00 under the counterfactual")
+    assert lines[2].endswith(" points modelled, 0.00 under the counterfactual")
     assert lines[3].startswith("4 distinct rows, KL 0.0")
     assert lines[4].startswith("The gap can be closed: it can be brought down to ")
     assert lines[5] == "Equal inputs get equal decisions: the model sees nothing else."
     assert lines[6].startswith("P(Y=1 | x, target): l2 logistic regression, cross-fitted AUC 0.")
     assert found._repr_html_().startswith("<p>Counterfactual distribution for target")
+
+
+def test_gaps_are_called_modelled_where_they_ask_for_outcomes_that_are():
+    first, second = (line.split(",")[0] for line in str(found_for(["sp", "fpr"])).splitlines()[2:4])
+    assert first.startswith("sp: ")
+    assert first.endswith(" points observed")
+    assert second.startswith("fpr: ")
+    assert second.endswith(" points modelled")
+    exact = counterfactual_data(example_one().tabulated(), disparity="fpr")
+    assert " points observed, " in str(exact), "an exact distribution is taken as it is"
 
 
 # -------------------------------------------------------------------- groups

@@ -277,3 +277,26 @@ def test_names_are_known_whatever_their_case():
         as_disparity("fnrr")
     with pytest.raises(DataError, match="must be one of"):
         as_disparity(3)
+
+
+ODDS = "Equalized odds is 'fnr' and 'fpr' together, equal opportunity is 'fnr'."
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (
+            "equalized_odds",
+            ODDS,
+        ),
+        ("EO", ODDS),
+        ("equal opportunity", "Say 'fnr'."),
+        ("disparate-impact", "Say 'sp'."),
+        ("predictive_equality", "Say 'fpr'."),
+        ("predictive_parity", "Say 'fdr'."),
+    ],
+)
+def test_names_from_elsewhere_are_translated(name, hint):
+    with pytest.raises(DataError) as error:
+        as_disparity(name)
+    assert str(error.value).endswith(f"; got {name!r}. {hint}")

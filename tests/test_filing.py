@@ -49,6 +49,15 @@ def test_the_published_example_by_race():
     assert not white.below_four_fifths
 
 
+def test_exactly_four_fifths_is_not_below():
+    # 6/10 over 15/20 is 4/5, and 0.6 / 0.75 a little less in floating point
+    [table] = impact_tables("g", [cell("a", 10, 6), cell("b", 20, 15)])
+    assert table.lines[0].ratio < 0.8
+    assert not table.lines[0].below_four_fifths
+    [table] = impact_tables("g", [cell("a", 1_000, 599), cell("b", 20, 15)])
+    assert table.lines[0].below_four_fifths
+
+
 def test_sex_race_and_both_are_counted_apart():
     rng = np.random.default_rng(0)
     people = pd.DataFrame(
@@ -83,7 +92,7 @@ def test_sex_race_and_both_are_counted_apart():
 
 def test_small_categories_are_listed_and_left_out_of_the_ratios():
     cells = [cell("small", 19, 19), cell("a", 500, 250), cell("b", 481, 120)]
-    [table] = impact_tables("race", cells, leave_out=0.02)
+    [table] = impact_tables("race", cells, filed=True)
     small, a, b = table.lines
     assert small.rate == 1
     assert np.isnan(small.ratio)
@@ -243,9 +252,20 @@ def test_a_group_too_small_to_judge_hides_nobody_elses_rates():
 def test_none_is_a_category_and_unknown_is_not():
     """Whoever has no disability is the very group the others are compared with."""
     cells = [cell("none", 800, 400), cell("some", 200, 50), cell("Unknown", 100, 90)]
-    [table] = impact_tables("disability", cells)
+    [table] = impact_tables("disability", cells, filed=True)
     assert [(line.category, line.ratio) for line in table.lines] == [("none", 1.0), ("some", 0.5)]
     assert (table.people, table.unknown) == (1_000, 100)
+
+
+def test_outside_the_tables_to_file_unknown_is_a_group_as_in_the_audit():
+    s = np.repeat(["a", "b", "unknown"], 100)
+    h = (np.arange(300) % 100 < np.repeat([60, 40, 90], 100)).astype(int)
+    found = audit(h, None, np.tile([0, 1], 150), sensitive_features=s)
+    [table] = impact_tables(found.attribute, cells_of_audit(found))
+    assert (table.people, table.unknown) == (300, 0)
+    assert {line.category: (line.people, line.rate, line.ratio) for line in table.lines} == {
+        group.group: (group.n, group.selection_rate, group.impact_ratio) for group in found.groups
+    }
 
 
 def test_messages():

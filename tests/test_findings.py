@@ -71,6 +71,33 @@ def test_an_explanation_is_the_counterfactual_told():
     assert not told.irreconcilable
 
 
+def test_an_explanation_says_whether_equal_inputs_get_equal_decisions():
+    X, y, s = people()
+    said = vendor(X) | (s == "a")  # the model on record reads the group
+    asked, recorded = (
+        counterfactual(model, X, y, sensitive_features=s, disparity="sp", target="b")
+        for model in (vendor, said)
+    )
+    assert Explanation.of(asked).decisions_differ == "", "it sees nothing else"
+    told = Explanation.of(recorded).decisions_differ
+    assert told == str(recorded.decision_difference)
+    assert told.startswith("At equal inputs the target group gets a positive decision ")
+    assert " points less often than the baseline " in told
+    named = X.assign(group=s)
+    reads_it = counterfactual(
+        lambda rows: vendor(rows) | (rows["group"] == "a").to_numpy(),
+        named, y, sensitive_features=s, disparity="sp", target="b",
+    )  # fmt: skip
+    assert Explanation.of(reads_it).decisions_differ.startswith("The model reads group, on which ")
+
+
+def test_an_explanation_says_whether_outcomes_are_modelled():
+    X, y, s = people()
+    for metric, modelled in (("sp", False), ("fnr", True)):
+        found = counterfactual(vendor, X, y, sensitive_features=s, disparity=metric, target="b")
+        assert Explanation.of(found).modelled is modelled
+
+
 def test_an_explanation_of_features_called_like_its_own_figures():
     X, y, s = people()
     X["change"] = X["observed"] = X["c"]

@@ -97,6 +97,15 @@ def test_recorded_predictions_are_not_asked_for():
     assert len(vendor.batches) == 1
 
 
+def test_recorded_predictions_may_have_labels_of_their_own():
+    # rows are told by their place: only the labels of X in another order are refused
+    frame = pd.DataFrame(X, index=np.arange(N) + N)
+    plain = tabulate(first(X) > 4, frame, Y, sensitive_features=S)
+    for index in (np.arange(N), frame.index):
+        data = tabulate(pd.Series(first(X) > 4, index), frame, Y, sensitive_features=S)
+        np.testing.assert_array_equal(data["a"].decision, plain["a"].decision)
+
+
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_the_model_gets_rows_in_the_container_they_came_in(make):
     frame, seen = make({"one": X[:, 0], "two": X[:, 1]}), []

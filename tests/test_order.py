@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 
-from fairmend import BlackBox, DataError, datasets, tabulate
+from fairmend import BlackBox, DataError, tabulate
 from fairmend.columns import Frame
 from fairmend.costs import Cost
 from fairmend.model import Answers, Labels
@@ -39,16 +38,6 @@ def test_the_monotone_map_is_the_cheapest_by_brute_force(cost):
         for way in combinations_with_replacement(range(columns), rows)
     )
     assert cost[np.arange(rows), place].sum() == best
-
-
-@pytest.fixture(scope="module")
-def compas():
-    bunch = datasets.load_compas(backend="numpy")
-    order = np.random.default_rng(0).permutation(len(bunch.y))
-    train, audit = order[:1850], order[1850:]
-    model = LogisticRegression(C=100, max_iter=500).fit(bunch.X[train], bunch.y[train])
-    X, y, s = (part[audit] for part in (bunch.X, bunch.y, bunch.sensitive_features))
-    return model, X, y, s
 
 
 def scores_after(route, answers):

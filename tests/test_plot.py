@@ -9,6 +9,7 @@ import pytest
 
 from fairmend import DataError, MissingExtra, counterfactual, counterfactual_data, plot
 from fairmend.datasets import toy_descent
+from fairmend.findings import Explanation
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,9 @@ def test_the_trace_draws_both_curves(descended):
     spec = chart.to_dict()
     assert spec["title"]["text"] == "FPR gap of target against baseline during the descent"
     assert "%" in spec["layer"][1]["encoding"]["y"]["axis"]["format"]
+    assert " modelled, " in spec["title"]["subtitle"][0]
+    told = plot.feature_scores(Explanation.of(descended)).to_dict()
+    assert told["title"]["subtitle"][0] == spec["title"]["subtitle"][0]
 
 
 def test_without_holdout_there_is_one_curve_and_no_legend():

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
-from sklearn.linear_model import LogisticRegression
 
 from fairmend import (
     Alignment,
@@ -18,12 +16,11 @@ from fairmend import (
     FairmendWarning,
     Population,
     RepairedClassifier,
-    datasets,
     tabulate,
 )
 from fairmend.columns import Frame
-from fairmend.costs import Cost, EditCost
-from fairmend.disparity import FDR, FNR, FPR, SP, as_disparity
+from fairmend.costs import Cost
+from fairmend.disparity import FNR, FPR, SP, as_disparity
 from fairmend.errors import RepairRefused
 from fairmend.model import Answers, Labels
 from fairmend.plan import PlanStatus
@@ -31,6 +28,8 @@ from fairmend.realised import RealisedGap
 from fairmend.repair import Cut, calibrate, gains, least_change, needed
 from fairmend.rows import differing
 from fairmend.task import RepairTask
+
+from .programs import full_program
 
 LABELS = Labels(0, 1)
 
@@ -51,36 +50,6 @@ def exact(seed, m=9, *, kind="mixed", soft=False):
         for _ in range(2)
     ]  # fmt: skip
     return AuditData(("a", "b"), tuple(groups), LABELS, "g", table=Frame.read(rows))
-
-
-def full_program(data, metrics, cost=None, level=1.0):
-    """min sum p_i T_ij C_ij over all couplings of the target's rows, the gaps at their aims.
-
-    The least cost, or None where no coupling meets the constraints.
-    """
-    source, other = data["a"], data["b"]
-    table = data.table.take(source.rows)
-    price = EditCost.learn(table, source.mass, cost or Cost()).matrix(table, table)
-    np.fill_diagonal(price, 0.0)
-    m = len(source)
-    allowed = np.isfinite(price)
-    constraints, sides = [np.kron(np.eye(m), np.ones(m))], [np.ones(m)]
-    for metric in metrics:
-        gap = RealisedGap.between(metric, source, other, level=level)
-        by_row = source.mass * gap.slope(source.outcome)
-        constraints.append(np.outer(by_row, source.decision).reshape(1, -1))
-        sides.append([by_row @ source.decision - gap.excess(source.decision)])
-    # somebody must be left that fdr is over, or turning everybody away would close it
-    positive = np.outer(source.mass, source.decision).reshape(1, -1)
-    kept = 1e-3 * source.mass @ source.decision if FDR in metrics else 0.0
-    answer = linprog(
-        (source.mass[:, None] * np.where(allowed, price, 0.0)).ravel(),
-        A_eq=np.concatenate(constraints), b_eq=np.concatenate(sides),
-        A_ub=-positive, b_ub=[-kept],
-        bounds=[(0, None if free else 0) for free in allowed.ravel()], method="highs",
-    )  # fmt: skip
-    assert answer.status in (0, 2)
-    return answer.fun if answer.status == 0 else None
 
 
 def spent(plan):
@@ -124,16 +93,10 @@ def test_ranked_by_cost_it_is_the_full_program_s_optimum(seed, metric, kind, cos
 
 
 @pytest.fixture(scope="module")
-def compas():
-    bunch = datasets.load_compas(backend="numpy")
-    order = np.random.default_rng(0).permutation(len(bunch.y))
-    train, audit = order[:1850], order[1850:]
-    model = LogisticRegression(C=100, max_iter=500).fit(bunch.X[train], bunch.y[train])
+def audited(compas):
+    model, X, y, s = compas
     box = BlackBox(model)
-    data = tabulate(
-        box, bunch.X[audit], bunch.y[audit], sensitive_features=bunch.sensitive_features[audit]
-    )
-    return box, data
+    return box, tabulate(box, X, y, sensitive_features=s)
 
 
 def as_exact(data, target, baseline):
@@ -144,8 +107,8 @@ def as_exact(data, target, baseline):
 
 @pytest.mark.parametrize(("metric", "target"), [("sp", "white"), ("fnr", "white"), ("fdr", "white"),
                                                  ("fpr", "non-white")])  # fmt: skip
-def test_on_compas_it_is_the_full_program_s_optimum(compas, metric, target):
-    _, data = compas
+def test_on_compas_it_is_the_full_program_s_optimum(audited, metric, target):
+    _, data = audited
     other = next(name for name in data.groups if name != target)
     known = as_exact(data, target, other)
     plan = least_change(known, disparity=metric, target="a", baseline="b", rank="cost")
@@ -163,8 +126,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("metric", "target", "rank", "level"), CASES)
-def test_the_realised_gap_meets_its_aim(compas, metric, target, rank, level):
-    box, data = compas
+def test_the_realised_gap_meets_its_aim(audited, metric, target, rank, level):
+    box, data = audited
     other = next(name for name in data.groups if name != target)
     plan = least_change(data, disparity=metric, target=target, baseline=other, box=box, rank=rank,
                         level=level)  # fmt: skip
@@ -182,9 +145,9 @@ def test_the_realised_gap_meets_its_aim(compas, metric, target, rank, level):
         assert min(plan.outlook.to_positive, plan.outlook.to_negative) == 0
 
 
-def test_a_rate_over_decisions_is_closed_in_expectation(compas):
+def test_a_rate_over_decisions_is_closed_in_expectation(audited):
     # fdr: some turned decisions help and some harm, so the outcome model counts, not lucky streaks
-    box, data = compas
+    box, data = audited
     plan = least_change(data, disparity="fdr", target="white", box=box)
     task = RepairTask.read(data, method="least_change", disparity="fdr", target="white", box=box)
     route = plan.route(task.table, task.source.answers)
@@ -239,8 +202,8 @@ def test_when_a_rate_over_decisions_cannot_be_closed_somebody_is_left():
 
 
 @pytest.mark.parametrize("rank", ["score", "outcome", "cost"])
-def test_the_frontier_is_monotone(compas, rank):
-    box, data = compas
+def test_the_frontier_is_monotone(audited, rank):
+    box, data = audited
     outlooks = [
         least_change(data, disparity="fnr", target="white", box=box, rank=rank, level=level).outlook
         for level in np.linspace(0, 1, 6)
@@ -253,8 +216,8 @@ def test_the_frontier_is_monotone(compas, rank):
     assert (np.diff(edited) > 0).all()
 
 
-def test_the_better_off_group_is_left_alone(compas):
-    box, data = compas
+def test_the_better_off_group_is_left_alone(audited):
+    box, data = audited
     plan = least_change(data, disparity="fnr", target="non-white", baseline="white", box=box)
     assert plan.status is PlanStatus.IDENTITY
     assert plan.outlook.gap_before < 0
@@ -272,8 +235,8 @@ def edits_made(plan, data, target):
     return differing(here, route.table.take(route.destination[away]))
 
 
-def test_immutables_are_kept_and_the_gap_still_closes(compas):
-    box, data = compas
+def test_immutables_are_kept_and_the_gap_still_closes(audited):
+    box, data = audited
     fixed = ["x0", "x1", "x2", "x3"]  # age and sex
     for rank in ("score", "outcome", "cost"):
         plan = least_change(data, disparity="fnr", target="white", box=box, rank=rank,
@@ -283,8 +246,8 @@ def test_immutables_are_kept_and_the_gap_still_closes(compas):
 
 
 @pytest.mark.parametrize("rank", ["score", "cost"])
-def test_immutables_can_put_the_aim_out_of_reach(compas, rank):
-    box, data = compas
+def test_immutables_can_put_the_aim_out_of_reach(audited, rank):
+    box, data = audited
     free = ["x0", "x16"]  # young, and the degree of the charge
     tight = Cost(immutable=[name for name in data.table.names if name not in free])
     plan = least_change(data, disparity="fnr", target="white", box=box, cost=tight, rank=rank)
@@ -306,8 +269,8 @@ def test_immutables_can_put_the_aim_out_of_reach(compas, rank):
     assert (moving[gainers] == 1).all()
 
 
-def test_what_is_allowed_helps_hardly_anybody(compas):
-    box, data = compas
+def test_what_is_allowed_helps_hardly_anybody(audited):
+    box, data = audited
     tight = Cost(immutable=[name for name in data.table.names if name != "x16"])
     plan = least_change(data, disparity="fnr", target="white", box=box, cost=tight)
     assert plan.status is PlanStatus.UNREACHABLE
@@ -316,9 +279,9 @@ def test_what_is_allowed_helps_hardly_anybody(compas):
     assert plan.outlook.gap_after == pytest.approx(plan.outlook.gap_before, abs=1e-12)
 
 
-def test_unseen_rows_follow_the_same_rule(compas):
+def test_unseen_rows_follow_the_same_rule(audited):
     # the law of rows in the audit does not depend on who else is asked about
-    box, data = compas
+    box, data = audited
     plan = least_change(data, disparity="fpr", target="non-white", box=box, rank="cost")
     table = Frame.read(np.random.default_rng(1).integers(0, 2, (200, 17)))
     answers = box.ask(table, LABELS, trusted=True)
@@ -464,8 +427,8 @@ def test_keys_that_differ_in_their_last_bits_are_one():
 # -------------------------------------------------------------------- labels only, ties, mistakes
 
 
-def test_labels_only_are_ranked_by_outcome_and_close_too(compas):
-    box, data = compas
+def test_labels_only_are_ranked_by_outcome_and_close_too(audited):
+    box, data = audited
     labels = BlackBox(box.model, output="label")
     blind = replace(data, populations=tuple(replace(p, score=None) for p in data.populations))
     plan = least_change(blind, disparity="fnr", target="white", box=labels)
@@ -509,15 +472,15 @@ def test_labels_only_are_ranked_by_outcome_and_close_too(compas):
          "disparity: must be at least one; got none. For example 'fnr'."),
     ],
 )  # fmt: skip
-def test_mistakes_are_named(compas, settings_, message):
-    box, data = compas
+def test_mistakes_are_named(audited, settings_, message):
+    box, data = audited
     with pytest.raises(DataError) as error:
         least_change(data, **{"disparity": "fnr", "box": box, **settings_})
     assert str(error.value) == message
 
 
-def test_ranking_by_score_needs_scores(compas):
-    _, data = compas
+def test_ranking_by_score_needs_scores(audited):
+    _, data = audited
     blind = replace(data, populations=tuple(replace(p, score=None) for p in data.populations))
     with pytest.raises(DataError) as error:
         least_change(blind, disparity="fnr", rank="score")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fairmend import RepairedClassifier, audit
@@ -115,6 +116,39 @@ def test_nobody_worse_off_means_nothing_done():
     assert report.explanation is None
     assert report.verdict()[-1][1].startswith("Nothing to anybody")
     assert "No group fared worse than the reference" in report.to_html()
+
+
+QUESTION = "Can any distribution of inputs close it?"
+
+
+def test_a_group_with_one_outcome_has_a_report_without_an_explanation():
+    X, y, s = people(0)
+    low = np.argsort(X[:, 0])[:40]
+    X, y, s = np.r_[X, X[low]], np.r_[y, np.ones(40, int)], np.r_[s, ["d"] * 40]
+    kept = RepairedClassifier(vendor, "fnr", random_state=0).fit(X, y, sensitive_features=s)
+    assert kept.plan_.target == "d"
+    report = kept.report(X, y, sensitive_features=s)
+    assert report.explanation is None
+    assert dict(report.verdict())[QUESTION] == (
+        "This cannot be told: P(Y=1 | x, d) must see both outcomes to be learnt, in the data and "
+        "in each fold of them; got 40 positive and 0 negative."
+    )
+    assert "This cannot be told: P(Y=1 | x, d)" in report.to_html()
+    short = kept.report(X, y, sensitive_features=s, explanation=False)
+    assert dict(short.verdict())[QUESTION] == "This was not asked."
+
+
+def test_decisions_that_differ_at_equal_inputs_are_told_where_they_can():
+    X, y, s = people(0)
+    said = X[:, 0] > np.where(s == "a", -0.5, 0)  # the model on record reads the group
+    table = pd.DataFrame({"x": X[:, 0], "said": said.astype(int)})
+    kept = RepairedClassifier("said", "sp", random_state=0).fit(table, y, sensitive_features=s)
+    told = dict(kept.report(table, y, sensitive_features=s).verdict())[QUESTION]
+    assert told.endswith(f"{kept.counterfactual_.decision_difference}.")
+    assert " points less often than the baseline " in told
+    asked = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    told = dict(asked.report(X, y, sensitive_features=s).verdict())[QUESTION]
+    assert "qual inputs" not in told, "the model sees nothing else: that is no news"
 
 
 def test_an_audit_names_who_is_below_four_fifths():

@@ -569,11 +569,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         settings = {
             name: value for name, value in self._told().items() if value != defaults[name].default
         }
+        explained, why_not = self._explained(int(smallest_cell)) if explanation else (None, "")
         return replace(
             self._report(data, int(smallest_cell)),
-            explanation=Explanation.of(self.counterfactual_, int(smallest_cell))
-            if explanation and self.plans_
-            else None,
+            explanation=explained,
             frontier=tuple(self._frontier(data, levels)) if frontier else (),
             provenance=Provenance.of(
                 self.data_,
@@ -584,8 +583,21 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 apart=apart,
                 loaded=self._loaded,
                 recorded=not self.box_.can_be_asked,
+                unexplained=why_not,
             ),
         )
+
+    def _explained(self, smallest_cell: int) -> tuple[Explanation | None, str]:
+        """What the gap rests on, or why that cannot be told.
+
+        It may need P(Y=1 | x) where the repair does not, of a group that has one outcome only.
+        """
+        if not self.plans_:
+            return None, ""
+        try:
+            return Explanation.of(self.counterfactual_, smallest_cell), ""
+        except DataError as error:
+            return None, f"{error.what} {error.must}; {error.got}"
 
     def frontier(
         self,

@@ -102,6 +102,11 @@ class Counterfactual:
         return tuple(d.value(self.shifted, self.baseline) for d in self.disparities)
 
     @property
+    def modelled(self) -> bool:
+        """Whether a disparity asks for outcomes, and they are by P(Y=1 | x)."""
+        return self.outcome_model is not None
+
+    @property
     def shifted(self) -> Population:
         """The target group under Q."""
         return self.source.reweighted(self.mass)
@@ -249,7 +254,8 @@ class Counterfactual:
             f"{names}, by {self.method}",
             f"{self.status.value}",
             *(
-                f"{d.name}: {_points(d.value(self.source, self.baseline))} points observed, "
+                f"{d.name}: {_points(d.value(self.source, self.baseline))} points "
+                f"{'modelled' if self.modelled and uses_outcome(d) else 'observed'}, "
                 f"{_points(d.value(self.shifted, self.baseline))} under the counterfactual"
                 for d in self.disparities
             ),

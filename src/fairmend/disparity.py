@@ -418,9 +418,12 @@ _COMPLEMENTS = {
 }
 """Rates that people know, by the metric that is 1 less each of them."""
 _SAME = {
-    "sp": ("dp", "demographic_parity", "statistical_parity"),
+    "sp": ("dp", "demographic_parity", "statistical_parity", "disparate_impact"),
     "fnr": ("equal_opportunity", "miss_rate"),
+    "fpr": ("predictive_equality",),
+    "fdr": ("predictive_parity",),
 }
+_ODDS = ("equalized_odds", "equalised_odds", "eo")
 
 
 def _same_as(name: object) -> str:
@@ -430,6 +433,8 @@ def _same_as(name: object) -> str:
     "Say 'fnr': recall is 1 - fnr, so their gaps are the same but for the sign."
     """
     said = str(name).lower().replace("-", "_").replace(" ", "_")
+    if said in _ODDS:
+        return "Equalized odds is 'fnr' and 'fpr' together, equal opportunity is 'fnr'."
     for metric, names in _COMPLEMENTS.items():
         if said in names:
             return (

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from fairmend.audit import FOUR_FIFTHS, TOO_FEW, Audit
+from fairmend.audit import TOO_FEW, Audit, is_below_four_fifths
 from fairmend.columns import FloatArray, is_missing
 from fairmend.data import AuditData
 from fairmend.errors import DataError
@@ -78,7 +78,7 @@ class ImpactLine:
 
     @property
     def below_four_fifths(self) -> bool:
-        return self.ratio < FOUR_FIFTHS
+        return is_below_four_fifths(self.ratio)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class ImpactTable:
     people: int
     """Those whose category is known."""
     unknown: int
-    """Those who are left out because their category is not known."""
+    """Those who are in no category because their label says that it is not known."""
     confidence: float = 0.95
 
 
@@ -168,13 +168,14 @@ def impact_tables(
     cells: Sequence[PeopleCell],
     *,
     kind: Kind = "selection",
-    leave_out: float = 0.0,
+    filed: bool = False,
     confidence: float = 0.95,
 ) -> tuple[ImpactTable, ...]:
     """A table per attribute and one of all together, as far as the labels can be told apart.
 
-    ``leave_out``: categories with a smaller share of the people are listed without a ratio, and
-    nobody is compared with them.
+    ``filed``: as 6 RCNY 5-301 asks. Categories with less than `SMALL` of the people are listed
+    without a ratio, and nobody is compared with them; people whose label says that their category
+    is not known are counted and in no category. Otherwise they are a group, as in an audit.
 
     >>> cells = [PeopleCell(("Male",), 92, 92, 92, 50), PeopleCell(("Female",), 76, 76, 76, 34)]
     >>> [table] = impact_tables("sex", cells)
@@ -195,27 +196,24 @@ def impact_tables(
             JOINER.join(attributes[j] for j in place),
             [replace(cell, labels=tuple(cell.labels[j] for j in place)) for cell in cells],
             kind,
-            leave_out,
             confidence,
+            filed=filed,
         )
         for place in places
     )
 
 
 def _table(
-    by: str, cells: Sequence[PeopleCell], kind: Kind, leave_out: float, confidence: float
+    by: str, cells: Sequence[PeopleCell], kind: Kind, confidence: float, *, filed: bool
 ) -> ImpactTable:
-    known = [cell for cell in cells if not any(map(_is_unknown, cell.labels))]
+    known = [cell for cell in cells if not (filed and any(map(_is_unknown, cell.labels)))]
     merged: dict[str, list[PeopleCell]] = {}
     for cell in known:
         merged.setdefault(JOINER.join(cell.labels), []).append(cell)
     pooled = {name: _Rate.of(parts, kind) for name, parts in merged.items()}
     total = sum(rate.people for rate in pooled.values())
-    judged = {
-        name: rate
-        for name, rate in pooled.items()
-        if rate.people >= max(TOO_FEW, leave_out * total)
-    }
+    least = max(TOO_FEW, SMALL * total) if filed else TOO_FEW
+    judged = {name: rate for name, rate in pooled.items() if rate.people >= least}
     top = max((rate for rate in judged.values()), key=lambda rate: rate.value, default=None)
     z = float(ndtri(0.5 + confidence / 2))
     lines = []
@@ -226,7 +224,7 @@ def _table(
         if rate.people < TOO_FEW:
             note = f"fewer than {TOO_FEW} people: not judged"
         elif name not in judged:
-            note = f"under {100 * leave_out:g} % of the people: left out of the ratios"
+            note = f"under {100 * SMALL:g} % of the people: left out of the ratios"
         elif top is None or not top.value > 0:
             note = "nobody has the rate to compare with"
         else:
@@ -282,9 +280,7 @@ def filed_tables(attribute: str, cells: Sequence[PeopleCell]) -> tuple[ImpactTab
     scored = bool(cells) and not any(np.isnan(cell.above) for cell in cells)
     kinds: tuple[Kind, ...] = ("selection", "scoring") if scored else ("selection",)
     return tuple(
-        table
-        for kind in kinds
-        for table in impact_tables(attribute, cells, kind=kind, leave_out=SMALL)
+        table for kind in kinds for table in impact_tables(attribute, cells, kind=kind, filed=True)
     )
 
 
@@ -323,7 +319,7 @@ def local_law_144(
         )
     had = value if kind == "selection" else (value > np.median(value)).astype(np.float64)
     cells = tuple(_counted(labels, had, kind))
-    return impact_tables(JOINER.join(("sex", "race")), cells, kind=kind, leave_out=SMALL)
+    return impact_tables(JOINER.join(("sex", "race")), cells, kind=kind, filed=True)
 
 
 def _label(entry: Any) -> str:

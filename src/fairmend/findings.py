@@ -56,6 +56,8 @@ class Explanation:
     """The gaps it closes."""
     before: float
     after: float
+    modelled: bool
+    """Whether outcomes behind these gaps are by P(Y=1 | x), and not those on record."""
     closed: bool
     irreconcilable: bool
     status: str
@@ -66,6 +68,9 @@ class Explanation:
     kl: float
     outcomes_differ: str
     """The test of whether P(Y | X) differs between the groups, in words."""
+    decisions_differ: str
+    """Whether equal inputs get equal decisions in both groups, in words; empty where they must,
+    because the model was asked and sees nothing else."""
     marginals: tuple[Marginal, ...]
     prototypes: tuple[dict[str, Any], ...]
     feature_scores: tuple[FeatureScore, ...]
@@ -87,6 +92,7 @@ class Explanation:
             names=tuple(disparity.name for disparity in found.disparities),
             before=found.before,
             after=found.after,
+            modelled=found.modelled,
             closed=found.status is Status.CLOSED,
             irreconcilable=found.irreconcilable,
             status=found.status.value,
@@ -94,6 +100,9 @@ class Explanation:
             certain=found.certificate is None or found.certificate.certain,
             kl=found.kl,
             outcomes_differ=str(found.outcome_difference) if found.outcome_known else "",
+            decisions_differ=str(found.decision_difference)
+            if found.recorded or found.group_inputs
+            else "",
             marginals=tuple(_largest(_coarse(found, shown, smallest_cell))),
             prototypes=tuple(rows),
             feature_scores=tuple(explain.feature_scores(found)),
@@ -273,6 +282,8 @@ class Provenance:
     """Whether the repair comes from an artifact without its seed: the key was made from it."""
     recorded: bool = False
     """Whether there are answers on record only, and the model cannot be asked."""
+    unexplained: str = ""
+    """Why the report does not tell what the gap rests on; empty where nothing prevents it."""
 
     @property
     def kept_apart(self) -> bool | None:
@@ -291,6 +302,7 @@ class Provenance:
         apart: bool | None = None,
         loaded: bool = False,
         recorded: bool = False,
+        unexplained: str = "",
     ) -> Provenance:
         """``settings`` are those of the repair that are not its defaults, without its key."""
         said = {name: _said(value) for name, value in settings.items()}
@@ -298,6 +310,7 @@ class Provenance:
         return cls(
             made_at=f"{now():%Y-%m-%d %H:%M} UTC",
             recorded=recorded,
+            unexplained=unexplained,
             command=command or f"fairmend.RepairedClassifier({call}).fit(...).report(...)",
             seed=settings.get("random_state"),
             model=_name(model),

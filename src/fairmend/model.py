@@ -312,7 +312,13 @@ class BlackBox:
         if self._call is not None:
             return None
         if self.column is None:
+            from fairmend.data import check_order
+
             column = as_column(self.model, "model (recorded predictions)")
+            check_order(
+                None if frame is None else frame.native,
+                {"model (recorded predictions)": self.model},
+            )
         elif frame is None:
             raise DataError(
                 "model",
@@ -448,6 +454,12 @@ class BlackBox:
 
         It becomes a decision and, where it is more than a label, a score.
         """
+        if said.has_missing and not self.can_be_asked:
+            self._fail(
+                "must hold a prediction for everybody",
+                f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}",
+                "Mend it, or leave out people whom the model did not answer.",
+            )
         if said.has_missing:
             self._fail(
                 "must answer every row",
@@ -513,9 +525,12 @@ class BlackBox:
             return Answers((numbers > self.threshold).astype(np.float64), numbers)
         cut = self._default_threshold(output)
         if cut is None:
+            outside = ~_are_probabilities(numbers)[said.codes]
+            few = 0 < outside.mean() < 0.5  # then they were meant as probabilities
+            slips = f", {self._share(said, outside)} outside 0 to 1" if few else ""
             self._fail(
                 "must come with a threshold when it gives scores",
-                f"got scores from {numbers.min():.6g} to {numbers.max():.6g}",
+                f"got scores from {numbers.min():.6g} to {numbers.max():.6g}{slips}",
                 "Say BlackBox(model, threshold=...): above it the decision is positive.",
             )
         first_class = self._method in _BY_CLASSES and self._place_of_positive(labels) == 0
@@ -574,7 +589,9 @@ class BlackBox:
     # ---------------------------------------------------------------- complaints
 
     def _fail(self, must: str, got: str, fix: str, cause: BaseException | None = None) -> NoReturn:
-        raise ModelError(f"model ({self._method})", must, got, fix) from cause
+        """What a model says when asked is its failure; what is on record is data."""
+        kind = ModelError if self.can_be_asked else DataError
+        raise kind(f"model ({self._method})", must, got, fix) from cause
 
     def _fail_on_labels(
         self, said: Encoded, labels: Labels, numbers: FloatArray | None
@@ -597,7 +614,7 @@ class BlackBox:
         self._fail(f"must answer with {own}", f"got {listed(map(scalar, said.values))}", fix)
 
     def _share(self, said: Encoded, which: NDArray[np.bool_]) -> str:
-        unit = "distinct rows" if self._call is not None else "people"
+        unit = "distinct rows" if self.can_be_asked else "entries"
         return f"{int(which.sum()):,} of {len(said.codes):,} {unit}"
 
 

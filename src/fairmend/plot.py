@@ -217,13 +217,11 @@ def _altair(why: str) -> Any:
 
 def _titled(chart: Any, title: str, found: Explained, *notes: str) -> alt.LayerChart:
     """The chart under its title, the gap before and after, and what it leaves out."""
-    # rounding may leave -1e-17 of a gap, which would read "-0.0 %"
-    before, after = (
-        percent(round(gap, 6) + 0.0, signed=True) for gap in (found.before, found.after)
-    )
+    before, after = (percent(gap, signed=True) for gap in (found.before, found.after))
+    seen = "modelled" if found.modelled else "observed"
     heading = {
         "text": title,
-        "subtitle": [f"{before} observed, {after} under the counterfactual", *notes],
+        "subtitle": [f"{before} {seen}, {after} under the counterfactual", *notes],
         "anchor": "start",
         "frame": "group",
         "fontSize": 14,

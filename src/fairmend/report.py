@@ -275,7 +275,11 @@ class Report:
                 )
                 for group in self.groups
             ],
-            ["gain, lose: people whose decision turns to or from the favourable one"],
+            [
+                "gain, lose: people whose decision turns to or from the favourable one",
+                "blocked: people whom the rule would edit, but no allowed edit helps",
+                "unseen: people whose inputs the audit did not have; the rule applies to them too",
+            ],
         )  # fmt: skip
         followed = TextTable(
             "The same if outcomes followed the edited inputs, M(Q)",
@@ -691,9 +695,10 @@ def _how(
     edits: Sequence[Edit], change: NumberChange | None, not_shown: int, smallest_cell: int
 ) -> str:
     if change is not None:
+        way = "rise" if change.median > 0 else "fall"
         return (
-            f"typically {number(change.median, signed=True)}; median {number(change.old_median)} "
-            f"before, {number(change.new_median)} after"
+            f"half {way} by about {number(abs(change.median))} or more; "
+            f"the median was {number(change.old_median)} and is {number(change.new_median)}"
         )
     if not edits:
         return f"by fewer than {smallest_cell} people each"

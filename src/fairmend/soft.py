@@ -7,7 +7,7 @@ b_i the row's slope in the gap: a rule that speaks for new rows as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,15 +46,8 @@ class SoftPlan(Plan):
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """The two prices' destinations, mixed."""
-        slope, parts = self.slope(rows), []
-        for start in range(0, len(rows), _CHUNK):
-            at = np.arange(start, min(start + _CHUNK, len(rows)))
-            choice = Choice(
-                self.cost.matrix(rows.take(at), self.support),
-                slope[at],
-                self.support_decision,
-                answers.decision[at],
-            )
+        parts = []
+        for at, choice in self.choices(rows, answers.decision):
             for price, share in ((self.low_price, 1 - self.chance), (self.high_price, self.chance)):
                 to = choice.at(price)
                 moved = np.flatnonzero((to >= 0) & (share > 0))
@@ -85,6 +78,23 @@ class SoftPlan(Plan):
             decision=decision,
             score=decision,
         )
+
+    def choices(self, rows: Frame, decision: FloatArray) -> Iterator[tuple[IntArray, Choice]]:
+        """Where rows may go, some rows at a time: all of them by all places may be gigabytes."""
+        slope = self.slope(rows)
+        for start in range(0, len(rows), _CHUNK):
+            at = np.arange(start, min(start + _CHUNK, len(rows)))
+            cost = self.cost.matrix(rows.take(at), self.support)
+            yield at, Choice(cost, slope[at], self.support_decision, decision[at])
+
+    def places(self, rows: Frame, decision: FloatArray, price: float) -> IntArray:
+        """The place each row goes to at a price; -1 to stay."""
+        found = [choice.at(price) for _, choice in self.choices(rows, decision)]
+        return np.concatenate([np.zeros(0, np.int64), *found])
+
+    def reached(self, decision: FloatArray, to: IntArray) -> FloatArray:
+        """The decisions of rows that went to these places."""
+        return np.where(to < 0, decision, self.support_decision[np.maximum(to, 0)])
 
     def slope(self, rows: Frame) -> FloatArray:
         """What raising a row's decision adds to the gap."""
@@ -143,35 +153,41 @@ def move_softly(task: RepairTask) -> Plan:
         high_price=0.0,
         chance=0.0,
     )
-    choice = Choice(
-        task.cost.matrix(task.table, plan.support),
-        plan.slope(task.table),
-        plan.support_decision,
-        source.decision,
-    )
+    own = source.decision
 
-    def excess(price: float) -> float:
-        to = choice.at(price)
-        moved = plan.support_decision[np.maximum(to, 0)]
-        return gap.excess(np.where(to < 0, source.decision, moved))
+    def excess(to: IntArray) -> float:
+        return gap.excess(plan.reached(own, to))
 
-    low, high = 0.0, 1.0
-    while excess(high) > 0:
-        low, high = high, 2 * high
+    def between(price: float, below: IntArray, above: IntArray) -> IntArray:
+        """Where rows go at a price; those with one place below and above it go there too."""
+        to, open_ = below.copy(), np.flatnonzero(below != above)
+        to[open_] = plan.places(task.table.take(open_), own[open_], price)
+        return to
+
+    furthest = plan.places(task.table, own, _DEAREST)
+    low, below = 0.0, np.full(len(own), -1)
+    high, above = 1.0, between(1.0, below, furthest)
+    # outcomes on record may turn the excess up again, so that the dearest price tells nothing
+    while excess(above) > 0:
+        low, below, high = high, above, 2 * high
         if high > _DEAREST:  # nobody moves any further: the allowed edits do not suffice
-            full = _furthest(plan, choice, task, low)
-            return task.finished(full, PlanStatus.UNREACHABLE)
+            return task.finished(_furthest(plan, task, furthest), PlanStatus.UNREACHABLE)
+        above = between(high, below, furthest)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    above, below = excess(low), excess(high)
-    chance = above / (above - below) if above > below else 1.0
+        to = between(middle, below, above)
+        if excess(to) > 0:
+            low, below = middle, to
+        else:
+            high, above = middle, to
+    left, passed = excess(below), excess(above)
+    chance = left / (left - passed) if left > passed else 1.0
     plan = replace(plan, low_price=low, high_price=high, chance=float(chance))
     return task.finished(plan, task.done)
 
 
-def _furthest(plan: SoftPlan, choice: Choice, task: RepairTask, price: float) -> SoftPlan:
-    """The plan that leaves least of a gap that cannot be closed.
+def _furthest(plan: SoftPlan, task: RepairTask, to: IntArray) -> SoftPlan:
+    """The plan that leaves least of a gap that cannot be closed; ``to`` leaves the least excess.
 
     Of a rate over decisions the least excess is not the least rate: its aim is lowered from where
     the gap is now to where the last one led, for as long as that helps (Dinkelbach).
@@ -179,12 +195,11 @@ def _furthest(plan: SoftPlan, choice: Choice, task: RepairTask, price: float) ->
     own = task.source.decision
     best, left = plan, plan.gap.gap(own)  # at a price of 0 nobody moves
     while True:
-        aimed = replace(
-            plan, low_price=price, high_price=price,
-            gap=replace(plan.gap, aim=left) if plan.gap.over_decisions else plan.gap,
-        )  # fmt: skip
-        to = replace(choice, slope=aimed.slope(task.table)).at(price)
-        reached = plan.gap.gap(np.where(to < 0, own, plan.support_decision[np.maximum(to, 0)]))
+        aimed = replace(plan, low_price=_DEAREST, high_price=_DEAREST)
+        if plan.gap.over_decisions:
+            aimed = replace(aimed, gap=replace(plan.gap, aim=left))
+            to = aimed.places(task.table, own, _DEAREST)
+        reached = plan.gap.gap(plan.reached(own, to))
         if not reached < left - 1e-9:
             return best
         best, left = aimed, reached

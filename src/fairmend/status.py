@@ -15,8 +15,8 @@ class Status(Enum):
     NOTHING_TO_DO = "There is no gap to close: the counterfactual is what is observed."
     IRRECONCILABLE = (
         "No distribution over these inputs closes the gap: this one narrows it. P(Y | X) differs "
-        "between the groups, or the target group has no such inputs as the baseline has. More or "
-        "other inputs may tell them apart."
+        "between the groups, or the target group has no such inputs as the baseline has, or equal "
+        "inputs get different decisions. More or other inputs may tell them apart."
     )
     STOPPED = (
         "The descent stopped before the gap was closed: this is the best it found. Raise max_iter "

@@ -180,12 +180,13 @@ def _name(group: Hashable) -> str:
 def _reconcilable(report: Report) -> str:
     found = report.explanation
     if found is None:
-        return "This was not asked."
+        why = "" if report.provenance is None else report.provenance.unexplained
+        return f"This cannot be told: {why}." if why else "This was not asked."
     ended = "" if found.closed and found.certificate else found.status
     tested = f"A direct test: {found.outcomes_differ}" if found.outcomes_differ else ""
     said = " ".join(
         part if part.endswith(".") else f"{part}."
-        for part in (found.certificate, ended, tested)
+        for part in (found.certificate, ended, tested, found.decisions_differ)
         if part
     )
     whose_gap = f"This was asked for {_name(found.target_name)}, whose gap was the largest. "

@@ -248,6 +248,28 @@ def test_csv_files_come_out_of_the_page(open_page, pages, both):
     assert seen.errors == []
 
 
+def test_a_group_called_unknown_is_a_group_but_where_the_rule_leaves_it_out(open_page, pages, both):
+    page = open_page(pages["audit"]).page
+    people = sum(g.n for g in both.groups if str(g.group).endswith("& unknown"))
+
+    def rows(table):
+        return {
+            row[0]: row[1:]
+            for row in page.locator(f"#{table} tbody tr").evaluate_all(
+                "all => all.map(row => [...row.cells].map(cell => cell.textContent))"
+            )
+        }
+
+    shown, filed = rows("impact-1-table"), rows("ll144-selection-1-table")
+    assert list(shown) == ["A", "B", "unknown"]
+    assert shown["unknown"][0] == filed["not known"][0] == f"{people:,}"
+    assert "%" in shown["unknown"][1]
+    assert list(filed) == ["A", "B", "not known"]
+    assert filed["not known"][-1] == "left out of rates and ratios"
+    notes = page.get_by_text("elsewhere in this report they are a group like any other")
+    assert notes.count() == 2, "by race and by both; everybody's sex is known"
+
+
 # -------------------------------------------------------------------- people of many kinds
 
 
@@ -299,6 +321,7 @@ def test_no_single_person_stands_in_a_page(lending):
     assert "15 rows that stand for fewer than 5 people are not shown." in html
     assert re.search(r"\d values that stand for fewer than 5 people are not shown\.", html)
     assert "always up" in html
+    assert "the median change is not the change of the medians." in html
     assert html.count("applied = ") <= 5
     assert not re.search(r">\s*(nan|None|NaT)\s*<", html)
 
@@ -477,6 +500,10 @@ def test_the_modelled_gap_is_called_so(report):
     html = report.to_html()
     assert "the modelled gap is" in html
     assert "points observed" not in html
+
+
+def test_a_gap_that_asks_for_no_outcome_is_not_called_modelled(several):
+    assert "modelled" not in several[0].to_html()
 
 
 def test_the_highest_rate_is_named_on_its_side(open_page, several):

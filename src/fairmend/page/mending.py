@@ -43,13 +43,17 @@ __all__ = ["explanation", "frontier", "origin", "repair"]
 def explanation(found: Explanation) -> Section:
     """On which inputs the gap rests."""
     target, baseline = str(found.target_name), str(found.baseline_name)
+    modelled = (
+        "Outcomes are modelled here, so that they follow the inputs: the modelled gap"
+        if found.modelled
+        else "The gap"
+    )
     blocks: list[Block] = [
         Text(
             f"Among all distributions of the inputs of {target} under which the gap would be "
             "closed, this is the one closest to what is observed "
             f"(KL {found.kl:.4f}). It is a finding, not a repair: it shows on which inputs the gap "
-            "rests. Outcomes are modelled here, so that they follow the inputs: the modelled gap "
-            f"is {points(found.before)} points under the inputs as they are, "
+            f"rests. {modelled} is {points(found.before)} points under the inputs as they are, "
             f"{points(found.after)} under the counterfactual."
         ),
     ]
@@ -325,6 +329,12 @@ def _flow_table(report: Report, group: GroupOutcome, key: str, caption: str) -> 
     )
 
 
+_MEDIANS = (
+    ", of numbers with many values medians, rounded; the median change is not the change of the "
+    "medians"
+)
+
+
 def _edit_table(group: GroupOutcome, key: str, caption: str, smallest_cell: int) -> Table:
     numbers = any(one.change is not None for one in group.features)
     columns = [
@@ -347,7 +357,7 @@ def _edit_table(group: GroupOutcome, key: str, caption: str, smallest_cell: int)
         tuple(rows),
         (
             "Shares of the edited people; of a feature with many edits the commonest are listed"
-            f"{', of numbers with many values the median, rounded' if numbers else ''}.",
+            f"{_MEDIANS if numbers else ''}.",
             *not_shown("edit", sum(one.not_shown for one in group.features), smallest_cell),
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
-from fairmend.audit import FOUR_FIFTHS, Audit, Gap
+from fairmend.audit import FOUR_FIFTHS, Audit, Gap, is_below_four_fifths
 from fairmend.filing import (
     SMALL,
     ImpactLine,
@@ -37,6 +37,10 @@ __all__ = ["audit_filing", "audit_groups", "audit_words", "filing", "groups", "h
 
 Cells = Sequence[PeopleCell]
 NAN = float("nan")
+_NOT_KNOWN = (
+    "Not known: people labelled “unknown” or the like. The rule asks for their number and leaves "
+    "them out of rates and ratios; elsewhere in this report they are a group like any other."
+)
 _WHOSE = {
     True: "on people it was not fitted on",
     False: "on the people it was fitted on",
@@ -171,11 +175,12 @@ def _impact_table(
         still = None if other is None else other.below_four_fifths
         notes = [_noted(line.note, other), _below(line.below_four_fifths, still)]
         rows.append((*row, "; ".join(note for note in notes if note)))
-    if filed or old.unknown:
+    if filed:
         nothing = {"rate": NAN, "ratio": NAN, "rates": (NAN, NAN), "ratios": (NAN, NAN)}
         blank = [nothing[column.kind] for column in columns[2:-1]]
         rows.append(("not known", old.unknown, *blank, "left out of rates and ratios"))
-    return Table(f"{key}-table", caption, tuple(columns), tuple(rows))
+    said = (_NOT_KNOWN,) if filed and old.unknown else ()
+    return Table(f"{key}-table", caption, tuple(columns), tuple(rows), said)
 
 
 def _noted(before: str, after: ImpactLine | None) -> str:
@@ -350,7 +355,7 @@ def _four_fifths(before: Audit, after: Audit | None) -> list[Block]:
     def said(ratio: float) -> str:
         if isnan(ratio):
             return "not judged"
-        return f"below {FOUR_FIFTHS:g}" if ratio < FOUR_FIFTHS else f"{FOUR_FIFTHS:g} or above"
+        return _below(is_below_four_fifths(ratio), None) or f"{FOUR_FIFTHS:g} or above"
 
     columns = [Column("group")]
     for side in ("", ", repaired") if after is not None else ("",):

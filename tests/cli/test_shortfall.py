@@ -1,0 +1,55 @@
+"""A gap that stays: the true reason first, and no advice that does not help."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fairmend.tables import points
+
+NAMED = ("--label", "y", "--group", "s", "--predictions", "said")
+
+
+def write_people(folder, n=2_000):
+    """Group b has the better x; a day is shared by two people at most."""
+    rng = np.random.default_rng(3)
+    s = rng.choice(["a", "b"], n)
+    x, c = rng.integers(0, 6, n) + (s == "b"), rng.integers(0, 3, n)
+    y = (rng.random(n) < 1 / (1 + np.exp(3 - x))).astype(int)
+    said = (x + 0.5 * c + 0.3 * rng.normal(size=n) > 3).astype(int)
+    table = pl.DataFrame({"x": x, "c": c, "day": np.arange(n) // 2, "y": y, "s": s, "said": said})
+    table.write_csv(folder / "people.csv")
+
+
+def repair(call, folder, *more):
+    write_people(folder)
+    return call("repair", "people.csv", *NAMED, *more, "--force", "-o", "m.fairmend", cwd=folder)
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+def test_where_the_constraints_conflict_no_rule_is_blamed(call, tmp_path):
+    both = ("--ignore", "day", "--metric", "fnr", "--metric", "fpr", "--immutable", "x")
+    done = repair(call, tmp_path, *both)
+    assert done.code == 1, done.err
+    said = " ".join(done.out.split())
+    reason = said.partition(" after the repair. ")[2]
+    assert reason.startswith("No edit of this group's inputs meets all constraints at once")
+    [short] = json.loads(repair(call, tmp_path, *both, "--json").out)["not_closed"]
+    [trial] = short["trials"]
+    assert (short["status"], trial["gap_without"]) == ("INFEASIBLE", short["after"])
+    assert "Without --immutable x" not in said, "its own table shows that this does not help"
+    assert "drop a rule" not in said
+
+
+def test_the_rule_that_is_in_the_way_is_named_with_what_it_leaves(call, tmp_path):
+    rules = ("--metric", "sp", "--immutable", "c", "--immutable", "day")
+    done = repair(call, tmp_path, *rules)
+    assert done.code == 1
+    said = " ".join(done.out.split())
+    [short] = json.loads(repair(call, tmp_path, *rules, "--json").out)["not_closed"]
+    c, day = short["trials"]
+    assert day["gap_without"] < short["after"] - 0.01
+    assert c["gap_without"] > day["gap_without"]
+    assert "for " in said.partition("With --predictions people can only be edited into rows")[2]
+    assert f"Without --immutable day the gap would be {points(day['gap_without'])}." in said
