@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from fairmend import FNR, FPR, AuditData, BlackBox, Population, datasets, tabulate
 from fairmend.columns import Frame
 from fairmend.costs import Cost
+from fairmend.joint import JointPlan
 from fairmend.model import Labels
 from fairmend.plan import PlanStatus
 from fairmend.repair import least_change
@@ -133,3 +135,23 @@ def test_nobody_is_turned_where_nothing_is_wrong():
     data = AuditData(("a", "b"), (one, one), Labels(0, 1), "g", table=Frame.read(rows))
     plan = least_change(data, disparity=["fnr", "fpr"], target="a", baseline="b")
     assert plan.outlook.edited == 0
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+@pytest.mark.parametrize("seed", range(6))
+def test_equal_inputs_with_both_decisions_on_record_follow_their_own_chances(seed):
+    """What is applied is what the program answered, though rows of the table look alike."""
+    rng = np.random.default_rng(seed)
+    n = 1_400
+    s, x, c = rng.choice(["a", "b"], n), rng.integers(0, 3, n), rng.integers(0, 3, n)
+    y = (rng.random(n) < 0.2 + 0.2 * x).astype(int)
+    said = (rng.random(n) < 0.15 + 0.2 * x + 0.1 * c - 0.08 * (s == "a")).astype(int)
+    X = pd.DataFrame({"x": x, "c": c, "said": said})
+    data = tabulate("said", X, y, sensitive_features=s)
+    plan = least_change(data, disparity=["fnr", "fpr"], target="a")
+    assert isinstance(plan, JointPlan)
+    own = data["a"].decision
+    assert len(own) > len(plan.seen.distinct().first)  # some inputs got both
+    decided = own + plan.chance * (1 - 2 * own)
+    for gap, (_, _, after) in zip(plan.gaps, plan.outlook.by_metric, strict=True):
+        assert after == pytest.approx(gap.gap(decided), abs=1e-12)

@@ -24,7 +24,7 @@ from fairmend.destinations import Donors, join
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
-from fairmend.rows import find_rows
+from fairmend.seen import find_seen
 from fairmend.task import KnownOutcome, RepairTask
 
 __all__ = ["JointPlan", "close_jointly"]
@@ -44,6 +44,8 @@ class JointPlan(Plan):
     donors: tuple[Donors, Donors]
     """Where rows decided 0 go, and where rows decided 1 go."""
     seen: Frame
+    answers: Answers
+    """What the model said at the rows of ``seen``."""
     chance: FloatArray
     """Of turning, for each row of ``seen``: the program's own answer."""
 
@@ -53,7 +55,7 @@ class JointPlan(Plan):
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """Rows of the audit by the program's answer, new rows by its prices."""
-        place = find_rows(self.seen, rows)
+        place = find_seen(self.seen, self.answers, rows, answers)
         chance = np.where(place < 0, 1.0, self.chance[np.maximum(place, 0)])
         parts = []
         for decision, donors in enumerate(self.donors):
@@ -115,6 +117,7 @@ def close_jointly(task: RepairTask) -> Plan:
         outcome=outcome,
         donors=donors,
         seen=task.table,
+        answers=source.answers,
         chance=best[0],
     )
     return task.finished(plan, status, float(source.mass[~np.isfinite(cost)].sum()))

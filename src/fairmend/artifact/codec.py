@@ -603,8 +603,8 @@ _SHAPES: dict[type, Callable[[Any], bool]] = {
     and len(one.varied) > 0 and _inside(one.varied, len(one))
     and (one.search is None or _search(one)),
     FittedProbability: _probability,
-    JointPlan: lambda one: _flat(one.prices, one.chance) and _alike(one.seen, one.chance)
-    and _alike(one.gaps, one.prices),
+    JointPlan: lambda one: _flat(one.prices, one.chance)
+    and _alike(one.seen, one.chance, one.answers.decision) and _alike(one.gaps, one.prices),
     KnownOutcome: lambda one: _flat(one.probability) and _alike(one.table, one.probability),
     Labels: lambda one: isinstance(one.negative, WORDS) and isinstance(one.positive, WORDS)
     and one.negative == one.negative != one.positive == one.positive,

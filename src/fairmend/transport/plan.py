@@ -11,7 +11,7 @@ from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
 from fairmend.model import Answers
 from fairmend.plan import Plan, Route
-from fairmend.rows import find_rows
+from fairmend.seen import find_seen, signal
 
 __all__ = ["CouplingPlan"]
 
@@ -52,7 +52,7 @@ class CouplingPlan(Plan):
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """Every row's law, its own or that of the nearest row seen."""
-        place = self._seen(rows, answers)
+        place = find_seen(self.table, self._answers, rows, answers)
         new = np.flatnonzero(place < 0)
         seen = place.copy()
         if self.unseen == "nearest" and len(new) > 0:
@@ -88,30 +88,9 @@ class CouplingPlan(Plan):
         theirs, to = np.unique(there, return_inverse=True)
         return self.cost.matrix(rows.take(mine), self.table.take(theirs))[at, to]
 
-    def _seen(self, rows: Frame, answers: Answers) -> IntArray:
-        """Each row's place in the table; of equal rows with other predictions, the most alike."""
-        alike = self.table.distinct()
-        if len(alike.first) == len(self.table):
-            return find_rows(self.table, rows)
-        group = find_rows(self.table.take(alike.first), rows)
-        best, gap = np.full(len(rows), -1), np.full(len(rows), np.inf)
-        order = np.argsort(alike.inverse, kind="stable")
-        ends = np.searchsorted(alike.inverse[order], np.arange(len(alike.first) + 1))
-        for rank in range(int(np.diff(ends).max())):
-            has = np.flatnonzero(group >= 0)
-            has = has[ends[group[has]] + rank < ends[group[has] + 1]]
-            candidate = order[ends[group[has]] + rank]
-            distance = np.abs(self._signal(answers)[has] - self._signal(self)[candidate])
-            closer = distance < gap[has]
-            best[has[closer]], gap[has[closer]] = candidate[closer], distance[closer]
-        return best
-
-    def _signal(self, said: Answers | CouplingPlan) -> FloatArray:
-        """What answers are compared by: the decision, and the score within it."""
-        if self.score is None or said.score is None:
-            return said.decision
-        low, high = float(self.score.min()), float(self.score.max())
-        return said.decision + 1e-3 * (said.score - low) / ((high - low) or 1.0)
+    @property
+    def _answers(self) -> Answers:
+        return Answers(self.decision, self.score)
 
     def _nearest(self, rows: Frame, answers: Answers) -> IntArray:
         found = []
@@ -126,7 +105,8 @@ class CouplingPlan(Plan):
             among = np.where(preferred.any(axis=1)[:, None], preferred, possible)
             cost = np.where(among, cost, np.inf)
             tied = cost <= cost.min(axis=1, keepdims=True) + 1e-12
-            apart = np.abs(self._signal(said)[:, None] - self._signal(self)[None, :])
+            mine, theirs = signal(said, self._answers), signal(self._answers, self._answers)
+            apart = np.abs(mine[:, None] - theirs[None, :])
             best = np.argmin(np.where(tied, apart, np.inf), axis=1)
             found.append(np.where(possible.any(axis=1), best, -1))
         return np.concatenate(found)
