@@ -541,6 +541,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         levels: Sequence[float] = LEVELS,
         command: str | None = None,
         apart: bool | None = None,
+        left_out: int = 0,
         smallest_cell: int = SMALLEST_CELL,
     ) -> Report:
         """What the repair does to people, before and after.
@@ -552,8 +553,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
         ``apart`` is whether these people were kept apart from those of `fit`: True if you know they
         were, False if they are the same, None if that is not known. The report says no more than
-        that. Rows and values that fewer than ``smallest_cell`` people share are counted in it, and
-        not told.
+        that. ``left_out`` are people you could not pass, as their outcome or group is not known: it
+        says how many. Rows and values that fewer than ``smallest_cell`` people share are counted in
+        it, and not told.
         """
         if isinstance(smallest_cell, bool) or not (
             isinstance(smallest_cell, Integral) and smallest_cell >= 1
@@ -584,6 +586,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 loaded=self._loaded,
                 recorded=not self.box_.can_be_asked,
                 unexplained=why_not,
+                left_out=left_out,
             ),
         )
 

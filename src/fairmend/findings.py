@@ -284,6 +284,8 @@ class Provenance:
     """Whether there are answers on record only, and the model cannot be asked."""
     unexplained: str = ""
     """Why the report does not tell what the gap rests on; empty where nothing prevents it."""
+    left_out: int = 0
+    """People who could not take part, as their outcome or group is not known."""
 
     @property
     def kept_apart(self) -> bool | None:
@@ -303,6 +305,7 @@ class Provenance:
         loaded: bool = False,
         recorded: bool = False,
         unexplained: str = "",
+        left_out: int = 0,
     ) -> Provenance:
         """``settings`` are those of the repair that are not its defaults, without its key."""
         said = {name: _said(value) for name, value in settings.items()}
@@ -311,6 +314,7 @@ class Provenance:
             made_at=f"{now():%Y-%m-%d %H:%M} UTC",
             recorded=recorded,
             unexplained=unexplained,
+            left_out=left_out,
             command=command or f"fairmend.RepairedClassifier({call}).fit(...).report(...)",
             seed=settings.get("random_state"),
             model=_name(model),

@@ -235,8 +235,13 @@ def whose(report: Report) -> str:
     return "This is on the very people the repair was fitted on, which is its best case."
 
 
+def _left_out(report: Report) -> str:
+    people = 0 if report.provenance is None else report.provenance.left_out
+    return f"{counted(people)} without an outcome or a group were left out." if people else ""
+
+
 def _left(report: Report) -> str:
-    sentences = [whose(report), _given(report)]
+    sentences = [whose(report), _left_out(report), _given(report)]
     sentences.append(
         f"Accuracy over everybody goes from {percent(report.accuracy_before)} to "
         f"{percent(report.accuracy_after)}."

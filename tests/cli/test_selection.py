@@ -87,6 +87,18 @@ def test_without_a_label_everybody_is_audited_explained_and_mended(recorded, loa
     assert with_label.code != 0
 
 
+def test_who_lacks_an_outcome_by_chance_is_left_out_and_counted(loans, call, tmp_path):
+    rng = np.random.default_rng(1)
+    told = pl.Series(rng.choice(["yes", "no", ""], N, p=[0.6, 0.3, 0.1]))
+    loans.with_columns(told.alias("repaid")).write_csv(tmp_path / "some.csv")
+    done = call("repair", "some.csv", *NAMED, "--ignore", "decision", "--label", "repaid",
+                "--positive", "yes", "-o", "mended")  # fmt: skip
+    assert done.code == 0, done.err
+    assert "people have no outcome, and" not in done.err
+    page = (tmp_path / "mended.html").read_text(encoding="utf-8")
+    assert f"{(told == '').sum()} people without an outcome or a group were left out." in page
+
+
 def test_another_answer_is_no_input(loans, call):
     done = call("explain", "loans.csv", *NAMED, "--ignore", "repaid")
     assert (done.code, done.out) == (3, "")

@@ -282,6 +282,7 @@ def repair(
         frontier=True,
         command=f"{command_line()}  # reported on {which}",
         apart=True if holdout is None else apart,
+        left_out=(people if holdout is None else reported).left_out,
     )
     mended.save(output, created=now(), overwrite=force)
     say(f"wrote {output}")

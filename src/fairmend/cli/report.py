@@ -81,7 +81,9 @@ def report(
         said = people.call | {"X": as_fitted(people.inputs, table.native)}
     names = [one.name for one in read_disparities(mended.disparity)]
     refuse_selected(people.selection, names, "Leave it out")
-    result = mended.report(**said, frontier=frontier, command=command_line(), apart=apart)
+    result = mended.report(
+        **said, frontier=frontier, command=command_line(), apart=apart, left_out=people.left_out
+    )
     crossed = over_the_limit(result.after, limits)
     if output is not None:
         result.save_html(output, overwrite=force)

@@ -491,6 +491,7 @@ def origin(report: Report | None) -> Section:
             ("people reported on", f"{made.reported:,}"),
             ("of these, fitted on too", _OVERLAP[made.kept_apart]),
             ("SHA-256 of their tabulated data", made.report_data),
+            ("people left out, without outcome or group", f"{made.left_out:,}"),
             *((f"setting {name}", value) for name, value in made.settings.items()),
             *((f"version of {name}", value) for name, value in made.versions.items()),
         ]
