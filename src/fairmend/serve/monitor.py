@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -550,16 +551,24 @@ def _alerts(monitored: list[Monitored], changed: int, probed_at: float) -> list[
     for one in monitored:
         for at, text in _strays(one):
             alerts.append(Alert(at, "gap", f"{one.metric} of {one.target}: {text}"))
-        for inputs in one.inputs:
-            if inputs.alert:
-                at, moved = calendar.timegm(time.strptime(inputs.day, "%Y-%m-%d")), inputs.moved
-                alerts.append(
-                    Alert(at, "inputs", f"Inputs of {one.target} have drifted from the audit, most "
-                          f"of all {moved.column}, in which {100 * moved.distance:.0f} % of people "
-                          f"differ: {moved.value} went from {100 * moved.before:.0f} % to "
-                          f"{100 * moved.now:.0f} %.")
-                )  # fmt: skip
+        for days in _drifts(one.inputs):
+            last, moved = days[-1], days[-1].moved
+            since = f" since {days[0].day}" if len(days) > 1 else ""
+            alerts.append(
+                Alert(calendar.timegm(time.strptime(last.day, "%Y-%m-%d")), "inputs",
+                      f"Inputs of {one.target} have drifted from the audit{since}, most of all "
+                      f"{moved.column}, in which {100 * moved.distance:.0f} % of people differ: "
+                      f"{moved.value} went from {100 * moved.before:.0f} % to "
+                      f"{100 * moved.now:.0f} %.")
+            )  # fmt: skip
     return sorted(alerts, key=lambda alert: -alert.at)
+
+
+def _drifts(inputs: Sequence[InputWindow]) -> Iterator[list[InputWindow]]:
+    """Days of drift, those in a row with the same column together: one thing to look at."""
+    for alert, days in groupby(inputs, lambda day: day.moved.column if day.alert else None):
+        if alert is not None:
+            yield list(days)
 
 
 def _strays(one: Monitored) -> Iterator[tuple[float, str]]:
