@@ -121,6 +121,10 @@ class Choice:
     own: FloatArray
     """Each row's decision where it is."""
 
+    def take(self, rows: IntArray) -> Choice:
+        """Of some of the rows."""
+        return replace(self, cost=self.cost[rows], slope=self.slope[rows], own=self.own[rows])
+
     def at(self, price: float) -> IntArray:
         """For each row the place of least cost + price * slope * decision; -1 to stay."""
         total = self.cost + price * self.slope[:, None] * self.decision[None, :]
@@ -154,6 +158,8 @@ def move_softly(task: RepairTask) -> Plan:
         chance=0.0,
     )
     own = source.decision
+    # priced once where that fits into memory, and anew for every price where it does not
+    all_at_once = next(plan.choices(task.table, own))[1] if len(own) <= _CHUNK else None
 
     def excess(to: IntArray) -> float:
         return gap.excess(plan.reached(own, to))
@@ -161,7 +167,10 @@ def move_softly(task: RepairTask) -> Plan:
     def between(price: float, below: IntArray, above: IntArray) -> IntArray:
         """Where rows go at a price; those with one place below and above it go there too."""
         to, open_ = below.copy(), np.flatnonzero(below != above)
-        to[open_] = plan.places(task.table.take(open_), own[open_], price)
+        if all_at_once is not None:
+            to[open_] = all_at_once.take(open_).at(price)
+        else:
+            to[open_] = plan.places(task.table.take(open_), own[open_], price)
         return to
 
     furthest = plan.places(task.table, own, _DEAREST)
