@@ -290,9 +290,7 @@ def _results(todo: Sequence[Task], jobs: int) -> Iterator[tuple[int, list[Record
                 yield place, function(*arguments)
         return
     # spawned, as a forked child of a process with threads may wait for a lock for ever
-    with ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=threadpool_limits, initargs=(1,)
-    ) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=one_thread) as pool:
         waiting = {
             pool.submit(function, *arguments): place
             for place, (function, arguments) in enumerate(todo)
@@ -303,6 +301,14 @@ def _results(todo: Sequence[Task], jobs: int) -> Iterator[tuple[int, list[Record
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def one_thread() -> None:
+    """Limit this process to one thread of the mathematical libraries.
+
+    Of those that are loaded: a process started for this function alone has loaded this module's.
+    """
+    threadpool_limits(1)
 
 
 # -------------------------------------------------------------------- command line and files

@@ -1,9 +1,12 @@
 """The experiments run, and what must hold on every split holds: not their luck."""
 
+import ast
 import contextlib
 import importlib.util
 import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -185,6 +188,30 @@ def test_tasks_come_back_in_their_order(experiments):
 
 def divmod_line(a, b):
     return [{"found": divmod(a, b)}]
+
+
+def test_a_process_keeps_to_one_thread(tmp_path):
+    # a folder that is run is not imported by its processes: they begin with nothing loaded
+    (tmp_path / "threads.py").write_text(
+        "from threadpoolctl import threadpool_info\n"
+        "def count(_):\n"
+        "    import fairmend, sklearn.linear_model\n"
+        "    return [{one['internal_api']: one['num_threads'] for one in threadpool_info()}]\n"
+    )
+    (tmp_path / "__main__.py").write_text(
+        "import threads\n"
+        "from _shared import run_all\n"
+        "print(run_all([(threads.count, (place,)) for place in range(2)], 2))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(FOLDER), "OMP_NUM_THREADS": "2",
+                          "OPENBLAS_NUM_THREADS": "2"},
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    for threads in ast.literal_eval(run.stdout):
+        assert set(threads.values()) == {1}, threads
+        assert {"openblas", "openmp"} <= set(threads)
 
 
 @pytest.mark.slow
