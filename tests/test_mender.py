@@ -9,7 +9,7 @@ import fairmend
 from fairmend import mender
 from fairmend.classifier import RepairedClassifier
 from fairmend.datasets import load_adult
-from fairmend.mender import Mender
+from fairmend.mender import Mender, Wanted
 from fairmend.rowstream import open_rows
 
 
@@ -40,12 +40,12 @@ def fitted(people, container, **settings):
     )
 
 
-def streamed(mended, people, tmp_path, emit, **options):
+def streamed(mended, people, tmp_path, emit, edited=None, **options):
     people.write_csv(tmp_path / "in.csv")
-    work = Mender(mended, ["sex"], "id", emit)
+    work = Mender(mended, ["sex"], "id", Wanted(emit, edited=edited))
     reading = open_rows(str(tmp_path / "in.csv"), **options)
     with reading as stream, (tmp_path / "out.csv").open("wb") as out:
-        tally = work.through(stream, out, "decision")
+        tally = work.through(stream, out)
     types = {**people.schema, "decision": pl.Int64}
     return pl.read_csv(tmp_path / "out.csv", schema_overrides=types), tally
 
@@ -64,15 +64,19 @@ def test_equals_the_whole_table(people, container, known, tmp_path, monkeypatch)
     if container(people).__class__ is np.ndarray:
         people = people.rename({name: f"x{j}" for j, name in enumerate(people.columns[:16])})
     mended = fitted(people, container)
-    found, tally = streamed(mended, people, tmp_path, "both", block_bytes=20_000)
+    found, tally = streamed(mended, people, tmp_path, "both", "what", block_bytes=20_000)
     X = container(people.select(people.columns[:16]))
     said = {"sensitive_features": {"sex": people["sex"]}, "ids": people["id"]}
     edited = mended.transform(X, **said)
     np.testing.assert_array_equal(found.select(people.columns[:16]).to_numpy(), np.asarray(edited))
     np.testing.assert_array_equal(found["decision"], mended.predict(X, **said))
     assert found.select(people.columns[16:]).equals(people.select(people.columns[16:]))
-    changed = (np.asarray(edited) != np.asarray(X)).any(axis=1)
-    assert (tally.rows, tally.edited) == (4_000, changed.sum())
+    changed = np.asarray(edited) != np.asarray(X)
+    assert (tally.rows, tally.edited) == (4_000, changed.any(axis=1).sum())
+    names = [{people.columns[j] for j in np.flatnonzero(row)} for row in changed]
+    assert [
+        set(said.split("; ")) if said else set() for said in found["what"].fill_null("")
+    ] == names
     assert tally.without_group == people["sex"].null_count() == 40
     assert tally.drawn > 0
 
@@ -111,7 +115,7 @@ def test_whole_numbers_that_become_others_on_the_way(people, tmp_path):
     (tmp_path / "in.csv").write_bytes(b"".join(pieces))
     reading = open_rows(str(tmp_path / "in.csv"), block_bytes=20_000)
     with reading as stream, (tmp_path / "out.csv").open("wb") as out:
-        tally = Mender(mended, ["sex"], "id", "rows").through(stream, out, "decision")
+        tally = Mender(mended, ["sex"], "id", Wanted("rows")).through(stream, out)
     after = (tmp_path / "out.csv").read_bytes().splitlines(keepends=True)
     assert sum(a != b for a, b in zip(pieces, after, strict=True)) == tally.edited > 0
     cells = {cell for line in after[1:] for cell in line.split(b",")[:16]}
@@ -122,6 +126,9 @@ def test_a_column_of_decisions_must_be_new(people, tmp_path):
     mended = fitted(people, lambda x: x)
     with pytest.raises(fairmend.DataError, match="--decision: must name a new column"):
         streamed(mended, people.rename({"y": "decision"}), tmp_path, "both")
+    for emit, name in (("rows", "y"), ("decisions", "id"), ("both", "decision")):
+        with pytest.raises(fairmend.DataError, match=f"there is one called '{name}' already"):
+            streamed(mended, people, tmp_path, emit, name)
 
 
 def test_pandas_types_come_back_as_in_the_fit(people):

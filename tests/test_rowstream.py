@@ -22,18 +22,19 @@ def written(rows, separator, newline, quoting, mark):
     return (b"\xef\xbb\xbf" if mark else b"") + text.getvalue().encode()
 
 
-def through(path, out, *, edits=None, emit="rows", types=None, block_bytes=64):
+def through(path, out, *, edits=None, added=(), types=None, block_bytes=64):
     """Everything read and written again; ``edits`` are {row: text} of column b."""
     with open_rows(str(path), block_bytes=block_bytes) as stream, out.open("wb") as file:
-        stream.start(file, emit, "decision", None)
+        stream.start(file, added)
         count = 0
         for block in stream.blocks(types or {"a": pl.String, "b": pl.String}):
             at = [i - block.first for i in edits or {}
                   if block.first <= i < block.first + block.rows.height]  # fmt: skip
             values = pl.Series([edits[i + block.first] for i in at], dtype=pl.String)
             cells = {"b": (np.array(at, np.int64), values)} if at else {}
-            decisions = np.array([f"d{i}" for i in range(count, count + block.rows.height)])
-            stream.write(block, Edits(cells, None if emit == "rows" else decisions))
+            numbers = range(count, count + block.rows.height)
+            new = {name: np.array([f"{name[0]}{i}" for i in numbers]) for name in added}
+            stream.write(block, Edits(cells, new))
             count += block.rows.height
         stream.finish()
     return count
@@ -58,19 +59,25 @@ def test_any_csv(  # noqa: PLR0917
     assert (folder / "same.csv").read_bytes() == raw
     # edited cells read as what they were set to, all others as before
     edits = chosen.draw(st.dictionaries(st.integers(0, len(rows) - 1), CELL, max_size=4))
-    through(folder / "in.csv", folder / "out.csv", edits=edits, emit="both")
+    through(folder / "in.csv", folder / "out.csv", edits=edits, added=("decision", "edited"))
     text = (folder / "out.csv").read_bytes().decode("utf-8-sig")
     found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    expected = [[a, edits.get(i, b), c, f"d{i}"] for i, (a, b, c) in enumerate(rows)]
-    assert found == [["a", "b", "c", "decision"], *expected]
+    expected = [[a, edits.get(i, b), c, f"d{i}", f"e{i}"] for i, (a, b, c) in enumerate(rows)]
+    assert found == [["a", "b", "c", "decision", "edited"], *expected]
 
 
 def test_records_without_their_last_cells_and_without_a_last_newline(tmp_path):
     (tmp_path / "in.csv").write_bytes(b"a,b,c\n1,2,3\n4\n5,6,7")
     through(tmp_path / "in.csv", tmp_path / "out.csv", edits={1: "x", 2: "y"})
     assert (tmp_path / "out.csv").read_bytes() == b"a,b,c\n1,2,3\n4,x,\n5,y,7"
-    through(tmp_path / "in.csv", tmp_path / "both.csv", emit="both", edits={2: "y"})
-    assert (tmp_path / "both.csv").read_bytes() == b"a,b,c,decision\n1,2,3,d0\n4,d1\n5,y,7,d2"
+    # what is added stands in its own column all the same
+    through(tmp_path / "in.csv", tmp_path / "both.csv", added=("decision",), edits={2: "y"})
+    assert (tmp_path / "both.csv").read_bytes() == b"a,b,c,decision\n1,2,3,d0\n4,,,d1\n5,y,7,d2"
+    (tmp_path / "in.csv").write_bytes(b'a,b,c\r\n"1,\n",2,3\r\n"4,,"\r\n5,6\r\n')
+    through(tmp_path / "in.csv", tmp_path / "both.csv", added=("decision",))
+    assert (tmp_path / "both.csv").read_bytes() == (
+        b'a,b,c,decision\r\n"1,\n",2,3,d0\r\n"4,,",,,d1\r\n5,6,,d2\r\n'
+    )
 
 
 def test_numbers_as_in_the_fit(tmp_path):
@@ -112,11 +119,12 @@ def test_decimal_commas_are_written_as_they_are_read(separator, quote, tmp_path)
         open_rows(str(tmp_path / "in.csv"), decimal=",") as stream,
         (tmp_path / "out.csv").open("wb") as out,
     ):
-        stream.start(out, "both", "decision", None)
+        stream.start(out, ["decision"])
         [block] = stream.blocks({"a": pl.String, "b": pl.Float64})
         assert block.rows["b"].to_list() == [1598.84, 7.5, 3.0]
         new = pl.Series([2.25, 4.0])
-        stream.write(block, Edits({"b": (np.array([1, 2]), new)}, np.array([0.5, 1.0, 1.0])))
+        decisions = {"decision": np.array([0.5, 1.0, 1.0])}
+        stream.write(block, Edits({"b": (np.array([1, 2]), new)}, decisions))
     with (tmp_path / "out.csv").open(newline="") as file:
         found = list(csv.reader(file, delimiter=separator))
     assert found[1:] == [["x", "1.598,84", "0,5"], ["y", "2,25", "1,0"], ["z", "4,0", "1,0"]]
@@ -124,9 +132,9 @@ def test_decimal_commas_are_written_as_they_are_read(separator, quote, tmp_path)
         open_rows(str(tmp_path / "in.csv"), decimal=",") as stream,
         (tmp_path / "decisions.csv").open("wb") as out,
     ):
-        stream.start(out, "decisions", "decision", "a")
+        stream.start(out, ["decision"], kept=["a"])
         [block] = stream.blocks({"a": pl.String})
-        stream.write(block, Edits({}, np.array([0.5, 1.0, 1.0])))
+        stream.write(block, Edits({}, decisions))
     with (tmp_path / "decisions.csv").open(newline="") as file:
         found = list(csv.reader(file, delimiter=separator))
     assert found[1:] == [["x", "0,5"], ["y", "1,0"], ["z", "1,0"]]

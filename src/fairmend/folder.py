@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from fairmend.errors import DataError, FairmendError, listed
 from fairmend.files import unwritable, writing
-from fairmend.mender import Mender, Tally
-from fairmend.rowstream import Emit, open_rows
+from fairmend.mender import Mender, Tally, Wanted
+from fairmend.rowstream import open_rows
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
@@ -36,8 +36,7 @@ class Applying:
     groups: Callable[[Sequence[str]], Sequence[str]]
     """Which of a file's columns hold people's groups."""
     id_: str | None
-    emit: Emit
-    decision: str
+    wanted: Wanted
     missing: Sequence[str]
     decimal: str = "."
     mender: Mender | None = None
@@ -51,8 +50,8 @@ class Applying:
         """One file onto another."""
         with open_rows(file, missing=self.missing, decimal=self.decimal) as stream:
             if self.mender is None:
-                self.mender = Mender(self.mended, self.groups(stream.names), self.id_, self.emit)
-            self.mender.through(stream, out, self.decision)
+                self.mender = Mender(self.mended, self.groups(stream.names), self.id_, self.wanted)
+            self.mender.through(stream, out)
 
     def through_all(self, files: Sequence[str], outputs: Outputs) -> int:
         """Many files into a folder; how many of them an earlier run had done."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import read_membership
 from fairmend.errors import DataError, listed
 from fairmend.progress import progress
-from fairmend.rowstream import Block, Edits, Emit, RowStream
+from fairmend.rowstream import Block, Edits, RowStream
 from fairmend.tablefile import refuse_blanks
 
 if TYPE_CHECKING:
@@ -27,12 +27,32 @@ if TYPE_CHECKING:
 
     from fairmend.classifier import RepairedClassifier
 
-__all__ = ["Mender", "Tally", "as_fitted", "as_polars"]
+__all__ = ["Mender", "Tally", "Wanted", "as_fitted", "as_polars"]
 
 MOST_KNOWN = 100_000
 """Distinct rows remembered; more than these are forgotten, so that memory stays what it is."""
+Cells: TypeAlias = "dict[str, tuple[IntArray, pl.Series]]"
+"""Per edited column, which rows, and their new values."""
 _LAW = "\0law"
 """A column beside those of the file: no file has one of that name."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be written about the rows."""
+
+    emit: Literal["rows", "decisions", "both"] = "both"
+    """Edited rows, decisions alone, or edited rows with a column of decisions."""
+    decision: str = "decision"
+    """What the column of decisions is called."""
+    edited: str | None = None
+    """What the column is called that names each row's edited inputs; without a name, no column."""
+
+    @property
+    def added(self) -> dict[str, str]:
+        """The new columns by the option that names them."""
+        named = {} if self.emit == "rows" else {"--decision": self.decision}
+        return named if self.edited is None else named | {"--edited": self.edited}
 
 
 @dataclass
@@ -92,13 +112,13 @@ class Mender:
     """Puts blocks of rows through a repair; people are told apart by the column ``id_``."""
 
     def __init__(
-        self, mended: RepairedClassifier, groups: Sequence[str], id_: str | None, emit: Emit
+        self, mended: RepairedClassifier, groups: Sequence[str], id_: str | None, wanted: Wanted
     ) -> None:
-        self.mended, self.groups, self.id_, self.emit = mended, list(groups), id_, emit
+        self.mended, self.groups, self.id_, self.wanted = mended, list(groups), id_, wanted
         self.tally = Tally()
         self._laws: _Laws | None = None
 
-    def through(self, stream: RowStream, out: IO[bytes], decision: str) -> Tally:
+    def through(self, stream: RowStream, out: IO[bytes]) -> Tally:
         """Everything in the stream, edited, onto a file."""
         stream.check(self.groups, "--group")
         stream.check([] if self.id_ is None else [self.id_], "--id")
@@ -112,14 +132,9 @@ class Mender:
                 f"{self.id_!r} is one",
                 f"Make the repair again with --id {self.id_!r}.",
             )
-        if self.emit == "both" and decision in stream.names:
-            raise DataError(
-                "--decision",
-                "must name a new column",
-                f"the file has one called {decision!r}",
-                "Call it otherwise, e.g. --decision mended_decision.",
-            )
-        stream.start(out, self.emit, decision, self.id_)
+        kept = self._kept
+        self._check_new(stream.names if kept is None else kept)
+        stream.start(out, list(self.wanted.added.values()), kept)
         with progress("applying the repair", stream.size or 1) as advance:
             read = 0
             for block in stream.blocks(self._types()):
@@ -132,6 +147,25 @@ class Mender:
                 read = block.read
         stream.finish()
         return self.tally
+
+    @property
+    def _kept(self) -> list[str] | None:
+        """Which of the file's columns are written; None for all."""
+        if self.wanted.emit != "decisions":
+            return None
+        return [] if self.id_ is None else [self.id_]
+
+    def _check_new(self, names: Sequence[str]) -> None:
+        """New columns are called unlike those that are there, and unlike each other."""
+        for option, name in self.wanted.added.items():
+            if name in names:
+                raise DataError(
+                    option,
+                    "must name a new column",
+                    f"there is one called {name!r} already",
+                    f"Call it otherwise, e.g. {option} mended_{option[2:]}.",
+                )
+            names = [*names, name]
 
     # ---------------------------------------------------------------- what is read
 
@@ -190,22 +224,24 @@ class Mender:
         assert laws is not None
         destination, drawn = laws.destination[law], np.flatnonzero(laws.drawn[law])
         destination[drawn] = -1
-        cells: dict[str, tuple[IntArray, pl.Series]] = {}
-        if self.emit != "decisions":
+        cells: Cells = {}
+        if self.wanted.emit != "decisions" or self.wanted.edited is not None:
             moved = np.flatnonzero(destination >= 0)
             cells = _changed(rows, moved, laws.destinations[destination[moved]])
             if len(drawn):
                 cells = _joined(cells, _changed(rows, drawn, self._ask("transform", rows, drawn)))
-        decisions = None
-        if self.emit != "rows":
+        added: dict[str, NDArray[Any]] = {}
+        if self.wanted.emit != "rows":
             positive = laws.decision[law] > 0  # those in between are drawn
             if len(drawn):
                 said = self._ask("predict", rows, drawn)
                 positive[drawn] = said == self.mended.classes_[1]
             own = laws.own[law]  # a chance is nobody's decision
             tally.changed += int((((own == 0) & positive) | ((own == 1) & ~positive)).sum())
-            decisions = self._words[positive.astype(np.int64)]
-        edits = Edits(cells, decisions)
+            added[self.wanted.decision] = self._words[positive.astype(np.int64)]
+        if self.wanted.edited is not None:
+            added[self.wanted.edited] = self._names_of(cells, rows.height)
+        edits = Edits(cells, added)
         tally.rows += rows.height
         tally.edited += len(edits.edited)
         tally.drawn += len(drawn)
@@ -214,6 +250,16 @@ class Mender:
         for name, (places, _) in cells.items():
             tally.cells[name] = tally.cells.get(name, 0) + len(places)
         return edits
+
+    def _names_of(self, cells: Cells, rows: int) -> NDArray[Any]:
+        """Each row's edited inputs in words, with semicolons; nothing where there is none."""
+        names = [name for name in self._inputs if name in cells]
+        edited = np.zeros((rows, len(names)), bool)
+        for column, name in enumerate(names):
+            edited[cells[name][0], column] = True
+        kinds, kind = np.unique(edited, axis=0, return_inverse=True)
+        words = ["; ".join(np.compress(row, names)) for row in kinds] if names else [""]
+        return np.array(words, object)[kind.ravel()]
 
     def _look_up(self, block: Block) -> IntArray:
         """Each row's place among the laws; those of rows not met before are worked out."""
@@ -300,9 +346,7 @@ def as_fitted(rows: pl.DataFrame, known: Any) -> Any:
     return rows.to_arrow() if module == "pyarrow" else rows
 
 
-def _changed(
-    rows: pl.DataFrame, who: IntArray, edited: pl.DataFrame
-) -> dict[str, tuple[IntArray, pl.Series]]:
+def _changed(rows: pl.DataFrame, who: IntArray, edited: pl.DataFrame) -> Cells:
     """The cells in which some rows differ from what they become."""
     cells = {}
     own = rows.select(edited.columns)[who]
@@ -324,9 +368,7 @@ def _in_type(values: pl.Series, kind: Any) -> pl.Series:
     return values.cast(kind)
 
 
-def _joined(
-    one: dict[str, tuple[IntArray, pl.Series]], other: dict[str, tuple[IntArray, pl.Series]]
-) -> dict[str, tuple[IntArray, pl.Series]]:
+def _joined(one: Cells, other: Cells) -> Cells:
     """The cells of both; no row is in both."""
     both = dict(one)
     for name, (rows, values) in other.items():

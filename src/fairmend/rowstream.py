@@ -15,10 +15,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,7 @@ from fairmend.tablefile import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Block", "Edits", "Emit", "RowStream", "open_rows"]
-
-Emit = Literal["rows", "decisions", "both"]
+__all__ = ["Block", "Edits", "RowStream", "open_rows"]
 
 BLOCK_BYTES = 4 << 20
 """Of a CSV, at a time."""
@@ -57,8 +55,8 @@ class Edits:
 
     cells: Mapping[str, tuple[NDArray[np.int64], pl.Series]]
     """Per edited column, which rows of the block, and their new values."""
-    decisions: NDArray[Any] | None = None
-    """In the labels of the outcome, one a row; None if they are not asked for."""
+    added: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """New columns, each with one value a row; all that `RowStream.start` was told of."""
 
     @property
     def edited(self) -> NDArray[np.int64]:
@@ -107,8 +105,10 @@ class RowStream(ABC):
         """Blocks with the named columns; a CSV's are read in these types, None leaves it to it."""
 
     @abstractmethod
-    def start(self, out: IO[bytes], emit: Emit, decision: str, id_: str | None) -> None:
-        """Begin the output: all columns, with decisions in a further one, or decisions alone."""
+    def start(
+        self, out: IO[bytes], added: Sequence[str] = (), kept: Sequence[str] | None = None
+    ) -> None:
+        """Begin the output: the columns that are kept, ``None`` for all, then those added."""
 
     @abstractmethod
     def write(self, block: Block, edits: Edits) -> None:
@@ -201,49 +201,62 @@ class _CsvStream(RowStream):
             raise no_table(content, self._name, self._dialect, first)
         return rows
 
-    def start(self, out: IO[bytes], emit: Emit, decision: str, id_: str | None) -> None:
-        self._out, self._emit, self._id = out, emit, id_
+    def start(
+        self, out: IO[bytes], added: Sequence[str] = (), kept: Sequence[str] | None = None
+    ) -> None:
+        self._out, self._kept = out, kept
         self._places = {name: place for place, name in enumerate(self.names)}
         if self._dialect.marked:
             out.write(codecs.BOM_UTF8)
-        if emit == "decisions":
-            names = [*([id_] if id_ is not None else []), decision]
-            cells = [_written(name, self._dialect) for name in names]
-            out.write(self._joined(cells) + self._dialect.newline.encode())
-        elif emit == "both":
-            out.write(self._with_cells(self._header, [decision]))
+        if kept is None:
+            out.write(self._with_cells(self._header, [[name] for name in added]))
         else:
-            out.write(self._header)
+            cells = [_written(name, self._dialect) for name in (*kept, *added)]
+            out.write(self._joined(cells) + self._dialect.newline.encode())
 
     def write(self, block: Block, edits: Edits) -> None:
-        if self._emit == "decisions":
-            self._write_decisions(block, edits)
+        if self._kept is not None:
+            self._write_apart(block, edits, self._kept)
             return
         content = b"".join(self._edited(block, edits))
-        if self._emit == "both":
-            assert edits.decisions is not None
-            content = self._with_cells(content, edits.decisions.tolist())
-        self._out.write(content)
+        columns = [column.tolist() for column in edits.added.values()]
+        self._out.write(self._with_cells(content, columns))
 
-    def _with_cells(self, content: bytes, words: list[Any]) -> bytes:
-        """Every record with one more cell at its end."""
+    def _with_cells(self, content: bytes, columns: Sequence[list[Any]]) -> bytes:
+        """Every record with further cells at its end, one from each column."""
+        if not columns:
+            return content
         mark = self._dialect.separator.encode()
-        cells = {word: mark + _written(word, self._dialect) for word in set(words)}
         ends = _record_ends(content)
         letters = np.frombuffer(content, np.uint8)
+        rows = list(zip(self._left_out(content, ends), *columns, strict=True))
+        cells = {
+            row: mark * row[0] + b"".join(mark + _written(word, self._dialect) for word in row[1:])
+            for row in set(rows)
+        }
         broken = letters[ends - 1] == _NEWLINE
         returned = broken & (ends > 1) & (letters[np.maximum(ends - 2, 0)] == _RETURN)
-        sizes = {word: len(cell) for word, cell in cells.items()}
-        size = np.fromiter((sizes[word] for word in words), np.int64, len(words))
+        sizes = {row: len(cell) for row, cell in cells.items()}
+        size = np.fromiter((sizes[row] for row in rows), np.int64, len(rows))
         before = np.cumsum(size) - size  # letters of the cells before this one
         start = ends - broken - returned + before
         place = np.repeat(start - before, size) + np.arange(int(size.sum()))
         out = np.empty(len(letters) + len(place), np.uint8)
         old = np.ones(len(out), bool)
         old[place] = False
-        out[place] = np.frombuffer(b"".join([cells[word] for word in words]), np.uint8)
+        out[place] = np.frombuffer(b"".join([cells[row] for row in rows]), np.uint8)
         out[old] = letters
         return out.tobytes()
+
+    def _left_out(self, content: bytes, ends: NDArray[np.int64]) -> list[int]:
+        """How many of its last cells each record lacks; none has too many."""
+        whole = len(self.names) - 1
+        every = whole * len(ends)
+        if b'"' not in content and content.count(self._dialect.separator.encode()) == every:
+            return [0] * len(ends)
+        marks = _marks(content, self._dialect)
+        missing: list[int] = (whole - np.diff(np.searchsorted(marks, ends), prepend=0)).tolist()
+        return missing
 
     def _edited(self, block: Block, edits: Edits) -> list[bytes]:
         """The block's bytes in pieces, the edited records among them."""
@@ -268,12 +281,13 @@ class _CsvStream(RowStream):
             copied = end
         return [*pieces, block.raw[copied:]]
 
-    def _write_decisions(self, block: Block, edits: Edits) -> None:
+    def _write_apart(self, block: Block, edits: Edits, kept: Sequence[str]) -> None:
         import polars as pl
 
-        assert edits.decisions is not None
-        columns = {} if self._id is None else {"id": block.rows[self._id]}
-        columns["decision"] = self._spelt(pl.Series(edits.decisions.tolist()))
+        columns = [block.rows[name] for name in kept]
+        columns += [
+            self._spelt(pl.Series(name, values.tolist())) for name, values in edits.added.items()
+        ]
         pl.DataFrame(columns).write_csv(
             self._out,
             include_header=False,
@@ -360,14 +374,20 @@ def _line_end(record: bytes) -> bytes:
 
 def _cut(line: bytes, dialect: Dialect) -> list[bytes]:
     """The cells of a record as they are written: split at separators outside quotes."""
-    separator = dialect.separator.encode()
     if b'"' not in line:
-        return line.split(separator)
-    letters = np.frombuffer(line, np.uint8)
-    marks = np.flatnonzero(letters == separator[0])
-    quotes = np.flatnonzero(letters == _QUOTE)
-    places = marks[np.searchsorted(quotes, marks) % 2 == 0].tolist()
+        return line.split(dialect.separator.encode())
+    places = _marks(line, dialect).tolist()
     return [line[a + 1 : b] for a, b in pairwise([-1, *places, len(line)])]
+
+
+def _marks(content: bytes, dialect: Dialect) -> NDArray[np.int64]:
+    """Where separators are, but for those in quotes."""
+    letters = np.frombuffer(content, np.uint8)
+    marks = np.flatnonzero(letters == ord(dialect.separator))
+    if b'"' in content:
+        quotes = np.flatnonzero(letters == _QUOTE)
+        marks = marks[np.searchsorted(quotes, marks) % 2 == 0]
+    return marks
 
 
 def _written(value: Any, dialect: Dialect) -> bytes:
@@ -434,8 +454,10 @@ class _ArrowStream(RowStream):
             for start in range(0, part.num_rows, BATCH_ROWS):
                 yield part.slice(start, BATCH_ROWS)
 
-    def start(self, out: IO[bytes], emit: Emit, decision: str, id_: str | None) -> None:
-        self._out, self._emit, self._decision, self._id = out, emit, decision, id_
+    def start(
+        self, out: IO[bytes], added: Sequence[str] = (), kept: Sequence[str] | None = None
+    ) -> None:
+        self._out, self._kept = out, kept
         self._writer: Any = None
         self._words: dict[str, dict[Any, int]] = {}
 
@@ -443,13 +465,10 @@ class _ArrowStream(RowStream):
         import pyarrow as pa
 
         batch = block.raw
-        columns = {name: batch.column(name) for name in batch.schema.names}
-        fields = list(batch.schema)
-        if self._emit == "decisions":
-            kept = [] if self._id is None else [self._id]
-            columns = {name: columns[name] for name in kept}
-            fields = [batch.schema.field(name) for name in kept]
-        else:
+        kept = batch.schema.names if self._kept is None else self._kept
+        columns = {name: batch.column(name) for name in kept}
+        fields = [batch.schema.field(name) for name in kept]
+        if self._kept is None:
             for name, (rows, values) in edits.cells.items():
                 series = block.rows[name].clone()
                 if values.dtype != series.dtype:
@@ -464,10 +483,9 @@ class _ArrowStream(RowStream):
             for name in block.rows.columns:
                 if pa.types.is_dictionary(columns[name].type):
                     columns[name] = self._in_one_dictionary(name, columns[name])
-        if self._emit != "rows":
-            assert edits.decisions is not None
-            columns[self._decision] = pa.array(edits.decisions.tolist())
-            fields.append(pa.field(self._decision, columns[self._decision].type))
+        for name, new in edits.added.items():
+            columns[name] = pa.array(new.tolist())
+            fields.append(pa.field(name, columns[name].type))
         schema = pa.schema(fields, metadata=batch.schema.metadata)
         table = pa.Table.from_arrays(list(columns.values()), schema=schema)
         self._open(schema).write_table(table)

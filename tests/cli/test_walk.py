@@ -136,6 +136,28 @@ def test_only_edited_cells_change(mended, call, tmp_path, emit):
         assert all(i in edited for i, (a, b) in enumerate(zip(*lines, strict=True)) if a != b)
 
 
+@pytest.mark.parametrize("emit", ["rows", "decisions", "both"])
+def test_a_column_names_the_edited_inputs(mended, call, tmp_path, emit):
+    out = tmp_path / "out.csv"
+    done = call("apply", "mended.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit,
+                "--edited", "what; was edited", "--json", cwd=mended)  # fmt: skip
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    call("apply", "mended.fairmend", "new.csv", *APPLY, "-o", tmp_path / "rows.csv", "--emit",
+         "rows", cwd=mended)  # fmt: skip
+    (_, *old), (_, *new) = cells(mended / "new.csv"), cells(tmp_path / "rows.csv")
+    header, *rows = cells(out)
+    assert header[-1] == "what; was edited"
+    edited = [
+        "; ".join(name for name, x, y in zip(COLUMNS, *pair, strict=True) if x != y)
+        for pair in zip(old, new, strict=True)
+    ]
+    assert [row[-1] for row in rows] == edited
+    assert said["edited"] == sum(map(bool, edited)) > 0
+    assert sum(said["cells"].values()) == sum(map(len, (one.split("; ") for one in edited if one)))
+    assert (said["changed"] is None) == (emit == "rows")
+
+
 def test_decisions_are_those_of_the_library(mended, call, tmp_path):
     out = tmp_path / "decisions.csv"
     done = call(
@@ -145,6 +167,7 @@ def test_decisions_are_those_of_the_library(mended, call, tmp_path):
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert (said["schema"], said["rows"]) == ("fairmend.apply/1", 1_000)
+    assert (said["edited"], said["cells"]) == (None, None)  # cells were not looked at
     table = pl.read_csv(
         mended / "new.csv", separator=";", null_values=["n/a"],
         schema_overrides={"customer no": pl.String},
@@ -167,13 +190,17 @@ def test_parquet_and_arrow_keep_their_types(mended, call, tmp_path, monkeypatch)
     for name, read in (("new.parquet", pl.read_parquet), ("new.arrow", pl.read_ipc)):
         out = tmp_path / f"out-{name}"
         done = call("apply", "mended.fairmend", tmp_path / name, "-o", out, "--id", "customer no",
-                    "--key-file", "secret.key", cwd=mended)  # fmt: skip
+                    "--key-file", "secret.key", "--edited", "what", cwd=mended)  # fmt: skip
         assert done.code == 0, done.err
         after = read(out)
-        assert dict(after.schema) == {**table.schema, "decision": pl.String}
+        assert dict(after.schema) == {**table.schema, "decision": pl.String, "what": pl.String}
         kept = [name for name in COLUMNS if name not in ("<b>Income</b>", "Employment type")]
         assert after.select(kept).equals(table.select(kept))
-        assert not after.drop("decision").equals(table)
+        assert not after.drop("decision", "what").equals(table)
+        same = [
+            after[name].eq_missing(table[name]) for name in ("<b>Income</b>", "Employment type")
+        ]
+        assert (after["what"] == "").equals(same[0] & same[1])
         found.append(after.with_columns(pl.col("Employment type").cast(pl.String)))
     assert found[0].equals(found[1])
 

@@ -48,6 +48,15 @@ Decision = Annotated[
         help="What the column of decisions is called.", metavar="NAME", rich_help_panel=o.OUTPUT
     ),
 ]
+Edited = Annotated[
+    str | None,
+    typer.Option(
+        help="A further column of this name, saying which inputs of a row were edited, with "
+        "semicolons between them; empty where none was.",
+        metavar="NAME",
+        rich_help_panel=o.OUTPUT,
+    ),
+]
 
 
 def apply(
@@ -56,6 +65,7 @@ def apply(
     output: Output,
     emit: EmitKind = "both",
     decision: Decision = "decision",
+    edited: Edited = None,
     group: o.KnownGroup = None,
     id_: o.Id = None,
     missing: o.Missing = None,
@@ -81,6 +91,7 @@ def apply(
     from fairmend.engines.source import files
     from fairmend.files import writing
     from fairmend.folder import Applying, Outputs
+    from fairmend.mender import Wanted
 
     if emit not in ("rows", "decisions", "both"):
         raise typer.BadParameter("must be rows, decisions or both", param_hint="--emit")
@@ -102,8 +113,7 @@ def apply(
         mended,
         lambda names: group or group_columns(mended, names),
         id_,
-        emit,  # type: ignore[arg-type]
-        decision,
+        Wanted(emit, decision, edited),  # type: ignore[arg-type]
         missing or (),
         decimal or ".",
     )
@@ -111,7 +121,8 @@ def apply(
         made_by = {
             "artifact": sha256(Path(artifact).read_bytes()).hexdigest(),
             "key": None if mended.key_ is None else Drawer(mended.key_).fingerprint,
-            "answers": model or predictions, "emit": emit, "decision": decision, "id": id_,
+            "answers": model or predictions, "emit": emit, "decision": decision,
+            "edited": edited, "id": id_,
             "group": group, "missing": missing, "decimal": decimal, "unknown_group": unknown_group,
         }  # fmt: skip
         found = files(file)
@@ -125,21 +136,28 @@ def apply(
             work.through(file, out)
     tally = work.tally
     seconds = time.perf_counter() - started
+    counted = emit != "decisions" or edited is not None
     stale = mended.box_.column if emit != "decisions" else None
     if as_json:
-        figures = {"artifact": artifact, "file": file, "output": output, "emit": emit,
-                   "answers_before_edits": stale}  # fmt: skip
-        print_json("fairmend.apply/1", figures | asdict(tally) | {"seconds": round(seconds, 3)})
+        figures: dict[str, object] = {
+            "artifact": artifact, "file": file, "output": output, "emit": emit,
+            "answers_before_edits": stale, **asdict(tally), "seconds": round(seconds, 3),
+        }  # fmt: skip
+        if not counted:  # nobody's cells were looked at
+            figures |= {"edited": None, "cells": None}
+        if emit == "rows":
+            figures |= {"changed": None}
+        print_json("fairmend.apply/1", figures)
         return
-    _tell(tally, seconds, emit)
+    _tell(tally, seconds, emit, counted=counted)
     if stale is not None:
         now = f"; the mended decisions are in {decision!r}" if emit == "both" else ""
         say(f"note: {stale!r} still holds the model's answers about the rows before the edits{now}")
 
 
-def _tell(tally: Tally, seconds: float, emit: str) -> None:
+def _tell(tally: Tally, seconds: float, emit: str, *, counted: bool) -> None:
     parts = [f"{tally.rows:,} rows in {seconds:.1f} s"]
-    if emit != "decisions":
+    if counted:
         parts.append(f"{tally.edited:,} edited")
     if emit != "rows":
         parts.append(f"{tally.changed:,} decisions other than the model's own")
