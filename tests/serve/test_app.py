@@ -18,6 +18,7 @@ import pytest
 import fairmend
 import serving
 import vendors
+from fairmend import DataError
 from fairmend.protocols import protocol_named
 from fairmend.serve.admin import make_admin
 from fairmend.serve.config import Config, read_config
@@ -305,8 +306,6 @@ def test_outcomes_arrive_later(shadow):
 
 
 def test_repair_needs_a_basis(tmp_path, artifact):
-    from fairmend import DataError
-
     said = {"artifact": str(artifact), "upstream": "http://h/score"}
     with pytest.raises(DataError, match="why decisions may be changed"):
         read_config(None, **said, mode="repair")
@@ -322,8 +321,6 @@ def test_repair_needs_a_basis(tmp_path, artifact):
 
 
 def test_what_must_be_given_is_named_with_how_to_give_it(monkeypatch, tmp_path, artifact):
-    from fairmend import DataError
-
     said = {"artifact": str(artifact), "upstream": "http://h/score"}
     for name, ways in [
         ("artifact", ["fairmend serve FILE", "artifact ="]),
@@ -339,6 +336,23 @@ def test_what_must_be_given_is_named_with_how_to_give_it(monkeypatch, tmp_path, 
         assert way in str(told.value)
     required = {field.name for field in msgspec.structs.fields(Config) if field.required}
     assert required == {"artifact", "upstream"}
+
+
+def test_a_failed_start_leaves_nothing_behind(tmp_path, artifact, vendor, monkeypatch):
+    monkeypatch.setenv("FAIRMEND_KEY", serving.KEY)
+    log = tmp_path / "log.sqlite"
+    said = {"upstream": vendor.url, "log": str(log)}
+
+    async def start(place):
+        sidecar = Sidecar(read_config(None, artifact=str(place), **said))
+        await sidecar.start()
+        await sidecar.stop()
+
+    with pytest.raises(DataError, match=r"none\.zip"):
+        asyncio.run(start(tmp_path / "none.zip"))
+    assert list(tmp_path.iterdir()) == []
+    asyncio.run(start(artifact))
+    assert [row["kind"] for row in rows(log, "events")] == ["start", "stop"]
 
 
 def test_the_basis_is_on_record(start):

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b, sha256
@@ -88,7 +88,8 @@ class Sidecar:
         self.upstream = Upstream(config, self.metrics)
         self.key = _key(config)
         self.apart = (*config.groups, config.id)
-        self.log = DecisionLog(config.log)
+        self.log: DecisionLog
+        """Open once there is something to serve: a failed start leaves no log behind."""
         self.draining = False
         self.changed_probes: list[int] = []
         """Probes that the vendor decided otherwise when last asked."""
@@ -104,14 +105,15 @@ class Sidecar:
 
     async def start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        await self.upstream.start()
-        try:
-            self.current = await asyncio.to_thread(self._load)
-            await self._record_start(self.current.fingerprint)
-        except BaseException:
-            await self.upstream.close()
-            self.log.close()
-            raise
+        async with AsyncExitStack() as undone:  # where one step fails, those before it
+            await self.upstream.start()
+            undone.push_async_callback(self.upstream.close)
+            current = await asyncio.to_thread(self._load)
+            self.log = DecisionLog(self.config.log)
+            undone.callback(self.log.close)
+            await self._record_start(current.fingerprint)
+            undone.pop_all()
+        self.current = current
 
     async def _record_start(self, artifact: str) -> None:
         try:
