@@ -224,39 +224,22 @@ class _CsvStream(RowStream):
 
     def _with_cells(self, content: bytes, columns: Sequence[list[Any]]) -> bytes:
         """Every record with further cells at its end, one from each column."""
-        if not columns:
-            return content
+        if columns:
+            content = self._filled(content)
         mark = self._dialect.separator.encode()
-        ends = _record_ends(content)
-        letters = np.frombuffer(content, np.uint8)
-        rows = list(zip(self._left_out(content, ends), *columns, strict=True))
-        cells = {
-            row: mark * row[0] + b"".join(mark + _written(word, self._dialect) for word in row[1:])
-            for row in set(rows)
-        }
-        broken = letters[ends - 1] == _NEWLINE
-        returned = broken & (ends > 1) & (letters[np.maximum(ends - 2, 0)] == _RETURN)
-        sizes = {row: len(cell) for row, cell in cells.items()}
-        size = np.fromiter((sizes[row] for row in rows), np.int64, len(rows))
-        before = np.cumsum(size) - size  # letters of the cells before this one
-        start = ends - broken - returned + before
-        place = np.repeat(start - before, size) + np.arange(int(size.sum()))
-        out = np.empty(len(letters) + len(place), np.uint8)
-        old = np.ones(len(out), bool)
-        old[place] = False
-        out[place] = np.frombuffer(b"".join([cells[row] for row in rows]), np.uint8)
-        out[old] = letters
-        return out.tobytes()
+        for words in columns:
+            cells = {word: mark + _written(word, self._dialect) for word in set(words)}
+            content = _lengthened(content, [cells[word] for word in words])
+        return content
 
-    def _left_out(self, content: bytes, ends: NDArray[np.int64]) -> list[int]:
-        """How many of its last cells each record lacks; none has too many."""
-        whole = len(self.names) - 1
-        every = whole * len(ends)
-        if b'"' not in content and content.count(self._dialect.separator.encode()) == every:
-            return [0] * len(ends)
-        marks = _marks(content, self._dialect)
-        missing: list[int] = (whole - np.diff(np.searchsorted(marks, ends), prepend=0)).tolist()
-        return missing
+    def _filled(self, content: bytes) -> bytes:
+        """With empty cells where a record left out its last ones; none has too many."""
+        mark, whole = self._dialect.separator.encode(), len(self.names) - 1
+        if b'"' not in content and content.count(mark) == whole * _count(content):
+            return content
+        there = np.searchsorted(_marks(content, self._dialect), _record_ends(content))
+        lacking = whole - np.diff(there, prepend=0)
+        return _lengthened(content, [mark * n for n in lacking.tolist()])
 
     def _edited(self, block: Block, edits: Edits) -> list[bytes]:
         """The block's bytes in pieces, the edited records among them."""
@@ -356,6 +339,22 @@ def _record_ends(piece: bytes) -> NDArray[np.int64]:
     if len(ends) == 0 or ends[-1] < len(piece):
         ends = np.append(ends, len(piece))
     return ends
+
+
+def _lengthened(content: bytes, texts: Sequence[bytes]) -> bytes:
+    """Every record with some text at its end, before its newline."""
+    ends = _record_ends(content)
+    letters = np.frombuffer(content, np.uint8)
+    broken = letters[ends - 1] == _NEWLINE
+    returned = broken & (ends > 1) & (letters[np.maximum(ends - 2, 0)] == _RETURN)
+    size = np.fromiter(map(len, texts), np.int64, len(texts))
+    place = np.repeat(ends - broken - returned, size) + np.arange(int(size.sum()))
+    out = np.empty(len(letters) + len(place), np.uint8)
+    old = np.ones(len(out), bool)
+    old[place] = False
+    out[place] = np.frombuffer(b"".join(texts), np.uint8)
+    out[old] = letters
+    return out.tobytes()
 
 
 def _count(piece: bytes) -> int:

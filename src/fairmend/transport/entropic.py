@@ -271,12 +271,15 @@ class _TorchSlabs(_Slabs):
         height = max(1, (_GPU_SLAB if self._device == "cuda" else SLAB) // m)
         for start in range(0, n, height):
             rows = slice(start, min(start + height, n))
-            # by differences: the quicker way by products is too coarse near 0
-            price = self.xp.cdist(
-                self._here[rows], self._there, p=1.0 if self._kind == "l1" else 2.0,
-                compute_mode="donot_use_mm_for_euclid_dist",
-            )  # fmt: skip
-            yield rows, price**2 if self._kind == "squared_l2" else price
+            yield rows, self._distances(self._here[rows])
+
+    def _distances(self, here: Any) -> Any:
+        """Feature by feature: `cdist` takes ten times as long, and products are coarse near 0."""
+        total = self.xp.zeros((len(here), len(self._there)), dtype=here.dtype, device=self._device)
+        for one, other in zip(here.T, self._there.T, strict=True):
+            step = one[:, None] - other
+            total += step.abs_() if self._kind == "l1" else step.square_()
+        return total.sqrt_() if self._kind == "l2" else total
 
     def _put(self, array: FloatArray) -> Any:
         return self.xp.from_numpy(np.ascontiguousarray(array)).to(self._device, copy=True)
