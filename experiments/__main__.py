@@ -4,7 +4,7 @@
 
 Runs the experiments one after the other, prints every row and, at the end, which bounds hold. In
 ``--out`` it leaves results.md with its charts (SVG), and results.json with all figures.
-``--docs`` renews the page in docs/ as well. Under a quarter of an hour on two cores.
+``--docs`` renews the page in docs/ as well. About nine minutes on two cores.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Gradient boosting and a random forest read the table as UCI published it, 13 columns of numbers and
 categories; age, sex, race and marital status may not be edited. Needs the raw file, and is left out
-without it. At most ten splits are used: about five minutes on two cores. Writes results/mixed.json.
+without it. At most ten splits are used: about two minutes on two cores. Writes results/mixed.json.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ on the last 20 %. Each row of the paper's table "Change in disparate impact" is 
 
 Decisions are hard unless the row says soft; AUC is that of the model's probability at the edited
 row. The spread over splits is measured over 500, as 20 would be off by a sixth. Prints tables and
-writes results/repair.json; about six minutes on two cores.
+writes results/repair.json; about five minutes on two cores.
 """
 
 from __future__ import annotations
