@@ -163,7 +163,7 @@ class Mender:
                     option,
                     "must name a new column",
                     f"there is one called {name!r} already",
-                    f"Call it otherwise, e.g. {option} mended_{option[2:]}.",
+                    f"Call it otherwise, e.g. {option} fairmend_{option[2:]}.",
                 )
             names = [*names, name]
 

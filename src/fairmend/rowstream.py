@@ -279,6 +279,10 @@ class _CsvStream(RowStream):
         )
 
     def _spelt(self, words: pl.Series) -> pl.Series:
+        import polars as pl
+
+        if words.dtype == pl.String:
+            return words.replace("", None)  # which would be written in quotes
         if not words.dtype.is_float():
             return words
         return words.cast(str).str.replace(".", self._dialect.decimal, literal=True)

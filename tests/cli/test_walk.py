@@ -153,6 +153,8 @@ def test_a_column_names_the_edited_inputs(mended, call, tmp_path, emit):
         for pair in zip(old, new, strict=True)
     ]
     assert [row[-1] for row in rows] == edited
+    lines = out.read_bytes().split(b"\r\n")  # where nothing was edited, nothing is written
+    assert emit != "decisions" or sum(line.endswith(b";") for line in lines) == edited.count("")
     assert said["edited"] == sum(map(bool, edited)) > 0
     assert sum(said["cells"].values()) == sum(map(len, (one.split("; ") for one in edited if one)))
     assert (said["changed"] is None) == (emit == "rows")
