@@ -142,11 +142,11 @@ def open_rows(
         except OSError as error:
             raise unreadable(name, error) from None
         kind = kind_of(head, name)
+        require("pyarrow", extra="cli", why=f"streaming {kind}")
         if kind == "csv":
             size = None if path == "-" else os.fstat(file.fileno()).st_size
             yield _CsvStream(file, name, size, missing, decimal, block_bytes)
             return
-        require("pyarrow", extra="cli", why=f"streaming {kind}")
         if path == "-":  # its table of contents is at the end
             spooled = stack.enter_context(tempfile.TemporaryFile())
             while part := file.read(BLOCK_BYTES):
@@ -347,18 +347,21 @@ def _record_ends(piece: bytes) -> NDArray[np.int64]:
 
 def _lengthened(content: bytes, texts: Sequence[bytes]) -> bytes:
     """Every record with some text at its end, before its newline."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     ends = _record_ends(content)
     letters = np.frombuffer(content, np.uint8)
     broken = letters[ends - 1] == _NEWLINE
     returned = broken & (ends > 1) & (letters[np.maximum(ends - 2, 0)] == _RETURN)
-    size = np.fromiter(map(len, texts), np.int64, len(texts))
-    place = np.repeat(ends - broken - returned, size) + np.arange(int(size.sum()))
-    out = np.empty(len(letters) + len(place), np.uint8)
-    old = np.ones(len(out), bool)
-    old[place] = False
-    out[place] = np.frombuffer(b"".join(texts), np.uint8)
-    out[old] = letters
-    return out.tobytes()
+    places = ends - broken - returned
+    # cut where the texts go, so that a piece begins with the newline before it; nothing is copied
+    kind, cuts = pa.large_binary(), np.append(0, places)
+    pieces = pa.Array.from_buffers(
+        kind, len(places), [None, pa.py_buffer(cuts), pa.py_buffer(content)]
+    )
+    joined = pc.binary_join_element_wise(pieces, pa.array(texts, kind), pa.scalar(b"", kind))
+    return memoryview(joined.buffers()[2]).tobytes() + content[places[-1] :]
 
 
 def _count(piece: bytes) -> int:
