@@ -115,6 +115,15 @@ def test_told_to_stop_it_answers_what_it_has_begun(tmp_path, artifact, vendor):
     assert verify(sidecar.log).holds
 
 
+def test_told_to_stop_again_and_again_it_ends_as_it_should(tmp_path, artifact, vendor):
+    sidecar = serving.Sidecar(tmp_path, artifact, vendor.url, mode="repair", drain_seconds=0.1)
+    while sidecar.process.poll() is None:  # to its very end, when its loop is gone already
+        sidecar.process.send_signal(signal.SIGTERM)
+        time.sleep(0.001)
+    assert sidecar.stop() == 0
+    assert verify(sidecar.log).holds
+
+
 def test_twenty_reloads_drop_nobody(tmp_path, artifact, mended, vendor):
     from sklearn.base import clone
 

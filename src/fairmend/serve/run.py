@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -27,6 +28,8 @@ __all__ = ["run"]
 HEAD_BYTES, HEAD_SECONDS = 1 << 16, 10.0
 """How long the head of a request may be, and may take."""
 _FORGET_SECONDS = 3_600.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""To stop, to stop, and to load the artifact again."""
 
 
 def run(config: Config) -> None:
@@ -123,9 +126,9 @@ async def _serve(config: Config) -> None:
     await sidecar.start()
     loop = asyncio.get_running_loop()
     stop, again = asyncio.Event(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, again.set)
+    for number in _SIGNALS:  # not by the loop, which would forget them when it ends
+        told = again if number == signal.SIGHUP else stop
+        signal.signal(number, partial(_tell, loop, told))
     clients = _server(make_app(sidecar))
     admin = _server(make_admin(sidecar))
     serving = [
@@ -160,6 +163,13 @@ async def _serve(config: Config) -> None:
     await asyncio.gather(*chores, return_exceptions=True)
     await sidecar.stop()
     note("stopped")
+    for number in _SIGNALS:  # told again on its last steps, it still ends as one that was done
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Event, *_: object) -> None:
+    """What a signal does, wherever it interrupts."""
+    loop.call_soon_threadsafe(told.set)
 
 
 async def _reload_when_told(sidecar: Sidecar, again: asyncio.Event) -> None:
