@@ -28,6 +28,8 @@ __all__ = ["run"]
 HEAD_BYTES, HEAD_SECONDS = 1 << 16, 10.0
 """How long the head of a request may be, and may take."""
 _FORGET_SECONDS = 3_600.0
+_LET_IN_SECONDS = 0.2
+"""How long after the door is shut those inside may still begin to speak."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """To stop, to stop, and to load the artifact again."""
 
@@ -154,6 +156,9 @@ async def _serve(config: Config) -> None:
     sidecar.draining = True  # readiness goes first, so that nobody new is sent here
     note("draining")
     await asyncio.sleep(config.drain_seconds)
+    for listening in clients.servers:
+        listening.close()
+    await asyncio.sleep(_LET_IN_SECONDS)  # whoever was let in last has yet to be heard
     clients.should_exit = True
     await serving[0]
     admin.should_exit = True
