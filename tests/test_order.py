@@ -133,7 +133,8 @@ def test_where_a_shift_cannot_close_a_gap_it_goes_no_further_than_helps(seed):
     if min(left) <= 0:
         assert plan.outlook.gap_after == pytest.approx(0, abs=1e-9)
     else:
-        assert plan.status is PlanStatus.UNREACHABLE
+        short = plan.outlook.gap_after > plan.outlook.tolerance
+        assert plan.status is (PlanStatus.UNREACHABLE if short else PlanStatus.CLOSED)
         # twelve shifts are tried, not three thousand
         assert min(left) <= plan.outlook.gap_after + 1e-9 <= min(left) + 0.02
     assert plan.outlook.gap_after <= plan.outlook.gap_before

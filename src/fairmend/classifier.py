@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b
@@ -27,6 +27,7 @@ from fairmend.counterfactual import Counterfactual, counterfactual_data, read_di
 from fairmend.data import (
     UNLABELLED,
     AuditData,
+    Population,
     are_names,
     check_order,
     read_membership,
@@ -42,11 +43,12 @@ from fairmend.findings import SMALLEST_CELL, Explanation, FrontierPoint, Provena
 from fairmend.frontier import Levels
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.order import order_preserving
-from fairmend.plan import Plan, Route
+from fairmend.plan import HarmlessPlan, Plan, Route
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
-from fairmend.task import KnownOutcome, RepairTask, judged
+from fairmend.task import IdentityPlan, KnownOutcome, RepairTask, judged
+from fairmend.together import plans_against_the_rest
 from fairmend.transport import paper, transport
 from fairmend.two_sided import meet
 
@@ -305,10 +307,29 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         else:
             data.place(self.target, "target")
             targets = [self.target]
-        return {
-            target: self._make_plan(data, box, target, against.get(target), level)
-            for target in targets
-        }
+
+        def make(target: Hashable, other: Population | None = None) -> Plan:
+            return self._make_plan(data, box, target, against.get(target), level=level, other=other)
+
+        def read(target: Hashable, other: Population | None = None) -> RepairTask:
+            settings: dict[str, Any] = {
+                "method": self._method_name,
+                "target": target,
+                "baseline": against.get(target),
+                "level": level,
+                "other": other,
+            }
+            if len(disparities) == 1:
+                return RepairTask.read_sum(data, disparities[0], **settings)
+            return RepairTask.read(data, disparity=disparities, **settings)
+
+        if self.reference == "rest" and len(targets) > 1:
+            return plans_against_the_rest(data, targets, make, read)
+        plans = {target: make(target) for target in targets}
+        if callable(self.method):  # its word is checked too, where that can be
+            with suppress(DataError):
+                plans = {target: read(target).again(plan) for target, plan in plans.items()}
+        return plans
 
     def _meet(self, data: AuditData, box: BlackBox, level: float) -> dict[Hashable, Plan]:
         """A plan for every group, the reference included."""
@@ -320,7 +341,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             if said != usual:
                 raise DataError(what, f"must be {usual!r} for two_sided", f"got {said!r}",
                                 "Leave it out, or leave two_sided out.")  # fmt: skip
-        return meet(
+        plans = meet(
             data,
             disparity=self.disparity,
             reference=self.reference,
@@ -332,9 +353,17 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             random_state=int(self.random_state or 0),
             require_significant=self.require_significant,
         )
+        return {group: self._harmless(plan, data.labels) for group, plan in plans.items()}
 
     def _make_plan(
-        self, data: AuditData, box: BlackBox, target: Hashable, baseline: Hashable, level: float
+        self,
+        data: AuditData,
+        box: BlackBox,
+        target: Hashable,
+        baseline: Hashable,
+        *,
+        level: float,
+        other: Population | None,
     ) -> Plan:
         method = self.method if callable(self.method) else _METHODS[self.method]
         settings: dict[str, Any] = {
@@ -365,8 +394,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                     f"got {value!r}",
                     "Leave it out, or use method='least_change'.",
                 )
-        if not _takes(method, "box"):
-            del settings["box"]
+        settings |= {"other": other, "protected": self._protected(data.labels)}
+        for name in ("box", "other", "protected"):
+            if not _takes(method, name):
+                del settings[name]
         for name in self.method_options or {}:
             if name in settings or not _takes(method, name):
                 raise DataError(
@@ -375,7 +406,21 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                     f"got {name!r}",
                     nearest(name, _further(method, settings)),
                 )
-        return method(data, **settings, **dict(self.method_options or {}))
+        plan = method(data, **settings, **dict(self.method_options or {}))
+        return self._harmless(plan, data.labels)
+
+    def _protected(self, labels: Labels) -> float | None:
+        """The decision nobody may lose; None without ``do_no_harm``."""
+        return float(self._favours_positive(labels)) if self.do_no_harm else None
+
+    def _harmless(self, plan: Plan, labels: Labels) -> Plan:
+        """The plan, bound to the promise of ``do_no_harm`` for rows it never saw."""
+        protected = self._protected(labels)
+        one_way = isinstance(plan, FlipPlan) and plan.ranking.turned != protected
+        if protected is None or one_way or isinstance(plan, IdentityPlan):
+            return plan
+        common = {one.name: getattr(plan, one.name) for one in fields(Plan)}
+        return HarmlessPlan(**common, plan=plan, protected=protected)
 
     @property
     def _method_name(self) -> str:
@@ -638,7 +683,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def _levels(self) -> Callable[[float], Mapping[Hashable, Plan]]:
         """The plans of any level: those of `fit` cut elsewhere, or made anew if that cannot be."""
         fitted = [plan for plan in self.plans_.values() if isinstance(plan, FlipPlan)]
-        if self.two_sided or len(fitted) < len(self.plans_) or self.method != "least_change":
+        together = self.reference == "rest" and len(fitted) > 1
+        other_rule = self.two_sided or self.method != "least_change" or together
+        if other_rule or len(fitted) < len(self.plans_):
             return lambda level: self._make_plans(self.data_, self.box_, level)
         cuts = {
             plan.target: Levels.of(

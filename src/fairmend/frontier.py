@@ -17,7 +17,7 @@ from fairmend.columns import Frame
 from fairmend.data import AuditData
 from fairmend.destinations import Destinations, Donors, join
 from fairmend.plan import Plan
-from fairmend.repair import FlipPlan, Turning, turned_decision
+from fairmend.repair import FlipPlan, Turning
 from fairmend.rows import find_rows, stacked
 from fairmend.task import KnownOutcome, RepairTask
 
@@ -69,18 +69,6 @@ class _Donors(Donors):
 
 
 @dataclass(frozen=True, eq=False)
-class _Task(RepairTask):
-    """A task whose models of outcomes are fitted once."""
-
-    outcomes: dict[bool, KnownOutcome] = field(default_factory=dict)
-
-    def outcome(self, *, pooled: bool = True) -> KnownOutcome:
-        if pooled not in self.outcomes:
-            self.outcomes[pooled] = super().outcome(pooled=pooled)
-        return self.outcomes[pooled]
-
-
-@dataclass(frozen=True, eq=False)
 class Levels:
     """One fitted plan at any level; its outlook stays that of the level it was fitted for."""
 
@@ -99,12 +87,12 @@ class Levels:
 
     def at(self, level: float) -> Plan:
         """The plan that closes so much of the gap."""
-        task = _Task.read(self.data, method=self.plan.method, level=level, **self.settings)
-        task = replace(task, outcomes=self.outcomes)  # type: ignore[call-arg]
+        task = RepairTask.read(self.data, method=self.plan.method, level=level, **self.settings)
+        task = replace(task, outcomes=self.outcomes)
         if task.nothing_to_close:
             return task.identity()
         source, ranking = task.source, replace(self.plan.ranking, gap=task.gaps[0])
-        if turned_decision(task) != ranking.turned:  # a rate over decisions may turn the others
+        if task.gaps[0].over_decisions:  # it may flip the other decisions at another level
             return Turning.read(task).plan(task)
         eligible = np.flatnonzero(source.decision == ranking.turned)
         rows, answers = task.table.take(eligible), source.answers.take(eligible)

@@ -25,13 +25,10 @@ from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.repair import (
     SAME_KEY,
+    Calibration,
     Cut,
     Ranking,
-    calibrate,
-    gains,
-    needed,
-    over_decisions,
-    turned_decision,
+    turned_decisions,
 )
 from fairmend.soft import MOST_PLACES, spread_out
 from fairmend.task import IdentityPlan, RepairTask
@@ -65,17 +62,10 @@ def order_preserving(data: AuditData, **settings: Any) -> Plan:
     task.warn_if_not_significant()
     if task.is_soft:
         return _shift(task)
-    source, turned = task.source, turned_decision(task)
-    ranking = Ranking("score", turned, task.gaps[0], None)
+    source = task.source
+    calibration, ranking, cut = _best_cut(task)
     keys = ranking.keys(task.table, source.answers)
-    eligible = np.flatnonzero(source.decision == turned)
-    cut = calibrate(
-        keys[eligible],
-        gains(task, turned)[eligible],
-        needed(task),
-        over_decisions(task, turned, eligible),
-    )
-    placed = np.flatnonzero((source.decision != turned) | (cut.chances(keys) > 0))
+    placed = np.flatnonzero((source.decision != ranking.turned) | (cut.chances(keys) > 0))
     support, score = _places(task, ranking)
     if len(support) == 0:  # all who are decided so are told from the group by some value
         nobody = IdentityPlan(**task.common(PlanStatus.UNREACHABLE, Outlook()))
@@ -92,7 +82,25 @@ def order_preserving(data: AuditData, **settings: Any) -> Plan:
         support_score=score,
         cost=task.cost,
     )
-    return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
+    held_out = None
+    if task.gaps[0].over_decisions:
+        held_out = calibration.held_out(np.ones(len(calibration.eligible), bool))
+    otherwise = task.done if cut.enough else PlanStatus.UNREACHABLE
+    return task.finished(plan, otherwise, held_out=held_out)
+
+
+def _best_cut(task: RepairTask) -> tuple[Calibration, Ranking, Cut]:
+    """The ranking by score, cut where the gap is closed, or where least of it is left."""
+    found = []
+    for turned in turned_decisions(task):
+        ranking = Ranking("score", turned, task.gaps[0], None)
+        eligible = np.flatnonzero(task.source.decision == turned)
+        keys = ranking.keys(task.table.take(eligible), task.source.answers.take(eligible))
+        calibration = Calibration(task, turned, eligible, keys)
+        cut, left = calibration.cut(np.ones(len(eligible), bool))
+        found.append((left, calibration, ranking, cut))
+    _, calibration, ranking, cut = min(found, key=lambda one: one[0])
+    return calibration, ranking, cut
 
 
 def _check(task: RepairTask) -> None:
@@ -319,4 +327,4 @@ def _shift(task: RepairTask) -> Plan:
         support_score=scores,
         cost=task.cost,
     )
-    return task.finished(plan, task.done if below <= 0 else PlanStatus.UNREACHABLE)
+    return task.finished(plan, PlanStatus.UNREACHABLE)

@@ -19,7 +19,7 @@ from fairmend.destinations import Destinations
 from fairmend.model import Answers
 from fairmend.tables import points
 
-__all__ = ["Outlook", "Plan", "PlanStatus", "Route"]
+__all__ = ["HarmlessPlan", "Outlook", "Plan", "PlanStatus", "Route"]
 
 
 class PlanStatus(Enum):
@@ -143,6 +143,27 @@ class Route:
             unreachable=None if self.unreachable is None else self.unreachable[rows],
         )
 
+    def keeping(self, own: FloatArray, protected: float) -> Route:
+        """The law without the edits that lead away from a decision nobody may lose.
+
+        >>> Route.stay(2).keeping(np.array([0.0, 1.0]), 1.0).destination.tolist()
+        [-1, -1]
+        """
+        away = np.flatnonzero(self.destination >= 0)
+        change = self.decision[self.destination[away]] - own[self.row[away]]
+        kept = away[change >= 0 if protected == 1 else change <= 0]
+        route = Route.moves(
+            self.n,
+            self.row[kept],
+            self.probability[kept],
+            place=self.destination[kept],
+            cost=self.cost[kept],
+            table=self.table,
+            decision=self.decision,
+            score=self.score,
+        )
+        return replace(route, unreachable=self.unreachable)
+
     @property
     def moving(self) -> FloatArray:
         """Each row's probability of being edited."""
@@ -222,7 +243,13 @@ class Outlook:
     """Share of the group whose decision turns from negative to positive."""
     to_negative: float = 0.0
     by_metric: tuple[tuple[str, float, float], ...] = ()
-    """Each metric with its realised gap before and after."""
+    """Each metric with its realised gap before and after; of a sum, the sum and then its parts."""
+    tolerance: float = 1e-9
+    """A gap within this of its aim counts as closed: half a person of the smaller denominator."""
+    unseen: float = 0.0
+    """Share of new people expected on rows the audit did not have, where the plan has no rule for
+    them but borrows that of another row or leaves them as they are; estimated by the share of
+    people who are alone on their row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,3 +289,22 @@ class Plan(ABC):
             *([f"destinations {self.search}"] if self.search else []),
         ]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class HarmlessPlan(Plan):
+    """Another plan without the edits that cost somebody a decision nobody may lose.
+
+    A method keeps to that for the people of the audit. This binds the law for rows it never saw.
+    """
+
+    plan: Plan
+    protected: float
+    """The decision nobody may lose, 0 or 1."""
+
+    @property
+    def search(self) -> str:
+        return self.plan.search
+
+    def route(self, rows: Frame, answers: Answers) -> Route:
+        return self.plan.route(rows, answers).keeping(answers.decision, self.protected)

@@ -11,7 +11,7 @@ instead; the two agree for sp and differ for the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fairmend.columns import FloatArray
 from fairmend.data import Population
 from fairmend.disparity import RateGap
 
-__all__ = ["RealisedGap"]
+__all__ = ["RealisedGap", "half_a_person"]
 
 _OUTCOMES = np.array([0.0, 1.0])
 
@@ -57,8 +57,15 @@ class RealisedGap:
         now = cls(disparity, weight, disparity.of(baseline), 0.0)
         return cls(disparity, weight, now.rate, (1 - level) * now.gap(target.decision))
 
+    def against(self, baseline: Population) -> RealisedGap:
+        """The same aim, with the reference group as it will be."""
+        return replace(self, rate=self.disparity.of(baseline))
+
     def gap(self, decision: FloatArray) -> float:
-        """R(H) - c; nan where nobody is left that the rate is over."""
+        """R(H) - c; nan where nobody is left that the rate is over.
+
+        ``decision`` has an entry a row, or one a row and outcome where the two differ.
+        """
         r, t = self._sums(decision)
         return r / t - self.rate if t > 0 else float("nan")
 
@@ -99,8 +106,28 @@ class RealisedGap:
         """The same summed over each row's people, as they turned out."""
         return self.weight @ self.slope(_OUTCOMES)
 
+    def row_over_slope(self) -> FloatArray:
+        """`over_slope` summed over each row's people, as they turned out."""
+        return self.weight @ self.over_slope(_OUTCOMES)
+
     def _sums(self, decision: FloatArray) -> tuple[float, float]:
-        h = np.repeat(np.asarray(decision, np.float64)[:, None], 2, axis=1)
+        h = np.asarray(decision, np.float64)
+        if h.ndim == 1:
+            h = np.repeat(h[:, None], 2, axis=1)
         y = np.broadcast_to(_OUTCOMES, h.shape)
         r, t = self.disparity.rate(h, y), self.disparity.given(h, y)
         return float((self.weight * r).sum()), float((self.weight * t).sum())
+
+
+def half_a_person(disparity: RateGap, people: Population) -> float:
+    """What half a person changes in a rate of theirs; 0 for an exact distribution.
+
+    >>> from fairmend.disparity import SP
+    >>> half_a_person(SP, Population.of(mass=[1], decision=[1], outcome=[1]))
+    0.0
+    """
+    if people.tally is None:
+        return 0.0
+    weight = people.tally.weight
+    over = RealisedGap(disparity, weight, 0.0, 0.0).over(people.decision)
+    return 0.5 * float(weight.sum()) / people.n / over if over > 0 else 0.0

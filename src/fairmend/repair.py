@@ -8,14 +8,15 @@ that results applies to rows never seen before as it does to those of the audit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, Frame, IntArray
-from fairmend.data import AuditData
+from fairmend.data import AuditData, people_in_folds
 from fairmend.destinations import Donors
 from fairmend.joint import close_jointly
 from fairmend.model import Answers
@@ -24,7 +25,7 @@ from fairmend.realised import RealisedGap
 from fairmend.soft import move_softly
 from fairmend.task import KnownOutcome, Rank, RepairTask
 
-__all__ = ["Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "least_change"]
+__all__ = ["Calibration", "Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "least_change"]
 
 SAME_KEY = 1e-11
 """Keys this close are one: a model's answer may differ in its last bits from batch to batch."""
@@ -137,6 +138,10 @@ class Cut:
         return np.where(side == 0, self.chance, side > 0).astype(np.float64)
 
 
+NOBODY = Cut(np.inf, np.inf, 0.0)
+"""The cut that nobody passes."""
+
+
 def _compared(keys: FloatArray, to: float) -> FloatArray:
     """-1, 0 or 1 for keys below, at or above a value."""
     if not np.isfinite(to):
@@ -145,52 +150,105 @@ def _compared(keys: FloatArray, to: float) -> FloatArray:
     return np.where(keys > to + slack, 1.0, np.where(keys < to - slack, -1.0, 0.0))
 
 
-@dataclass(frozen=True, eq=False)
-class Over:
-    """How many people a rate is over, where turning decisions changes that."""
-
-    now: float
-    change: FloatArray
-    """By turning each row's decision."""
-    least: float
-    """A rate over fewer is not known."""
-
-
-def calibrate(keys: FloatArray, gain: FloatArray, need: float, over: Over | None = None) -> Cut:
+def calibrate(keys: FloatArray, gain: FloatArray, need: float) -> Cut:
     """Cut the ranking where the gains of those above add up to what is needed.
 
-    Where they never do, the cut is where they add up to most, or for a rate over decisions where
-    it is lowest.
+    Where they never do, the cut is where they add up to most.
 
     >>> keys = np.array([[3.0, 0.0], [2.0, 0.0], [1.0, 0.0]])
     >>> calibrate(keys, np.array([1.0, 1.0, 1.0]), 1.5)
     Cut(first=2.0, second=0.0, chance=0.5, enough=True)
     """
     if need <= 0:
-        return Cut(np.inf, np.inf, 0.0)
-    kept = np.flatnonzero(keys[:, 0] > -np.inf)
-    alike = _numbered(keys[kept, 0])
-    order = np.lexsort((-keys[kept, 1], alike))
-    at, alike = kept[order], alike[order]
-    step = (np.diff(alike) > 0) | (np.diff(_numbered(keys[at, 1])) != 0)
-    ends = np.flatnonzero(np.r_[step, True][: len(at)])
-    total = np.cumsum(gain[at])[ends]
-    left = np.full(len(ends), 1.0) if over is None else over.now + np.cumsum(over.change[at])[ends]
-    known = left >= (0.0 if over is None else over.least)
-    passing = np.flatnonzero((total >= need) & known)
-    if len(passing) > 0:
-        k, enough = int(passing[0]), True
-        before = float(total[k - 1]) if k > 0 else 0.0
-        chance = (need - before) / float(total[k] - before)
-    else:
-        now = 1.0 if over is None else over.now
-        remains = np.r_[
-            need / now, np.where(known, (need - total) / np.maximum(left, 1e-300), np.inf)
-        ]
-        k, chance, enough = int(np.argmin(remains)) - 1, 1.0, False
-    if k < 0:
-        return Cut(np.inf, np.inf, 0.0, enough=False)
-    return Cut(float(keys[at[ends[k]], 0]), float(keys[at[ends[k]], 1]), chance, enough)
+        return NOBODY
+    steps = _Steps.of(keys)
+    total = steps.sums(gain)
+    passing = np.flatnonzero(total >= need)
+    if len(passing) == 0:
+        return steps.cut(int(np.argmax(total)), 1.0, enough=False)
+    k = int(passing[0])
+    return steps.cut(k, (need - total[k - 1]) / (total[k] - total[k - 1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Flipping:
+    """What flipping rows' decisions does to a rate over decisions, as fdr is."""
+
+    need: float
+    """The excess to take off."""
+    gain: FloatArray
+    """What flipping each row takes off the excess."""
+    over: float
+    """The weight of the people the rate is over now."""
+    change: FloatArray
+    """What flipping each row adds to them."""
+
+    def left(self, steps: _Steps, fewest: float) -> FloatArray:
+        """What is left of the gap at each step; nan where the rate is over fewer than that."""
+        over = self.over + steps.sums(self.change)
+        known = over >= fewest
+        left = (self.need - steps.sums(self.gain)) / np.where(known, over, 1.0)
+        return np.where(known, left, np.nan)
+
+
+def calibrate_over_decisions(
+    keys: FloatArray, observed: Flipping, expected: Flipping, fewest: float
+) -> tuple[Cut, float]:
+    """Cut the ranking where a rate over decisions meets its aim, and what is left of the gap.
+
+    Flipping a decision helps with some people and harms with others, so that what is left goes up
+    and down on the way and may be 0 at several places. Most are luck: of these the one nearest to
+    where expected outcomes would put it is taken. Where there is none, the cut is where least is
+    left on either side of 0; that may be where nobody is flipped.
+    """
+    if observed.need <= 0:
+        return NOBODY, 0.0
+    steps = _Steps.of(keys)
+    left, modelled = (one.left(steps, fewest) for one in (observed, expected))
+    side = np.sign(left)
+    crossings = np.flatnonzero(side[1:] * side[:-1] <= 0) + 1  # nan is no crossing
+    if len(crossings) > 0:
+        closing = np.flatnonzero(modelled <= 0)
+        size = np.nan_to_num(np.abs(modelled), nan=np.inf)
+        wanted = int(closing[0]) if len(closing) > 0 else int(np.argmin(size))
+        k = int(crossings[np.argmin(np.abs(crossings - wanted))])
+        total = steps.sums(observed.gain)
+        gained = float(total[k] - total[k - 1])
+        chance = (observed.need - float(total[k - 1])) / gained if gained != 0 else 1.0
+        return steps.cut(k, chance), 0.0
+    k = int(np.argmin(np.nan_to_num(np.abs(left), nan=np.inf)))
+    return steps.cut(k, 1.0, enough=False), float(abs(left[k]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """A ranking from the highest key down, people of the same keys together; step 0 is nobody."""
+
+    keys: FloatArray
+    at: IntArray
+    """Rows in that order; those that are never taken are left out."""
+    ends: IntArray
+    """The last of each step in ``at``."""
+
+    @classmethod
+    def of(cls, keys: FloatArray) -> _Steps:
+        kept = np.flatnonzero(keys[:, 0] > -np.inf)
+        alike = _numbered(keys[kept, 0])
+        order = np.lexsort((-keys[kept, 1], alike))
+        at, alike = kept[order], alike[order]
+        step = (np.diff(alike) > 0) | (np.diff(_numbered(keys[at, 1])) != 0)
+        return cls(keys, at, np.flatnonzero(np.r_[step, True][: len(at)]))
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """The sum over everybody up to each step."""
+        return np.concatenate([np.zeros(1), np.cumsum(values[self.at])[self.ends]])
+
+    def cut(self, step: int, chance: float, *, enough: bool = True) -> Cut:
+        """Everybody before a step passes, and those of it with a chance."""
+        if step == 0:
+            return replace(NOBODY, enough=enough)
+        first, second = self.keys[self.at[self.ends[step - 1]]]
+        return Cut(float(first), float(second), float(chance), enough)
 
 
 def _numbered(keys: FloatArray) -> NDArray[np.int64]:
@@ -250,8 +308,14 @@ class Turning:
     """Which of them have an allowed edit; None where that is found out as far as needed."""
 
     @classmethod
-    def read(cls, task: RepairTask) -> Turning:
-        source, turned = task.source, turned_decision(task)
+    def read(cls, task: RepairTask, turned: float | None = None) -> Turning:
+        """The decisions of one kind; by default those whose flipping closes the gap best."""
+        if turned is None:
+            kinds = turned_decisions(task)
+            if len(kinds) > 1:
+                return min((cls.read(task, kind) for kind in kinds), key=lambda one: one.left(task))
+            turned = kinds[0]
+        source = task.source
         donors = task.donors(1.0 - turned)
         ranking = Ranking(
             task.rank, turned, task.gaps[0], None if task.rank == "score" else task.outcome()
@@ -267,16 +331,24 @@ class Turning:
 
     def chances(self, task: RepairTask) -> tuple[Cut, FloatArray]:
         """Where the task's gap is closed, and each eligible row's chance of being turned."""
-        turned, need = self.ranking.turned, needed(task)
-        gain, reached = gains(task, turned)[self.eligible], self.reached
-        if reached is None:
-            rows = task.table.take(self.eligible)
-            reached = _reached(task, self.donors, rows, keys=self.keys, gain=gain, need=need)
-        over = over_decisions(task, turned, self.eligible)
-        cut = calibrate(self.keys, np.where(reached, gain, 0.0), need, over)
-        if not cut.enough and over is None:  # everybody is wanted, of new people too
+        calibration = Calibration(task, self.ranking.turned, self.eligible, self.keys)
+        reached = self._reached(task, calibration)
+        cut, _ = calibration.cut(reached)
+        if not cut.enough and not task.gaps[0].over_decisions:  # everybody is wanted
             cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
         return cut, cut.chances(self.keys) * reached
+
+    def left(self, task: RepairTask) -> float:
+        """What would be left of the gap."""
+        calibration = Calibration(task, self.ranking.turned, self.eligible, self.keys)
+        return calibration.cut(self._reached(task, calibration))[1]
+
+    def _reached(self, task: RepairTask, calibration: Calibration) -> NDArray[np.bool_]:
+        if self.reached is not None:
+            return self.reached
+        rows, gain = task.table.take(self.eligible), calibration.gain
+        need = np.inf if task.gaps[0].over_decisions else needed(task)
+        return _reached(task, self.donors, rows, keys=self.keys, gain=gain, need=need)
 
     def plan(self, task: RepairTask) -> Plan:
         """The plan that closes the task's gap."""
@@ -284,37 +356,102 @@ class Turning:
         plan = FlipPlan(
             **task.common(task.done, Outlook()), ranking=self.ranking, cut=cut, donors=self.donors
         )
-        return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
+        held_out = None
+        if task.gaps[0].over_decisions:
+            calibration = Calibration(task, self.ranking.turned, self.eligible, self.keys)
+            held_out = calibration.held_out(self._reached(task, calibration))
+        otherwise = task.done if cut.enough else PlanStatus.UNREACHABLE
+        return task.finished(plan, otherwise, held_out=held_out)
 
 
-def turned_decision(task: RepairTask) -> float:
-    """The decision whose turning takes most of the excess away."""
-    slope, decision = task.gaps[0].row_slope(), task.source.decision
-    return float(np.argmax([-slope[decision == 0].sum(), slope[decision == 1].sum()]))
+def turned_decisions(task: RepairTask) -> list[float]:
+    """The decisions that may be flipped to close the gap.
 
-
-def gains(task: RepairTask, turned: float) -> FloatArray:
-    """What turning a row's decisions takes off the excess, over its people.
-
-    As they turned out, where every turned decision helps or does nothing. Where some help and some
-    harm (rates over decisions, as fdr), the running sum would stop at the first lucky streak: there
-    the expected outcome stands in for the observed one.
+    Of a rate over fixed people the one whose flipping takes most of the excess away; a rate over
+    decisions may fall by either, the more promising first.
     """
-    gap, sign = task.gaps[0], 1.0 if turned == 0 else -1.0
+    gap, decision = task.gaps[0], task.source.decision
+    slope = gap.row_slope()
+    kinds = [float(np.argmax([-slope[decision == 0].sum(), slope[decision == 1].sum()]))]
     if not gap.over_decisions:
-        return -sign * gap.row_slope()
-    expected = task.outcome(pooled=False).of(task.table)
-    return np.asarray(-sign * gap.weight.sum(axis=1) * gap.slope(expected), np.float64)
+        return kinds
+    other = 1.0 - kinds[0]
+    if (decision == other).any() and (decision == kinds[0]).any():
+        kinds.append(other)
+    return [kind for kind in kinds if kind != task.protected] or kinds[:1]
 
 
-def over_decisions(task: RepairTask, turned: float, rows: IntArray) -> Over | None:
-    """Whom the rate is over, where that changes: enough of them must be left to speak of a rate."""
-    gap, source = task.gaps[0], task.source
-    if not gap.over_decisions:
-        return None
-    expected = task.outcome(pooled=False).of(task.table.take(rows))
-    change = gap.weight[rows].sum(axis=1) * gap.over_slope(expected)
-    return Over(gap.over(source.decision), change if turned == 0 else -change, task.fewest(gap))
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Finds the cut of a ranking that closes the gap of a task."""
+
+    task: RepairTask
+    turned: float
+    """The decision that is flipped."""
+    eligible: IntArray
+    """Rows of the group with that decision."""
+    keys: FloatArray
+    """Of these."""
+
+    @property
+    def gain(self) -> FloatArray:
+        """What flipping each eligible row takes off the excess, as its people turned out."""
+        return -self._sign * self.task.gaps[0].row_slope()[self.eligible]
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.turned == 0 else -1.0
+
+    def cut(self, reached: NDArray[np.bool_]) -> tuple[Cut, float]:
+        """Where the ranking is cut, and what that leaves of a rate over decisions."""
+        gap = self.task.gaps[0]
+        if not gap.over_decisions:
+            return calibrate(self.keys, np.where(reached, self.gain, 0.0), needed(self.task)), 0.0
+        return self._cut_over_decisions(gap, self._expected, reached)
+
+    @cached_property
+    def _expected(self) -> FloatArray:
+        """P(Y=1 | x) of the eligible rows in the target group."""
+        task = self.task
+        return task.outcome(pooled=False).of(task.table.take(self.eligible))
+
+    def _cut_over_decisions(
+        self, gap: RealisedGap, expected: FloatArray, reached: NDArray[np.bool_]
+    ) -> tuple[Cut, float]:
+        task, at, sign = self.task, self.eligible, self._sign
+        weight = np.where(reached, gap.weight[at].sum(axis=1), 0.0)
+        need, over = gap.excess(task.source.decision), gap.over(task.source.decision)
+        return calibrate_over_decisions(
+            self.keys,
+            Flipping(
+                need,
+                np.where(reached, -sign * gap.row_slope()[at], 0.0),
+                over,
+                np.where(reached, sign * gap.row_over_slope()[at], 0.0),
+            ),
+            Flipping(
+                need,
+                -sign * weight * gap.slope(expected),
+                over,
+                sign * weight * gap.over_slope(expected),
+            ),
+            task.fewest(gap),
+        )
+
+    def held_out(self, reached: NDArray[np.bool_]) -> FloatArray | None:
+        """The decisions people get from cuts that were set without them, by row and outcome."""
+        task, gap = self.task, self.task.gaps[0]
+        if task.source.tally is None:
+            return None
+        own = task.source.decision
+        decided = np.zeros_like(gap.weight)
+        for part in people_in_folds(task.source.tally, task.random_state):
+            kept = replace(gap, weight=gap.weight * (1 - part))
+            cut, _ = self._cut_over_decisions(kept, self._expected, reached)
+            chance = np.zeros(len(own))
+            chance[self.eligible] = cut.chances(self.keys) * reached
+            decided += part * (own + chance * (1 - 2 * own))[:, None]
+        return decided
 
 
 def needed(task: RepairTask) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -20,9 +20,11 @@ from fairmend.disparity import (
     SELECTION,
     SP,
     Alignment,
+    Combination,
     Disparity,
     RateGap,
     check_outcomes_are_known,
+    parts_of,
 )
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed
 from fairmend.features import FeatureMap
@@ -34,7 +36,7 @@ from fairmend.outcomes import (
     one_thread,
 )
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
-from fairmend.realised import RealisedGap
+from fairmend.realised import RealisedGap, half_a_person
 from fairmend.rows import find_rows
 from fairmend.tables import p_said
 
@@ -42,6 +44,8 @@ __all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "judged", "pooled_tal
 
 Rank = Literal["score", "outcome", "cost"]
 
+EXACT = 1e-9
+"""Figures of exact distributions closer than this are equal."""
 SIGNIFICANT = 0.0455
 """Two standard errors: a gap with a larger p-value may be chance, and its sign wrong."""
 
@@ -83,6 +87,21 @@ class IdentityPlan(Plan):
         return Route.stay(len(rows))
 
 
+@dataclass(frozen=True)
+class _Measure:
+    """One gap, or a sum of gaps, before and after a repair."""
+
+    disparity: Disparity
+    before: float
+    after: float
+    aim: float
+    tolerance: float
+
+    @property
+    def closed(self) -> bool:
+        return abs(self.after - self.aim) <= self.tolerance  # never so where it is not known
+
+
 @dataclass(frozen=True, eq=False)
 class RepairTask:
     """Everything a method needs, read once."""
@@ -92,12 +111,16 @@ class RepairTask:
     source: Population
     """The target group."""
     other: Population
-    """The baseline."""
+    """The reference group, as it is once all plans are in force."""
     table: Frame
     """The target group's distinct rows."""
     disparities: tuple[Disparity, ...]
     gaps: tuple[RealisedGap, ...]
     """The gaps to close, as people will experience them."""
+    gaps_before: tuple[float, ...]
+    """The same as audited."""
+    audited: Population
+    """The reference group as audited."""
     target: Hashable
     baseline: Hashable
     level: float
@@ -107,6 +130,12 @@ class RepairTask:
     outcome_model: Any
     random_state: int
     require_significant: bool
+    protected: float | None = None
+    """The decision nobody may lose, 0 or 1; None if either may be flipped."""
+    sum_of: Combination | None = None
+    """Where the gaps are parts of one sum, which alone is to be closed."""
+    outcomes: dict[bool, KnownOutcome] = field(default_factory=dict, repr=False)
+    """Models of the outcome, once fitted: of everybody (True), of the target group (False)."""
 
     @classmethod
     def read(
@@ -124,6 +153,8 @@ class RepairTask:
         outcome_model: Any = "logistic",
         random_state: int = 0,
         require_significant: bool = False,
+        protected: float | None = None,
+        other: Population | None = None,
     ) -> RepairTask:
         """Check the settings of `least_change` against the data."""
         disparities = read_disparities(disparity)
@@ -137,7 +168,7 @@ class RepairTask:
                 "1 closes the whole gap, 0.5 half of it.",
             )
         source = data[target]
-        other = data.rest(target) if baseline == "rest" else data[baseline]
+        audited = data.rest(target) if baseline == "rest" else data[baseline]
         if data.table is None or source.rows is None:
             raise DataError(
                 "X",
@@ -163,11 +194,12 @@ class RepairTask:
             )
         table = data.table.take(source.rows)
         gaps = tuple(
-            RealisedGap.between(_as_rate_gap(d, source, other), source, other, level=level)
+            RealisedGap.between(_as_rate_gap(d, source, audited), source, audited, level=level)
             for d in disparities
         )
-        for gap in gaps:
-            if np.isnan(gap.gap(source.decision)):
+        gaps_before = tuple(gap.gap(source.decision) for gap in gaps)
+        for gap, before in zip(gaps, gaps_before, strict=True):
+            if np.isnan(before):
                 raise DataError(
                     "disparity",
                     "must be a gap between rates that are over somebody in both groups",
@@ -179,9 +211,11 @@ class RepairTask:
             method=method,
             data=data,
             source=source,
-            other=other,
+            other=audited if other is None else other,
             table=table,
-            gaps=gaps,
+            gaps=gaps if other is None else tuple(gap.against(other) for gap in gaps),
+            gaps_before=gaps_before,
+            audited=audited,
             disparities=disparities,
             target=target,
             baseline=baseline,
@@ -192,10 +226,19 @@ class RepairTask:
             outcome_model=outcome_model,
             random_state=random_state,
             require_significant=require_significant,
+            protected=protected,
         )
+
+    @classmethod
+    def read_sum(cls, data: AuditData, wanted: Disparity, **settings: Any) -> RepairTask:
+        """The same for what may be a sum of gaps: reported part by part, closed as a whole."""
+        task = cls.read(data, disparity=[part for _, part in parts_of(wanted)], **settings)
+        return replace(task, sum_of=wanted) if isinstance(wanted, Combination) else task
 
     @property
     def metric(self) -> str:
+        if self.sum_of is not None:
+            return self.sum_of.name
         return ", ".join(one.name for one in self.disparities)
 
     @property
@@ -214,14 +257,18 @@ class RepairTask:
 
     @property
     def _worse_off(self) -> bool:
-        return len(self.gaps) > 1 or self.gaps[0].gap(self.source.decision) > 0
+        return len(self.gaps) > 1 or self.gaps_before[0] > 0
 
     def fewest(self, gap: RealisedGap) -> float:
-        """The weight of people a rate must be over to be one: few, or next to nothing if exact."""
+        """The weight of people a rate over decisions must keep: a tenth of them, and not too few.
+
+        A rate over hardly anybody can be anything by luck, and to refuse all others is no repair.
+        """
+        tenth = 0.1 * gap.over(self.source.decision)
         tally = self.source.tally
         if tally is None:
-            return 1e-3 * gap.over(self.source.decision)
-        return TOO_FEW * float(tally.weight.sum()) / self.source.n
+            return tenth
+        return max(tenth, TOO_FEW * float(tally.weight.sum()) / self.source.n)
 
     def refuse_alignment_of_inputs(self) -> None:
         """Turning decisions aligns decisions alone."""
@@ -244,42 +291,90 @@ class RepairTask:
             "outlook": outlook,
         }
 
-    def finished(self, plan: Plan, status: PlanStatus, unreachable: float | None = None) -> Plan:
-        """The plan with what it does to the audit data written into it."""
-        outlook = self.outlook(plan.route(self.table, self.source.answers), unreachable)
-        if status.closed and self._missed(outlook):
-            status = PlanStatus.REMAINS
-        return replace(plan, status=status, outlook=outlook)
+    def finished(
+        self,
+        plan: Plan,
+        otherwise: PlanStatus,
+        unreachable: float | None = None,
+        *,
+        held_out: FloatArray | None = None,
+    ) -> Plan:
+        """The plan with what it does to the audit data written into it.
 
-    def _missed(self, outlook: Outlook) -> bool:
-        """Whether a gap closed in expectation is not closed as people turned out.
-
-        Only rates over decisions go by expectations (see `repair.gains`). What is within chance
-        and less than half of what was to be closed does not count.
+        The status is read off the realised gaps of the finished plan; ``otherwise`` is what to say
+        where they are not closed. ``held_out`` are the decisions people would get if the plan had
+        been fitted without them, by row and outcome.
         """
-        gap = self.gaps[0]
-        if len(self.gaps) > 1 or not gap.over_decisions or self.source.tally is None:
-            return False
-        chance = outlook.expected_low <= gap.aim <= outlook.expected_high
-        left, asked = abs(outlook.gap_after - gap.aim), outlook.gap_before - gap.aim
-        return not chance or left >= asked / 2
+        route = plan.route(self.table, self.source.answers)
+        outlook = self.outlook(route, unreachable, held_out=held_out)
+        return replace(plan, status=self._status(route, otherwise), outlook=outlook)
+
+    def again(self, plan: Plan) -> Plan:
+        """A finished plan with its gap anew, for a reference group that has changed since."""
+        route = plan.route(self.table, self.source.answers)
+        now, old = self.outlook(route, plan.outlook.unreachable), plan.outlook
+        shift = (old.expected_low + old.expected_high) / 2 - old.gap_after
+        shift -= (now.expected_low + now.expected_high) / 2 - now.gap_after
+        outlook = replace(
+            now,
+            expected_low=now.expected_low + shift,
+            expected_high=now.expected_high + shift,
+            unseen=old.unseen,
+        )
+        return replace(plan, status=self._status(route, plan.status), outlook=outlook)
+
+    def _status(self, route: Route, otherwise: PlanStatus) -> PlanStatus:
+        """Closed exactly if every realised gap is within its tolerance of what it was to be."""
+        if otherwise is PlanStatus.IDENTITY:
+            return otherwise
+        measures = self._measures(route.expected_decision(self.source.answers))
+        if all(one.closed for one in measures):
+            return self.done
+        return PlanStatus.REMAINS if otherwise.closed else otherwise
+
+    def _measures(self, decided: FloatArray) -> tuple[_Measure, ...]:
+        """What is to be closed, under some decisions: each gap, or the sum they are parts of."""
+        parts = tuple(
+            _Measure(
+                gap.disparity, before, gap.gap(decided), gap.aim, self._tolerance(gap, decided)
+            )
+            for gap, before in zip(self.gaps, self.gaps_before, strict=True)
+        )
+        if self.sum_of is None:
+            return parts
+        weights = [weight for weight, _ in self.sum_of.parts]
+        before, after, aim, tolerance = (
+            float(np.dot(factors, [getattr(part, name) for part in parts]))
+            for name, factors in (
+                ("before", weights),
+                ("after", weights),
+                ("aim", weights),
+                ("tolerance", np.abs(weights)),
+            )
+        )
+        return (_Measure(self.sum_of, before, after, aim, tolerance),)
+
+    def _tolerance(self, gap: RealisedGap, decided: FloatArray) -> float:
+        """Half a person of the smaller of the two denominators, or 1e-9 if that is larger."""
+        sides = (replace(self.source, decision=decided), self.other)
+        return max(EXACT, *(half_a_person(gap.disparity, people) for people in sides))
 
     def identity(self) -> IdentityPlan:
         """The plan that edits nobody."""
         stay = Route.stay(len(self.table))
         if self._worse_off:
             return IdentityPlan(**self.common(self.done, self.outlook(stay)))
-        judged([self._audited(self.gaps[0], self.source)])
+        judged([self._compared(self.gaps[0].disparity, self.source, self.audited)])
         return IdentityPlan(**self.common(PlanStatus.IDENTITY, self.outlook(stay)))
 
     def warn_if_not_significant(self) -> None:
         """Say, or refuse if so told, that the (first) gap may be chance."""
         if self.source.tally is None or self.other.tally is None:
             return
-        judged = self._audited(self.gaps[0], self.source)
+        judged = self._compared(self.gaps[0].disparity, self.source, self.audited)
         if judged.p_value <= SIGNIFICANT:
             return
-        name, value = judged.metric, 100 * self.gaps[0].gap(self.source.decision)
+        name, value = judged.metric, 100 * self.gaps_before[0]
         chance = "too few people to judge" if np.isnan(judged.p_value) else p_said(judged.p_value)
         if self.require_significant:
             raise RepairRefused(
@@ -296,12 +391,10 @@ class RepairTask:
             stacklevel=3,
         )
 
-    def _audited(self, gap: RealisedGap, source: Population) -> Gap:
-        """One gap between a population and the baseline with its interval and test."""
-        both = replace(
-            self.data, groups=(self.target, self.baseline), populations=(source, self.other)
-        )
-        return audit_data(both, metrics=[gap.disparity], reference=self.baseline).gaps[0]
+    def _compared(self, disparity: Disparity, source: Population, other: Population) -> Gap:
+        """One gap between two populations with its interval and test."""
+        both = replace(self.data, groups=(self.target, self.baseline), populations=(source, other))
+        return audit_data(both, metrics=[disparity], reference=self.baseline).gaps[0]
 
     def outcome(self, *, pooled: bool = True) -> KnownOutcome:
         """P(Y=1 | x), cross-fitted: of everybody, or of the target group alone.
@@ -309,6 +402,11 @@ class RepairTask:
         Where outcomes are not known the model's decisions stand in for them: as a ranking it is
         then the nearest thing to the score that the model does not give.
         """
+        if pooled not in self.outcomes:
+            self.outcomes[pooled] = self._fitted_outcome(pooled=pooled)
+        return self.outcomes[pooled]
+
+    def _fitted_outcome(self, *, pooled: bool) -> KnownOutcome:
         if self.source.tally is None:
             return KnownOutcome(self.table, self.source.outcome, None)
         assert self.data.table is not None
@@ -396,21 +494,33 @@ class RepairTask:
         margin = stand_in.decision_function(features.apply(self.data.table.take(rows)))
         return np.abs(np.asarray(margin, np.float64))
 
-    def outlook(self, route: Route, unreachable: float | None = None) -> Outlook:
+    def outlook(
+        self,
+        route: Route,
+        unreachable: float | None = None,
+        *,
+        held_out: FloatArray | None = None,
+    ) -> Outlook:
         """What a law does to the target group's people in the audit data."""
         p, own = self.source.mass, self.source.decision
         decided = route.expected_decision(self.source.answers)
-        after = np.array([gap.gap(decided) for gap in self.gaps])
-        largest = self.gaps[int(np.argmax(np.nan_to_num(np.abs(after), nan=np.inf)))]
-        expected = self._audited(largest, replace(self.source, decision=decided))
+        measures = self._measures(decided)
+        shown = max(measures, key=_furthest_from_its_aim)
+        repaired = replace(self.source, decision=decided)
+        expected = self._compared(shown.disparity, repaired, self.other)
+        optimism = 0.0
+        if held_out is not None:
+            fresh = self._measures(held_out)[measures.index(shown)]
+            optimism = 0.0 if np.isnan(fresh.after) else fresh.after - shown.after
         edited, change = float(p @ route.moving), decided - own
         if unreachable is None:
             unreachable = 0.0 if route.unreachable is None else float(p @ route.unreachable)
+        parts = () if self.sum_of is None else replace(self, sum_of=None)._measures(decided)
         return Outlook(
-            gap_before=max((gap.gap(own) for gap in self.gaps), key=abs),
-            gap_after=largest.gap(decided),
-            expected_low=expected.low,
-            expected_high=expected.high,
+            gap_before=shown.before,
+            gap_after=shown.after,
+            expected_low=max(-1.0, expected.low + optimism),
+            expected_high=min(1.0, expected.high + optimism),
             edited=edited,
             randomised=float(p @ route.random),
             unreachable=unreachable,
@@ -418,10 +528,16 @@ class RepairTask:
             to_positive=float(p @ np.maximum(change, 0.0)),
             to_negative=float(p @ np.maximum(-change, 0.0)),
             by_metric=tuple(
-                (gap.disparity.name, gap.gap(own), float(value))
-                for gap, value in zip(self.gaps, after, strict=True)
+                (one.disparity.name, one.before, one.after) for one in measures + parts
             ),
+            tolerance=shown.tolerance,
         )
+
+
+def _furthest_from_its_aim(measure: _Measure) -> tuple[float, float]:
+    """Of several gaps the one to show: what is left if something is, or else what there was."""
+    left = 0.0 if measure.closed else abs(measure.after - measure.aim)
+    return (np.inf if np.isnan(left) else left, abs(measure.before))
 
 
 def _edit_cost(table: Frame, source: Population, cost: Cost) -> EditCost:

@@ -20,7 +20,7 @@ from fairmend.counterfactual import read_disparities
 from fairmend.data import AuditData, Population
 from fairmend.disparity import RateGap
 from fairmend.errors import DataError
-from fairmend.plan import Plan
+from fairmend.plan import Outlook, Plan
 from fairmend.repair import Turning
 from fairmend.task import RepairTask, judged
 
@@ -152,20 +152,8 @@ class _Side:
         return replace(task.source, decision=route.expected_decision(task.source.answers))
 
     def told(self, plan: Plan, other: Population) -> Plan:
-        """The plan with an outlook that compares with the other group as it will be."""
+        """The plan with what it does beside the other group as it will be."""
         task = self._tasks[False]
-        before = task.gaps[0].gap(task.source.decision)
-        task = replace(
-            task,
-            other=other,
-            gaps=(replace(task.gaps[0], rate=self._metric.of(other)),),
-        )
-        outlook = task.outlook(plan.route(task.table, task.source.answers))
-        name = self._metric.name
-        return replace(
-            plan,
-            metric=name,
-            outlook=replace(
-                outlook, gap_before=before, by_metric=((name, before, outlook.gap_after),)
-            ),
-        )
+        task = replace(task, other=other, gaps=(task.gaps[0].against(other),))
+        plan = task.again(replace(plan, outlook=Outlook(unreachable=plan.outlook.unreachable)))
+        return replace(plan, metric=self._metric.name)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from fairmend.costs import Cost
 from fairmend.counterfactual import counterfactual_data
-from fairmend.data import AuditData
+from fairmend.data import AuditData, Population
 from fairmend.descent import Stop
-from fairmend.disparity import Disparity, as_disparity, parts_of
+from fairmend.disparity import Disparity, as_disparity
 from fairmend.errors import DataError
 from fairmend.plan import Outlook, Plan, PlanStatus
 from fairmend.task import RepairTask
@@ -39,6 +40,7 @@ def transport(
     ties: Ties = "stay",
     outcome_model: Any = "logistic",
     random_state: int = 0,
+    other: Population | None = None,
 ) -> Plan:
     """Turn the target group's inputs into a counterfactual distribution at the least cost.
 
@@ -69,6 +71,8 @@ def transport(
         better, by many small edits instead of a few large ones, at next to the same cost.
     outcome_model, random_state
         As in `fairmend.counterfactual`.
+    other
+        The reference group as it will be, where other plans change it; by default as audited.
 
     >>> from fairmend.datasets import example_one
     >>> plan = transport(example_one().tabulated(), disparity="fpr")
@@ -85,7 +89,7 @@ def transport(
     wanted = as_disparity(disparity)
     task = _task(
         data, wanted, method="transport", target=target, baseline=baseline, level=level,
-        cost=cost, outcome_model=outcome_model, random_state=random_state,
+        cost=cost, outcome_model=outcome_model, random_state=random_state, other=other,
     )  # fmt: skip
     if task.nothing_to_close:
         return task.identity()
@@ -106,7 +110,7 @@ def transport(
 
 def _task(data: AuditData, wanted: Disparity, **settings: Any) -> RepairTask:
     """What a repair needs to know; a sum of gaps is reported part by part."""
-    task = RepairTask.read(data, disparity=[part for _, part in parts_of(wanted)], **settings)
+    task = RepairTask.read_sum(data, wanted, **settings)
     if len(task.table) > MOST_ROWS:
         raise DataError(
             "X",
@@ -124,16 +128,18 @@ def _finished(
     *,
     unseen: Literal["nearest", "stay"] = "nearest",
 ) -> Plan:
-    """The plan that follows a law between the task's own rows."""
-    status = task.done if step.closed else PlanStatus.REMAINS
-    if not step.feasible:
-        status = PlanStatus.INFEASIBLE
+    """The plan that follows a law between the task's own rows.
+
+    Whoever is alone on a row stands for people whose rows were not seen: for what is expected on
+    new data they are decided as if their row were not in the audit (Good and Turing's estimate).
+    """
+    otherwise = PlanStatus.REMAINS if step.feasible else PlanStatus.INFEASIBLE
     law = step.law.tocsr()
     law.sort_indices()
     start, place = law.indptr.astype(np.int64), law.indices.astype(np.int64)
     row = np.repeat(np.arange(len(task.table)), np.diff(start))
     plan = CouplingPlan(
-        **task.common(status, Outlook()),
+        **task.common(task.done, Outlook()),
         table=task.table,
         cost=task.cost,
         decision=task.source.decision,
@@ -146,7 +152,14 @@ def _finished(
         solver=step.solver,
         guarantee=step.guarantee,
     )
-    return task.finished(plan, status, step.unmet)
+    held_out, unseen_share = None, 0.0
+    if task.source.tally is not None:
+        people = task.source.tally.people.sum(axis=1)
+        alone = np.flatnonzero(people == 1)
+        unseen_share = float(people[alone].sum() / people.sum())
+        held_out = plan.route_without(alone).expected_decision(task.source.answers)
+    finished = task.finished(plan, otherwise, step.unmet, held_out=held_out)
+    return replace(finished, outlook=replace(finished.outlook, unseen=unseen_share))
 
 
 def paper(
@@ -161,6 +174,7 @@ def paper(
     max_iter: int = 500,
     outcome_model: Any = "logistic",
     random_state: int = 0,
+    other: Population | None = None,
 ) -> Plan:
     """The paper's repair: Algorithm 1 with resampling, then optimal transport by squared L2.
 
@@ -183,6 +197,7 @@ def paper(
     task = _task(
         data, wanted, method="paper", target=target, baseline=baseline,
         cost=Cost(kind="squared_l2"), outcome_model=outcome_model, random_state=random_state,
+        other=other,
     )  # fmt: skip
     if task.nothing_to_close:
         return task.identity()

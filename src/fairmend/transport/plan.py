@@ -12,6 +12,7 @@ from fairmend.costs import EditCost
 from fairmend.model import Answers
 from fairmend.plan import Plan, Route
 from fairmend.seen import find_seen, signal
+from fairmend.tables import percent
 
 __all__ = ["CouplingPlan"]
 
@@ -47,16 +48,37 @@ class CouplingPlan(Plan):
     """What is known of its cost."""
 
     def __str__(self) -> str:
+        new = ""
+        if self.outlook.unseen > 0:
+            done = "stay as they are" if self.unseen == "stay" else "take the law of a row near"
+            new = (
+                f"\nabout {percent(self.outlook.unseen)} of new people have inputs that were not "
+                f"seen and {done}; what is expected on new data includes that"
+            )
         solved = f"\nsolved by {self.solver}. {self.guarantee}" if self.solver else ""
-        return super().__str__() + solved
+        return super().__str__() + new + solved
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """Every row's law, its own or that of the nearest row seen."""
         place = find_seen(self.table, self._answers, rows, answers)
         new = np.flatnonzero(place < 0)
-        seen = place.copy()
         if self.unseen == "nearest" and len(new) > 0:
             place[new] = self._nearest(rows.take(new), answers.take(new))
+        return self._following(rows, place, new)
+
+    def route_without(self, alone: IntArray) -> Route:
+        """The law of the plan's own rows, had some of them not been in the audit data."""
+        place = np.arange(len(self.table))
+        place[alone] = -1
+        if self.unseen == "nearest" and len(alone) > 0:
+            rows, answers = self.table.take(alone), self._answers.take(alone)
+            place[alone] = self._nearest(rows, answers, but=alone)
+        return self._following(self.table, place, alone)
+
+    def _following(self, rows: Frame, place: IntArray, new: IntArray) -> Route:
+        """Rows that follow the laws of places in the table; -1 to stay. Of new ones it is lent."""
+        lent = np.zeros(len(rows), bool)
+        lent[new] = True
         followed = np.flatnonzero(place >= 0)
         length = np.diff(self.start)[place[followed]]
         row = np.repeat(followed, length)
@@ -64,7 +86,7 @@ class CouplingPlan(Plan):
         entry = self.start[place[row]] + offset
         there, chance, price = self.place[entry], self.probability[entry], self.price[entry].copy()
         away = there != place[row]
-        borrowed = np.flatnonzero(away & (seen[row] < 0))
+        borrowed = np.flatnonzero(away & lent[row])
         for at in np.array_split(borrowed, max(1, -(-len(borrowed) // 2_000))):
             price[at] = self._prices(rows, row[at], there[at])
         away &= np.isfinite(price)
@@ -92,12 +114,15 @@ class CouplingPlan(Plan):
     def _answers(self) -> Answers:
         return Answers(self.decision, self.score)
 
-    def _nearest(self, rows: Frame, answers: Answers) -> IntArray:
+    def _nearest(self, rows: Frame, answers: Answers, *, but: IntArray | None = None) -> IntArray:
+        """The place whose law each row takes over; ``but`` is one each may not take."""
         found = []
         height = max(1, _AT_ONCE // len(self.table))
         for start in range(0, len(rows), height):
             at = np.arange(start, min(start + height, len(rows)))
             cost = self.cost.matrix(rows.take(at), self.table)
+            if but is not None:
+                cost[np.arange(len(at)), but[at]] = np.inf
             said = answers.take(at)
             same = (said.decision > 0.5)[:, None] == (self.decision > 0.5)[None, :]
             possible = np.isfinite(cost)
