@@ -251,20 +251,6 @@ class AuditData:
         return sum(population.n for population in self.populations)
 
 
-def people_in_folds(tally: Tally, random_state: int, folds: int = 10) -> FloatArray:
-    """Which share of the people of each row and outcome is in each fold, shape (folds, rows, 2).
-
-    >>> two = np.array([[0.0, 2.0]])
-    >>> people_in_folds(Tally(two, two, two), 0, folds=2).sum(axis=0).tolist()
-    [[0.0, 1.0]]
-    """
-    rng, people = np.random.default_rng(random_state), np.ceil(tally.people).astype(np.int64)
-    first = rng.integers(folds, size=people.shape)  # whose turn it is for the remainder
-    turn = (np.arange(folds)[:, None, None] - first) % folds
-    seats = people // folds + (turn < people % folds)
-    return np.asarray(seats / np.maximum(people, 1), np.float64)
-
-
 def pooled(populations: Sequence[Population]) -> Population:
     """Several populations as one, each weighing what its people weigh."""
     if len(populations) == 1:

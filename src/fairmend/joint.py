@@ -14,13 +14,12 @@ is that, with the cheapest of the points that leave the smallest largest gap. A 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fairmend.columns import FloatArray, Frame
-from fairmend.data import people_in_folds
 from fairmend.destinations import Donors, join
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
@@ -30,8 +29,7 @@ from fairmend.task import KnownOutcome, RepairTask
 
 __all__ = ["JointPlan", "close_jointly"]
 
-_ROUNDS, _FOLD_ROUNDS = 150, 10
-_FOLDS = 5
+_ROUNDS = 150
 _CLOSE = 1e-10
 """When to stop, in points of the rates."""
 _SHORTEST = 1e-4
@@ -87,96 +85,56 @@ def _turning(gaps: Sequence[RealisedGap], outcome: FloatArray, decision: FloatAr
 
 def close_jointly(task: RepairTask) -> Plan:
     """Solve the program, and move its right-hand side until the observed outcomes agree."""
-    source = task.source
+    source, outcome = task.source, task.outcome(pooled=False)
     donors = (task.donors(1.0), task.donors(0.0))
     cost = np.empty(len(source))
     for decision in (0, 1):
         at = np.flatnonzero(source.decision == decision)
         if len(at) > 0:
             cost[at] = donors[decision].nearest(task.table.take(at)).cost
-    solver = _Solver(task, task.outcome(pooled=False).of(task.table), cost)
-    solved = solver.solve(task.gaps, _ROUNDS)
+    cost[source.decision == task.protected] = np.inf
+    chance, prices, feasible = _solved(task, outcome.of(task.table), cost)
     plan = JointPlan(
         **task.common(task.done, Outlook()),
         gaps=task.gaps,
-        prices=solved.prices,
-        outcome=task.outcome(pooled=False),
+        prices=prices,
+        outcome=outcome,
         donors=donors,
         seen=task.table,
         answers=source.answers,
-        chance=solved.chance,
+        chance=chance,
     )
-    otherwise = PlanStatus.REMAINS if solved.feasible else PlanStatus.INFEASIBLE
-    return task.finished(plan, otherwise, held_out=solver.held_out())
+    return task.finished(plan, PlanStatus.REMAINS if feasible else PlanStatus.INFEASIBLE)
 
 
-@dataclass(frozen=True, eq=False)
-class _Solved:
-    chance: FloatArray
-    """Of flipping, a row each."""
-    prices: FloatArray
-    """What a unit of each gap's excess is worth, in costs."""
-    feasible: bool
+def _solved(
+    task: RepairTask, outcome: FloatArray, cost: FloatArray
+) -> tuple[FloatArray, FloatArray, bool]:
+    """Chances that close the gaps as people turned out, or come as close as was found; prices.
 
+    Last whether the program has a solution by the outcomes expected of people.
+    """
+    own, gaps = task.source.decision, task.gaps
+    weight = gaps[0].weight.sum(axis=1)
+    # in points of each rate, so that the largest of several means something
+    scale = np.array([gap.over(own) for gap in gaps])
+    effect = weight * _turning(gaps, outcome, own) / scale[:, None]
+    program = _Program(weight / weight.sum(), cost, effect, *_to_be_kept(task, outcome))
 
-@dataclass(frozen=True, eq=False)
-class _Solver:
-    """The program of a task, for all of its people or for some of them."""
+    def excess(chance: FloatArray) -> FloatArray:
+        decided = own + chance * (1 - 2 * own)
+        return np.asarray([gap.excess(decided) for gap in gaps] / scale, np.float64)
 
-    task: RepairTask
-    outcome: FloatArray
-    """P(Y=1 | x) of each row."""
-    cost: FloatArray
-    """Of flipping each row; inf where no edit does."""
-
-    def solve(self, gaps: Sequence[RealisedGap], rounds: int) -> _Solved:
-        """Chances that close the gaps as people turned out, or come as close as was found."""
-        own = self.task.source.decision
-        weight = gaps[0].weight.sum(axis=1)
-        # in points of each rate, so that the largest of several means something
-        scale = np.array([gap.over(own) for gap in gaps])
-        effect = weight * _turning(gaps, self.outcome, own) / scale[:, None]
-        lost, room = _to_be_kept(self.task, gaps, self.outcome)
-        program = _Program(weight / weight.sum(), self._allowed_cost(), effect, lost, room)
-
-        def excess(chance: FloatArray) -> FloatArray:
-            decided = own + chance * (1 - 2 * own)
-            return np.asarray([gap.excess(decided) for gap in gaps] / scale, np.float64)
-
-        start = excess(np.zeros(len(own)))
-        solve, feasible = program.cheapest, True
-        best = solve(start)
-        if best is None:
-            solve, feasible = program.nearest, False
-            best = program.nearest(start)
-        best = _agreeing(solve, best, start, excess, rounds)
-        if np.abs(excess(best[0])).max() > np.abs(start).max():  # nobody is closer
-            best = (np.zeros(len(own)), np.zeros(len(gaps)))
-        return _Solved(best[0], best[1] * weight.sum() / scale, feasible)
-
-    def _allowed_cost(self) -> FloatArray:
-        """Costs, without end where a decision may not be lost."""
-        kept = self.task.source.decision == self.task.protected
-        return np.where(kept, np.inf, self.cost)
-
-    def held_out(self) -> FloatArray | None:
-        """The decisions people get from programs solved without them, by row and outcome."""
-        source, gaps = self.task.source, self.task.gaps
-        if source.tally is None:
-            return None
-        own = source.decision
-        decided = np.zeros_like(gaps[0].weight)
-        for part in people_in_folds(source.tally, self.task.random_state, _FOLDS):
-            kept = [replace(gap, weight=gap.weight * (1 - part)) for gap in gaps]
-            if any(gap.over(own) <= 0 for gap in kept):
-                return None
-            solved = self.solve(kept, _FOLD_ROUNDS)
-            worth = solved.prices @ _turning(gaps, self.outcome, own)
-            by_price = worth > self._allowed_cost()
-            seen = kept[0].weight.sum(axis=1) > 0
-            chance = np.where(seen, solved.chance, by_price)
-            decided += part * (own + chance * (1 - 2 * own))[:, None]
-        return decided
+    nobody = np.zeros(len(own))
+    start = excess(nobody)
+    best, solve = program.cheapest(start), program.cheapest
+    feasible = best is not None
+    if best is None:
+        best, solve = program.nearest(start), program.nearest
+    best = _agreeing(solve, best, start, excess)
+    if np.abs(excess(best[0])).max() > np.abs(start).max():  # as they are, they are closer
+        best = nobody, np.zeros(len(gaps))
+    return best[0], best[1] * weight.sum() / scale, feasible
 
 
 _Solve = Callable[[FloatArray], tuple[FloatArray, FloatArray] | None]
@@ -187,7 +145,6 @@ def _agreeing(
     solved: tuple[FloatArray, FloatArray],
     start: FloatArray,
     excess: Callable[[FloatArray], FloatArray],
-    rounds: int,
 ) -> tuple[FloatArray, FloatArray]:
     """Move the program's right-hand side until what people experience is closed, not its model.
 
@@ -195,7 +152,7 @@ def _agreeing(
     a step that does not help is halved.
     """
     best, aimed_at, missed, step = solved, start, excess(solved[0]), 1.0
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         if np.abs(missed).max() <= _CLOSE or step < _SHORTEST:
             break
         trial = solve(aimed_at + step * missed)
@@ -208,12 +165,10 @@ def _agreeing(
     return best
 
 
-def _to_be_kept(
-    task: RepairTask, gaps: Sequence[RealisedGap], outcome: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _to_be_kept(task: RepairTask, outcome: FloatArray) -> tuple[FloatArray, FloatArray]:
     """For each rate over decisions, what turning a row takes from it, and how much it may lose."""
-    own, weight = task.source.decision, gaps[0].weight.sum(axis=1)
-    gaps = [gap for gap in gaps if gap.over_decisions]
+    gaps = [gap for gap in task.gaps if gap.over_decisions]
+    own, weight = task.source.decision, task.gaps[0].weight.sum(axis=1)
     now = np.array([gap.over(own) for gap in gaps])
     lost = [-weight * gap.over_slope(outcome) * (1 - 2 * own) for gap in gaps]
     least = [task.fewest(gap) for gap in gaps]

@@ -63,7 +63,7 @@ def order_preserving(data: AuditData, **settings: Any) -> Plan:
     if task.is_soft:
         return _shift(task)
     source = task.source
-    calibration, ranking, cut = _best_cut(task)
+    ranking, cut = _best_cut(task)
     keys = ranking.keys(task.table, source.answers)
     placed = np.flatnonzero((source.decision != ranking.turned) | (cut.chances(keys) > 0))
     support, score = _places(task, ranking)
@@ -82,25 +82,21 @@ def order_preserving(data: AuditData, **settings: Any) -> Plan:
         support_score=score,
         cost=task.cost,
     )
-    held_out = None
-    if task.gaps[0].over_decisions:
-        held_out = calibration.held_out(np.ones(len(calibration.eligible), bool))
-    otherwise = task.done if cut.enough else PlanStatus.UNREACHABLE
-    return task.finished(plan, otherwise, held_out=held_out)
+    return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
 
 
-def _best_cut(task: RepairTask) -> tuple[Calibration, Ranking, Cut]:
+def _best_cut(task: RepairTask) -> tuple[Ranking, Cut]:
     """The ranking by score, cut where the gap is closed, or where least of it is left."""
     found = []
     for turned in turned_decisions(task):
         ranking = Ranking("score", turned, task.gaps[0], None)
         eligible = np.flatnonzero(task.source.decision == turned)
         keys = ranking.keys(task.table.take(eligible), task.source.answers.take(eligible))
-        calibration = Calibration(task, turned, eligible, keys)
-        cut, left = calibration.cut(np.ones(len(eligible), bool))
-        found.append((left, calibration, ranking, cut))
-    _, calibration, ranking, cut = min(found, key=lambda one: one[0])
-    return calibration, ranking, cut
+        everybody = np.ones(len(eligible), bool)
+        cut, left = Calibration(task, turned, eligible, keys).cut(everybody)
+        found.append((left, ranking, cut))
+    _, ranking, cut = min(found, key=lambda one: one[0])
+    return ranking, cut
 
 
 def _check(task: RepairTask) -> None:

@@ -244,6 +244,9 @@ class Outlook:
     to_negative: float = 0.0
     by_metric: tuple[tuple[str, float, float], ...] = ()
     """Each metric with its realised gap before and after; of a sum, the sum and then its parts."""
+    optimism: float = 0.0
+    """How much larger the gap is on people the plan was not fitted on: cross-fitted where outcomes
+    or rows that were seen decide how far the plan goes, else 0. The interval includes it."""
     tolerance: float = 1e-9
     """A gap within this of its aim counts as closed: half a person of the smaller denominator."""
     unseen: float = 0.0

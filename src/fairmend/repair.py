@@ -9,14 +9,13 @@ that results applies to rows never seen before as it does to those of the audit.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, Frame, IntArray
-from fairmend.data import AuditData, people_in_folds
+from fairmend.data import AuditData
 from fairmend.destinations import Donors
 from fairmend.joint import close_jointly
 from fairmend.model import Answers
@@ -356,12 +355,7 @@ class Turning:
         plan = FlipPlan(
             **task.common(task.done, Outlook()), ranking=self.ranking, cut=cut, donors=self.donors
         )
-        held_out = None
-        if task.gaps[0].over_decisions:
-            calibration = Calibration(task, self.ranking.turned, self.eligible, self.keys)
-            held_out = calibration.held_out(self._reached(task, calibration))
-        otherwise = task.done if cut.enough else PlanStatus.UNREACHABLE
-        return task.finished(plan, otherwise, held_out=held_out)
+        return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
 
 
 def turned_decisions(task: RepairTask) -> list[float]:
@@ -404,28 +398,17 @@ class Calibration:
 
     def cut(self, reached: NDArray[np.bool_]) -> tuple[Cut, float]:
         """Where the ranking is cut, and what that leaves of a rate over decisions."""
-        gap = self.task.gaps[0]
+        task, gap, at, sign = self.task, self.task.gaps[0], self.eligible, self._sign
         if not gap.over_decisions:
-            return calibrate(self.keys, np.where(reached, self.gain, 0.0), needed(self.task)), 0.0
-        return self._cut_over_decisions(gap, self._expected, reached)
-
-    @cached_property
-    def _expected(self) -> FloatArray:
-        """P(Y=1 | x) of the eligible rows in the target group."""
-        task = self.task
-        return task.outcome(pooled=False).of(task.table.take(self.eligible))
-
-    def _cut_over_decisions(
-        self, gap: RealisedGap, expected: FloatArray, reached: NDArray[np.bool_]
-    ) -> tuple[Cut, float]:
-        task, at, sign = self.task, self.eligible, self._sign
-        weight = np.where(reached, gap.weight[at].sum(axis=1), 0.0)
+            return calibrate(self.keys, np.where(reached, self.gain, 0.0), needed(task)), 0.0
         need, over = gap.excess(task.source.decision), gap.over(task.source.decision)
+        weight = np.where(reached, gap.weight[at].sum(axis=1), 0.0)
+        expected = task.outcome(pooled=False).of(task.table.take(at))
         return calibrate_over_decisions(
             self.keys,
             Flipping(
                 need,
-                np.where(reached, -sign * gap.row_slope()[at], 0.0),
+                np.where(reached, self.gain, 0.0),
                 over,
                 np.where(reached, sign * gap.row_over_slope()[at], 0.0),
             ),
@@ -437,21 +420,6 @@ class Calibration:
             ),
             task.fewest(gap),
         )
-
-    def held_out(self, reached: NDArray[np.bool_]) -> FloatArray | None:
-        """The decisions people get from cuts that were set without them, by row and outcome."""
-        task, gap = self.task, self.task.gaps[0]
-        if task.source.tally is None:
-            return None
-        own = task.source.decision
-        decided = np.zeros_like(gap.weight)
-        for part in people_in_folds(task.source.tally, task.random_state):
-            kept = replace(gap, weight=gap.weight * (1 - part))
-            cut, _ = self._cut_over_decisions(kept, self._expected, reached)
-            chance = np.zeros(len(own))
-            chance[self.eligible] = cut.chances(self.keys) * reached
-            decided += part * (own + chance * (1 - 2 * own))[:, None]
-        return decided
 
 
 def needed(task: RepairTask) -> float:

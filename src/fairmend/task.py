@@ -306,22 +306,23 @@ class RepairTask:
         been fitted without them, by row and outcome.
         """
         route = plan.route(self.table, self.source.answers)
-        outlook = self.outlook(route, unreachable, held_out=held_out)
+        optimism = 0.0 if held_out is None else self._optimism(route, held_out)
+        outlook = self.outlook(route, unreachable, optimism=optimism)
         return replace(plan, status=self._status(route, otherwise), outlook=outlook)
 
     def again(self, plan: Plan) -> Plan:
         """A finished plan with its gap anew, for a reference group that has changed since."""
-        route = plan.route(self.table, self.source.answers)
-        now, old = self.outlook(route, plan.outlook.unreachable), plan.outlook
-        shift = (old.expected_low + old.expected_high) / 2 - old.gap_after
-        shift -= (now.expected_low + now.expected_high) / 2 - now.gap_after
-        outlook = replace(
-            now,
-            expected_low=now.expected_low + shift,
-            expected_high=now.expected_high + shift,
-            unseen=old.unseen,
-        )
+        route, old = plan.route(self.table, self.source.answers), plan.outlook
+        outlook = self.outlook(route, old.unreachable, optimism=old.optimism)
+        outlook = replace(outlook, unseen=old.unseen)
         return replace(plan, status=self._status(route, plan.status), outlook=outlook)
+
+    def _optimism(self, route: Route, held_out: FloatArray) -> float:
+        """How much more of the gap shown is left among people who were held out."""
+        measures = self._measures(route.expected_decision(self.source.answers))
+        place = max(range(len(measures)), key=lambda k: _furthest_from_its_aim(measures[k]))
+        more = self._measures(held_out)[place].after - measures[place].after
+        return 0.0 if np.isnan(more) else more
 
     def _status(self, route: Route, otherwise: PlanStatus) -> PlanStatus:
         """Closed exactly if every realised gap is within its tolerance of what it was to be."""
@@ -499,7 +500,7 @@ class RepairTask:
         route: Route,
         unreachable: float | None = None,
         *,
-        held_out: FloatArray | None = None,
+        optimism: float = 0.0,
     ) -> Outlook:
         """What a law does to the target group's people in the audit data."""
         p, own = self.source.mass, self.source.decision
@@ -508,10 +509,6 @@ class RepairTask:
         shown = max(measures, key=_furthest_from_its_aim)
         repaired = replace(self.source, decision=decided)
         expected = self._compared(shown.disparity, repaired, self.other)
-        optimism = 0.0
-        if held_out is not None:
-            fresh = self._measures(held_out)[measures.index(shown)]
-            optimism = 0.0 if np.isnan(fresh.after) else fresh.after - shown.after
         edited, change = float(p @ route.moving), decided - own
         if unreachable is None:
             unreachable = 0.0 if route.unreachable is None else float(p @ route.unreachable)
@@ -530,6 +527,7 @@ class RepairTask:
             by_metric=tuple(
                 (one.disparity.name, one.before, one.after) for one in measures + parts
             ),
+            optimism=optimism,
             tolerance=shown.tolerance,
         )
 

@@ -20,7 +20,7 @@ from fairmend.counterfactual import read_disparities
 from fairmend.data import AuditData, Population
 from fairmend.disparity import RateGap
 from fairmend.errors import DataError
-from fairmend.plan import Outlook, Plan
+from fairmend.plan import Plan
 from fairmend.repair import Turning
 from fairmend.task import RepairTask, judged
 
@@ -155,5 +155,4 @@ class _Side:
         """The plan with what it does beside the other group as it will be."""
         task = self._tasks[False]
         task = replace(task, other=other, gaps=(task.gaps[0].against(other),))
-        plan = task.again(replace(plan, outlook=Outlook(unreachable=plan.outlook.unreachable)))
-        return replace(plan, metric=self._metric.name)
+        return replace(task.again(plan), metric=self._metric.name)
