@@ -323,7 +323,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 return RepairTask.read_sum(data, disparities[0], **settings)
             return RepairTask.read(data, disparity=disparities, **settings)
 
-        if self.reference == "rest" and len(targets) > 1:
+        if self.reference == "rest" and targets:
             return plans_against_the_rest(data, targets, make, read)
         plans = {target: make(target) for target in targets}
         if callable(self.method):  # its word is checked too, where that can be

@@ -50,7 +50,7 @@ from fairmend.model import Answers, BlackBox, Labels
 from fairmend.neighbours import Search
 from fairmend.order import OrderPlan, ShiftPlan
 from fairmend.outcomes import FittedProbability, Logistic
-from fairmend.plan import Outlook, PlanStatus
+from fairmend.plan import HarmlessPlan, Outlook, PlanStatus
 from fairmend.realised import RealisedGap
 from fairmend.repair import Cut, FlipPlan, Ranking
 from fairmend.soft import SoftPlan
@@ -93,7 +93,7 @@ _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         Alignment, Answers, Audit, AuditData, Combination, Cost, CouplingPlan, Cut, Donors,
-        EditCost, Feature, FeatureMap, FittedProbability, FlipPlan, Gap, GroupSummary,
+        EditCost, Feature, FeatureMap, FittedProbability, FlipPlan, Gap, GroupSummary, HarmlessPlan,
         IdentityPlan, JointPlan, KnownOutcome, Labels, Logistic, OrderPlan, Outlook, Population,
         Ranking, RealisedGap, Search, ShiftPlan, SoftPlan, StoredColumn, StoredFrame, StoredValues,
         Tally, _Axis,
