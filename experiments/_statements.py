@@ -65,6 +65,8 @@ def fit(cell: Cell, people: People, **changed: Any) -> RepairedClassifier:
         cell.world.model, disparity[0] if len(disparity) == 1 else disparity, **settings
     )
     weighted = cell.world.weighted or cell.twist == "zero"
+    if cell.twist == "missing":  # people without a group come later, to be decided about
+        people = with_a_group(people)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return repair.fit(
@@ -73,6 +75,12 @@ def fit(cell: Cell, people: People, **changed: Any) -> RepairedClassifier:
             sensitive_features=people.groups,
             sample_weight=people.w if weighted else None,
         )
+
+
+def with_a_group(people: People) -> People:
+    """Those whose group is known."""
+    known = np.array([name is not None for name in people.groups])
+    return People(*(part[known] for part in people))
 
 
 def sum_of(parts: dict[str, float]) -> Any:
@@ -118,8 +126,7 @@ class Judge:
     def tolerance(self, one: dict[str, float], plan: Plan) -> float:
         """Half a person of the smaller denominator, for sums the weighted sum."""
         return sum(
-            abs(weight)
-            * self.count.half_a_person(metric, self.after, plan.target, plan.baseline)
+            abs(weight) * self.count.half_a_person(metric, self.after, plan.target, plan.baseline)
             for metric, weight in one.items()
         )
 
@@ -210,6 +217,9 @@ def about_the_repair(judge: Judge) -> list[str]:
         }  # fmt: skip
         if gaps[judge.repair.plan_.target] < max(gaps.values()) - EXACT:
             found.append("plan_: not the group with the largest gap")
+    missing = np.array([name is None for name in judge.people.groups])
+    if np.abs(judge.after - judge.people.own)[missing].max(initial=0) > EXACT:
+        found.append("no group, but another decision")
     for check in judge.cell.checks:
         found += {"report": _report, "frontier": _frontier}[check](judge)
     return found
@@ -219,10 +229,9 @@ def _report(judge: Judge) -> list[str]:
     """The report of the audited people: every gap in it, and the gap of every plan."""
     people, repair, cell = judge.people, judge.repair, judge.cell
     weighted = cell.world.weighted or cell.twist == "zero"
-    known = np.array([name is not None for name in people.groups])
-    some = People(*(part[known] for part in people))
+    some = with_a_group(people)
     count = Count(some.y.astype(float), some.groups, some.w)
-    after = judge.after[known]
+    after = chances(repair, some)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         report = repair.report(
@@ -261,7 +270,9 @@ def _report(judge: Judge) -> list[str]:
     return sorted({*found, *_people_in_words(report, some, after - some.own)})
 
 
-_MORE = re.compile(r"Favourable decisions[^:]*: ([\d,]+) (more|fewer), ([\d,]+) of them[^.]*negative")
+_MORE = re.compile(
+    r"Favourable decisions[^:]*: ([\d,]+) (more|fewer), ([\d,]+) of them[^.]*negative"
+)
 
 
 def _people_in_words(report: Any, people: People, change: np.ndarray) -> Iterator[str]:

@@ -50,8 +50,8 @@ QUICK = (
     "sp | least_change score | 2 groups | against named | scores | fine",
     "sp | paper | 2 groups | against named | scores | fine",
     "fdr | least_change score | 2 groups | against named | scores | fine",
-    "sp | least_change score | 3 groups | against rest | scores | table",
-    "fnr | two_sided | 3 groups | against best | scores | table",
+    "sp | least_change score | 3 groups | against rest | scores | fine | target a",
+    "audit finds a gap where there is none | 2 groups against best",
 )
 
 
@@ -151,9 +151,7 @@ def margin(share: float, repetitions: int) -> float:
 def within(share: float, bounds: tuple[float, float], repetitions: int) -> bool:
     """Whether a share may be within its bounds, as far as so many repetitions can tell."""
     low, high = bounds
-    return (
-        low - margin(low, repetitions) <= share <= high + margin(high, repetitions)
-    )
+    return low - margin(low, repetitions) <= share <= high + margin(high, repetitions)
 
 
 def coverage_of(one: Record) -> tuple[str, bool]:
