@@ -139,6 +139,9 @@ def varied() -> Iterator[Cell]:
         turn += 1  # another start for every metric
 
 
+_HARMLESS = tuple((("do_no_harm", True), ("favorable_label", label)) for label in (1, 0))
+
+
 def corners() -> Iterator[Cell]:
     """What few people combine."""
     two, three, five = World("fine"), World("fine", 3), World("table", 5)
@@ -160,15 +163,12 @@ def corners() -> Iterator[Cell]:
         yield corner(metric, cost, World("table", 3, "soft"), reference="rest")
         yield corner(metric, cost, World("fine", 2, "soft", weighted=True))
         yield corner(metric, "transport", two, options=(("calibrate", "counterfactual"),))
-        for favourable in (1, 0):
-            yield corner(metric, score, three, reference="best",
-                         options=(("do_no_harm", True), ("favorable_label", favourable)))  # fmt: skip
+        for harmless in _HARMLESS:
+            yield corner(metric, score, three, reference="best", options=harmless)
     for method in ("least_change outcome", cost, "order"):
-        yield corner("fdr", method, World("normal"),
-                     options=(("do_no_harm", True), ("favorable_label", 1)))  # fmt: skip
-    for favourable in (1, 0):
-        yield corner(ODDS, cost, World("normal"),
-                     options=(("do_no_harm", True), ("favorable_label", favourable)))  # fmt: skip
+        yield corner("fdr", method, World("normal"), options=_HARMLESS[0])
+    for harmless in _HARMLESS:
+        yield corner(ODDS, cost, World("normal"), options=harmless)
     yield corner("fnr, fdr", cost, two)
     yield corner("sp, fdr", cost, two)
     yield corner("sp, fnr, fpr", cost, World("table"))

@@ -169,7 +169,8 @@ def claims() -> list[Claim]:
                         partial(pairs_of_noise, features=30), 0.0, LEVEL, sizes=(400,),
                         repetitions=50))  # fmt: skip
     listed.append(Claim("joint proxies name a pair that adds nothing | 6 features",
-                        partial(pairs_of_noise, features=6), 0.0, LEVEL, repetitions=100))  # fmt: skip
+                        partial(pairs_of_noise, features=6), 0.0, LEVEL,
+                        repetitions=100))  # fmt: skip
     return listed
 
 

@@ -14,7 +14,6 @@ from _worlds import People
 
 from fairmend import FDR, FNR, FPR, SP, RepairedClassifier
 
-
 LEVELS = tuple(np.round(np.arange(0.1, 1.01, 0.1), 1))
 Record = dict[str, Any]
 Plan = Any
@@ -130,13 +129,14 @@ class Judge:
             for metric, weight in one.items()
         )
 
-    def missed(self, plan: Plan) -> list[bool]:
-        """Whether each gap is further from its aim than the tolerance."""
+    def missed(self, plan: Plan, tolerance: float | None = None) -> list[bool]:
+        """Whether each gap is further from its aim than half a person, or than a tolerance."""
         found = []
         for one in self.cell.gaps:
             before, after = (self.gap(one, h, plan) for h in (self.people.own, self.after))
             aim = (1 - self.cell.level) * before
-            found.append(not abs(after - aim) <= self.tolerance(one, plan))
+            slack = self.tolerance(one, plan) if tolerance is None else tolerance
+            found.append(not abs(after - aim) <= slack)
         return found
 
     def wider(self, plan: Plan) -> bool:
@@ -149,7 +149,8 @@ class Judge:
             yield f"{status}, but the gap is not at its aim"
         if status == "PARTLY" and self.cell.level == 1:
             yield "PARTLY, but the whole gap was asked for"
-        if status in ("REMAINS", "UNREACHABLE", "INFEASIBLE") and not any(missed):
+        open_ = status in ("REMAINS", "UNREACHABLE", "INFEASIBLE")
+        if open_ and not any(self.missed(plan, EXACT)):
             yield f"{status}, but every gap is at its aim"
         if status == "IDENTITY":
             here = self.people.groups == plan.target

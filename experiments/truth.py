@@ -25,10 +25,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from _cells import Cell, all_cells
-from _claims import Claim, all_claims, tried
+from _claims import all_claims, tried
 from _recount import Count
 from _shared import RESULTS, ROOT, Record, run_all, run_as_script, write_json, write_text
 from _statements import Judge, about_the_repair, chances, fit, harmed, people_of
@@ -85,7 +86,7 @@ def run_cell(name: str, n: int, first: int, last: int) -> list[Record]:
             found["plans"] += 1
             found["statuses"][plan.status.name] += 1
             found["wider"] += judge.wider(plan)
-            _expected(found, cell, plan, new, truth.own, after)
+            _expected(found, cell, plan, new=new, own=truth.own, after=after)
         found["false_repairs"] += bool(false)
         for what in dict.fromkeys(false):
             found["false"][what] += 1
@@ -102,11 +103,10 @@ def _empty(cell: Cell, n: int, repetitions: int) -> Record:
 
 
 def _expected(
-    found: Record, cell: Cell, plan: object, new: Count, own: np.ndarray, after: np.ndarray
+    found: Record, cell: Cell, plan: Any, *, new: Count, own: np.ndarray, after: np.ndarray
 ) -> None:
     """Whether new people's gap is where it is expected: of several gaps, the one left widest."""
-    outlook = plan.outlook  # type: ignore[attr-defined]
-    target, baseline = plan.target, plan.baseline  # type: ignore[attr-defined]
+    outlook, target, baseline = plan.outlook, plan.target, plan.baseline
     widest = max(range(len(outlook.by_metric)), key=lambda k: abs(outlook.by_metric[k][2]))
     one = cell.gaps[min(widest, len(cell.gaps) - 1)]
     left = new.summed(one, after, target, baseline)
@@ -173,10 +173,10 @@ def core_table(found: Sequence[Record]) -> TextTable:
         if cell is None or cell.family != "core" or one["plans"] == 0:
             continue
         left = np.array(one["left"])
-        error = left.std() / np.sqrt(len(left))
+        error = 200 * left.std() / np.sqrt(len(left))
         lines.append(
             (cell.metric, cell.method, cell.world.kind, f"{one['n']:,}", f"{one['plans']:,}",
-             f"{100 * np.mean(one['before']):+.1f}", f"{100 * left.mean():+.2f} ± {200 * error:.2f}",
+             f"{100 * np.mean(one['before']):+.1f}", f"{100 * left.mean():+.2f} ± {error:.2f}",
              coverage_of(one)[0])
         )  # fmt: skip
     return TextTable(
@@ -310,12 +310,12 @@ def shortfalls(found: Record) -> int:
 
 
 NOTES = """\
-before, left: gaps in points, mean over repetitions with two standard errors; of several gaps the one
-that is left widest. covered: how often the gap among new people lies in "expected on new data"; it
-must be in .92 to .99, give or take two Monte Carlo standard errors. false: repairs with a statement
-that a recount does not bear out. A gap is closed if it is within half a person of the smaller
-denominator. wider: repairs that leave a wider gap than they found, which only those that aim at M(Q)
-may. refused: no repair, with an error. short: outside its bounds."""
+before, left: gaps in points, mean over repetitions with two standard errors; of several gaps the
+one that is left widest. covered: how often the gap among new people lies in "expected on new data";
+it must be in .92 to .99, give or take two Monte Carlo standard errors. false: repairs with a
+statement that a recount does not bear out. A gap is closed if it is within half a person of the
+smaller denominator. wider: plans that leave a wider gap than they found, which only those that aim
+at M(Q) may. refused: no repair, with an error. short: outside its bounds."""
 
 
 # -------------------------------------------------------------------- running
