@@ -122,21 +122,21 @@ class Judge:
     def gap(self, one: dict[str, float], h: np.ndarray, plan: Plan) -> float:
         return self.count.summed(one, h, plan.target, plan.baseline)
 
-    def tolerance(self, one: dict[str, float], plan: Plan) -> float:
+    def tolerance(self, one: dict[str, float], plan: Plan, h: np.ndarray | None = None) -> float:
         """Half a person of the smaller denominator, for sums the weighted sum."""
+        h = self.after if h is None else h
         return sum(
-            abs(weight) * self.count.half_a_person(metric, self.after, plan.target, plan.baseline)
+            abs(weight) * self.count.half_a_person(metric, h, plan.target, plan.baseline)
             for metric, weight in one.items()
         )
 
-    def missed(self, plan: Plan, tolerance: float | None = None) -> list[bool]:
-        """Whether each gap is further from its aim than half a person, or than a tolerance."""
+    def missed(self, plan: Plan, over: np.ndarray) -> list[bool]:
+        """Whether each gap is further from its aim than half a person under some decisions."""
         found = []
         for one in self.cell.gaps:
             before, after = (self.gap(one, h, plan) for h in (self.people.own, self.after))
             aim = (1 - self.cell.level) * before
-            slack = self.tolerance(one, plan) if tolerance is None else tolerance
-            found.append(not abs(after - aim) <= slack)
+            found.append(not abs(after - aim) <= self.tolerance(one, plan, over))
         return found
 
     def wider(self, plan: Plan) -> bool:
@@ -144,13 +144,14 @@ class Judge:
         return self.widest(self.after, plan) > self.widest(self.people.own, plan) + slack
 
     def _status(self, plan: Plan, *, other_levels: bool) -> Iterator[str]:
-        status, missed = plan.status.name, self.missed(plan)
+        status, missed = plan.status.name, self.missed(plan, self.after)
         if status in ("CLOSED", "PARTLY") and any(missed):
             yield f"{status}, but the gap is not at its aim"
         if status == "PARTLY" and self.cell.level == 1:
             yield "PARTLY, but the whole gap was asked for"
+        # a repair may leave a rate over hardly anybody: half a person of those it was over
         open_ = status in ("REMAINS", "UNREACHABLE", "INFEASIBLE")
-        if open_ and not any(self.missed(plan, EXACT)):
+        if open_ and not any(self.missed(plan, self.people.own)):
             yield f"{status}, but every gap is at its aim"
         if status == "IDENTITY":
             here = self.people.groups == plan.target
