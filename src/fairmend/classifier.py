@@ -753,6 +753,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             sensitive_features=groups,
             sample_weight=found(sample_weight, "sample_weight"),
             pos_label=self.data_.labels.positive,
+            known=self.data_.table,
             unlabelled=self.data_.labels,
         )
 
