@@ -592,13 +592,36 @@ BAD = {
         "division by zero. Call it on a few rows of X by hand: it must take X as it is "
         "passed here.",
     ),
-    "model raises several lines": (
+    "model misses an input": (
         lambda: audit(LogisticRegression().fit(FRAME, Y), FRAME[["age"]]),
+        DataError,
+        "X: must have every input of the model as a column; there is no 'income'. Known: 'age'.",
+    ),
+    "model raises several lines": (
+        lambda: audit(LogisticRegression().fit(FRAME, Y), FRAME.set_axis(["a", "b"], axis=1)),
         ModelError,
         "model (predict_proba): must answer 4 rows given as DataFrame; it raised "
         "ValueError: The feature names should match those that were passed during fit. "
-        "Feature names seen at fit time, yet now missing: - income. Call it on a few rows"
-        " of X by hand: it must take X as it is passed here.",
+        "Feature names unseen at fit time: - a - b Feature names seen at fit time, yet now "
+        "missing: - age - income. Call it on a few rows of X by hand: it must take X as it is "
+        "passed here.",
+    ),
+    "inputs one name": (
+        lambda: BlackBox(decide, inputs="age"),
+        DataError,
+        "inputs: must be a list of columns of X, each once; got 'age'. For example "
+        "inputs=['age', 'income'].",
+    ),
+    "inputs that are not there": (
+        lambda: audit(BlackBox(decide, inputs=["agee"]), FRAME),
+        DataError,
+        "inputs: must name columns of X; there is no 'agee'. Did you mean 'age'?",
+    ),
+    "y an input of the model": (
+        lambda: audit(BlackBox(decide, inputs=["age", "y"]), FRAME.assign(y=Y), "y"),
+        DataError,
+        "y: must not be an input of the model; 'y' is one. Name another column; if the model "
+        "does read what really happened, pass y as values.",
     ),
     "model meets an unseen category": (
         lambda: audit(knows_red_and_blue(), np.array([["red"], ["green"]] * 4, object)),

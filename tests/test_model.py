@@ -99,10 +99,15 @@ def test_recorded_predictions_are_not_asked_for():
 
 def test_recorded_predictions_may_have_labels_of_their_own():
     # rows are told by their place: only the labels of X in another order are refused
-    frame = pd.DataFrame(X, index=np.arange(N) + N)
-    plain = tabulate(first(X) > 4, frame, Y, sensitive_features=S)
+    frame = pd.DataFrame(X, columns=["one", "two"], index=np.arange(N) + N)
+
+    def recorded(index=None):  # decided by "one" alone, so it must be said that this is an input
+        box = BlackBox(pd.Series(first(X) > 4, index), inputs=["one", "two"])
+        return tabulate(box, frame, Y, sensitive_features=S)
+
+    plain = recorded()
     for index in (np.arange(N), frame.index):
-        data = tabulate(pd.Series(first(X) > 4, index), frame, Y, sensitive_features=S)
+        data = recorded(index)
         np.testing.assert_array_equal(data["a"].decision, plain["a"].decision)
 
 

@@ -10,8 +10,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from fairmend.columns import Frame
 from fairmend.errors import ModelError
-from fairmend.model import BlackBox, Labels
-from fairmend.modelfile import OnnxModel, input_names, load_model
+from fairmend.model import BlackBox, Labels, input_names
+from fairmend.modelfile import OnnxModel, load_model
 from fairmend.remote import RemoteModel
 
 

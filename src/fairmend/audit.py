@@ -297,7 +297,8 @@ def audit(
         Anything `BlackBox` takes: an estimator, a callable, recorded predictions, or the name of a
         column of X that holds them. A `BlackBox` says how to read it (threshold, soft, ...).
     X
-        The model's inputs: a NumPy array or a pandas, Polars or PyArrow frame. With recorded
+        The model's inputs: a NumPy array or a pandas, Polars or PyArrow frame. Of a frame, the
+        columns that the model names, or that `BlackBox` is told, are read alone. With recorded
         predictions given as an array it may be None.
     y
         What really happened: 0/1, -1/1, booleans, or two values with ``pos_label``; or a column
@@ -305,8 +306,8 @@ def audit(
         are compared then (sp and impact ratios).
     sensitive_features
         One label a person, but not "best" or "rest", which `reference` means otherwise; several
-        columns give intersections; names of columns of X will do, and those stay inputs of the
-        model.
+        columns give intersections; names of columns of X will do, and those stay inputs of a model
+        that does not name its own. Beside recorded predictions they are no inputs.
     sample_weight
         One weight a person, or a column name of X. Intervals account for unequal weights; weight 0
         is the same as being left out.

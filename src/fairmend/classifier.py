@@ -194,6 +194,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ) -> RepairedClassifier:
         """Learn the plans on audit data: inputs, what really happened, and groups.
 
+        X may be a whole table if the model names its inputs, or `BlackBox` is told them. Otherwise
+        every column that is nothing else is an input, and one that looks like something else (an
+        identifier, the outcome, the group, another answer of the vendor) is an error.
+
         A repair of sp compares decisions alone: y may be None where outcomes are not known, of
         everybody or of those who were turned down.
         """
@@ -800,6 +804,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             sensitive_features=groups,
             sample_weight=found(sample_weight, "sample_weight"),
             pos_label=self.data_.labels.positive,
+            known=self.data_.table,
             unlabelled=self.data_.labels,
         )
 

@@ -35,6 +35,7 @@ from fairmend.columns import (
 )
 from fairmend.engines.source import is_elsewhere
 from fairmend.errors import DataError, listed, nearest
+from fairmend.inputs import People, find_doubts, find_leak, refuse, warn
 from fairmend.model import Answers, BlackBox, Labels
 
 if TYPE_CHECKING:
@@ -348,8 +349,11 @@ def tabulate(
     ``inputs=False`` leaves the inputs untabulated when predictions were recorded: an audit needs
     only decisions, outcomes and groups. With ``unlabelled`` y may be None as well: decisions are
     then read by these labels. X may be elsewhere: a path, a lazy, Dask or Spark frame (see
-    `fairmend.engines`), with columns given by name; ``known`` is then a table in whose container
-    and types its inputs are to come.
+    `fairmend.engines`), with columns given by name. ``known`` is a table of inputs seen before: the
+    new ones are its columns and, from elsewhere, come in its container and types.
+
+    Inputs that nobody names are every column that is nothing else; those that look like something
+    else are refused (see `fairmend.inputs`).
 
     >>> import numpy as np
     >>> X = np.array([[0], [1], [1], [0]])
@@ -374,10 +378,12 @@ def tabulate(
         )
         if gathered.audited is not None:
             return gathered.audited
-        frame = gathered.cells.frame
+        frame, told = gathered.cells.frame, gathered.told
         records = _read_cells(gathered, y, pos_label, box.column)
     else:
         frame = None if X is None else Frame.read(X)
+        named = _named_inputs(frame, box, known, y)
+        told = named is not None
         records = read(
             frame,
             y,
@@ -386,6 +392,8 @@ def tabulate(
             pos_label=pos_label,
             apart=box.column,
             unlabelled=unlabelled,
+            recorded=not box.can_be_asked,
+            told=named,
         )
     predictions = box.recorded(frame, len(records))
     everybody, kept = len(records), records.weighing
@@ -414,6 +422,16 @@ def tabulate(
             table = records.inputs.take(alike.first)
             answers = answers.take(predictions.codes[alike.first])
             row, size = alike.inverse, len(alike.first)
+    if table is not None and not told:
+        people = People(
+            n=len(records) if records.counts is None else round(records.counts.people.sum()),
+            row=row,
+            outcome=records.outcome if records.outcome_known else None,
+            group=records.group,
+        )
+        find = find_doubts if inputs else find_leak
+        complain = warn if table.is_array else refuse
+        complain(find(table, people, answers, box, records.labels), table.names, box)
     populations = []
     for tally, rows in _tallies(records, row, size):
         total = tally.weight.sum(axis=1)
@@ -442,6 +460,25 @@ def tabulate(
         outcome_known=records.outcome_known,
         recorded=predictions is not None,
     )
+
+
+def _named_inputs(
+    frame: Frame | None, box: BlackBox, known: Frame | None, y: Any
+) -> Sequence[str] | None:
+    """The inputs as in fit, as told, or as the model says; None if nobody names them."""
+    if frame is None:
+        return None
+    if known is not None:
+        return known.names
+    named = box.inputs_among(frame.names, named=not frame.is_array)
+    if named is not None and isinstance(y, str) and y in named:
+        raise DataError(
+            "y",
+            "must not be an input of the model",
+            f"{y!r} is one",
+            "Name another column; if the model does read what really happened, pass y as values.",
+        )
+    return named
 
 
 def _spread(values: IntArray, kept: IntArray | None, n: int) -> IntArray:
@@ -516,12 +553,15 @@ def read(
     apart: str | None = None,
     counts: Counts | None = None,
     unlabelled: Labels | None = None,
+    recorded: bool = False,
+    told: Sequence[str] | None = None,
 ) -> Records:
     """Check everything that comes in, in the order people think of it: y, groups, weights, X.
 
-    ``y``, ``sensitive_features`` and ``sample_weight`` may name columns of X; those named by y and
-    sample_weight, and ``apart`` (a column of predictions), are no inputs of the model. ``counts``
-    says how many people each entry stands for, where that is not one.
+    ``y``, ``sensitive_features`` and ``sample_weight`` may name columns of X. The inputs are the
+    columns ``told``, else all but those named by y and sample_weight, ``apart`` (a column of
+    predictions) and, beside ``recorded`` predictions, the groups. ``counts`` says how many people
+    each entry stands for, where that is not one.
     """
     column = None if y is None and unlabelled is not None else _column(y, frame, "y")
     if frame is not None and column is not None and len(frame) != len(column):
@@ -554,9 +594,13 @@ def read(
         _check_groups_weigh(weighed, group, groups)
     inputs = frame
     if frame is not None:
-        named = [name for name in (y, sample_weight, apart) if isinstance(name, str)]
-        only_these = set(frame.names) <= set(named)  # a file of predictions and outcomes alone
-        inputs = None if only_these else frame.drop(named)
+        named = {name for name in (y, sample_weight, apart) if isinstance(name, str)}
+        if recorded:  # a model may read the group; beside answers it only says who is who
+            named |= set(_named_groups(sensitive_features, frame))
+        left = [name for name in frame.names if name not in named]
+        if told is not None:
+            left = [name for name in told if name != apart]
+        inputs = frame.select(left) if left else None  # none: predictions and outcomes alone
     return Records(
         inputs, outcome, group, groups, weight, labels, attribute, counts, column is not None
     )
@@ -763,6 +807,15 @@ def _sensitive_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]
             what, "must have at least one column", "got none", "Pass one label a person."
         )
     return columns
+
+
+def _named_groups(given: Any, frame: Frame) -> list[str]:
+    """The columns of X that are named as groups."""
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, Mapping):
+        return [name for name in given.values() if isinstance(name, str)]
+    return list(given) if isinstance(given, list | tuple) and are_names(given, frame) else []
 
 
 def are_names(given: Sequence[Any], frame: Frame) -> bool:

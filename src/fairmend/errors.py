@@ -2,6 +2,7 @@
 
     FairmendError
     ├── DataError      (also a ValueError)    the data or an argument is not what it must be
+    │   └── InputError                        a column of X that must not be an input
     ├── ModelError     (also a RuntimeError)  the black box failed, or its answers make no sense
     ├── ArtifactError  (also a ValueError)    a stored repair is damaged, or cannot be stored
     ├── RepairRefused  (also a RuntimeError)  the repair would do what it was told not to do
@@ -23,6 +24,7 @@ __all__ = [
     "DataError",
     "FairmendError",
     "FairmendWarning",
+    "InputError",
     "MissingExtra",
     "ModelError",
     "RepairRefused",
@@ -48,6 +50,15 @@ class FairmendError(Exception):
 
 class DataError(FairmendError, ValueError):
     """The data, or an argument that describes it, is not what it must be."""
+
+
+class InputError(DataError):
+    """A column that nobody named as an input, and that looks like something else."""
+
+    def __init__(self, *parts: str, column: str = "", reason: str = "") -> None:
+        """Keep the column and the reason, so that the command line can say what to type."""
+        super().__init__(*parts)
+        self.column, self.reason = column, reason
 
 
 class ModelError(FairmendError, RuntimeError):

@@ -32,7 +32,7 @@ from fairmend.columns import (
 from fairmend.errors import DataError, ModelError, in_a_line, listed, nearest
 from fairmend.progress import progress
 
-__all__ = ["Answers", "BlackBox", "Labels"]
+__all__ = ["Answers", "BlackBox", "Labels", "input_names"]
 
 Output = Literal["auto", "label", "probability", "score"]
 _OUTPUTS = ("auto", "label", "probability", "score")
@@ -176,6 +176,10 @@ class BlackBox:
         changed answer, or another decision, is an error.
     batch_size
         Rows per call.
+    inputs
+        The columns of X that are the model's inputs; all others are left alone. By default those
+        the model names itself (``feature_names_in_``, or the signature of an MLflow model), else
+        every column that is nothing else. For recorded predictions: what a repair may edit.
 
     Notes
     -----
@@ -201,6 +205,7 @@ class BlackBox:
         soft: bool = False,
         random: bool = False,
         batch_size: int = 50_000,
+        inputs: Sequence[str] | None = None,
     ) -> None:
         if output not in _OUTPUTS:
             raise DataError(
@@ -232,6 +237,15 @@ class BlackBox:
                 f"got {words!r}",
                 "For example words=('decline', 'approve').",
             )
+        if inputs is not None and (
+            isinstance(inputs, str) or not inputs or len(set(inputs)) < len(inputs)
+        ):
+            raise DataError(
+                "inputs",
+                "must be a list of columns of X, each once",
+                f"got {inputs!r}",
+                "For example inputs=['age', 'income'].",
+            )
         if isinstance(model, BlackBox):
             raise DataError(
                 "model",
@@ -249,6 +263,9 @@ class BlackBox:
         self.soft = soft
         self.random = random
         self.batch_size = batch_size
+        self.inputs = None if inputs is None else tuple(inputs)
+        self.vouched: tuple[str, ...] = ()
+        """Columns that are inputs although they look like something else."""
         self.column = model if isinstance(model, str) else None
         self._method, self._call = _find_call(model, output)
         self.output: Output = output
@@ -304,6 +321,31 @@ class BlackBox:
 
     def __repr__(self) -> str:
         return f"BlackBox({type(self.model).__name__}, answers by {self._method})"
+
+    # ---------------------------------------------------------------- inputs
+
+    def inputs_among(self, names: Sequence[str], *, named: bool = True) -> tuple[str, ...] | None:
+        """The inputs among the columns of X, as told or as the model says; None if nobody does.
+
+        Columns of an array have no names that a model could mean (``named=False``). A model whose
+        names are all unknown here numbers its columns, and is fed by their place.
+        """
+        what, known = "inputs", self.inputs
+        if known is None:
+            what, known = "X", input_names(self.model) if named else None
+            if known is None or set(known).isdisjoint(names):
+                return None
+        missing = [name for name in known if name not in names]
+        if missing:
+            raise DataError(
+                what,
+                "must have every input of the model as a column"
+                if what == "X"
+                else "must name columns of X",
+                f"there is no {listed(missing)}",
+                nearest(missing[0], names),
+            )
+        return known
 
     # ---------------------------------------------------------------- recorded predictions
 
@@ -616,6 +658,22 @@ class BlackBox:
     def _share(self, said: Encoded, which: NDArray[np.bool_]) -> str:
         unit = "distinct rows" if self.can_be_asked else "entries"
         return f"{int(which.sum()):,} of {len(said.codes):,} {unit}"
+
+
+def input_names(model: Any) -> tuple[str, ...] | None:
+    """The columns a model says it reads; None if it does not say.
+
+    A method speaks for the object it belongs to.
+    """
+    model = getattr(model, "__self__", model)
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:  # MLflow: a signature, where the model was logged with one
+        signature = getattr(getattr(model, "metadata", None), "signature", None)
+        told = getattr(getattr(signature, "inputs", None), "input_names", None)
+        names = told() if callable(told) else ()
+        if not all(isinstance(name, str) for name in names):  # tensors go by their place
+            return None
+    return tuple(str(name) for name in names) or None
 
 
 def _is(value: object, kind: type) -> bool:

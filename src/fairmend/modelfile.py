@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.errors import ModelError, in_a_line, listed, nearest, require
+from fairmend.model import input_names
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["OnnxModel", "input_names", "load_model"]
+__all__ = ["OnnxModel", "load_model"]
 
 Container = Literal["pandas", "polars", "numpy"]
 
@@ -56,12 +57,6 @@ def load_model(
         return OnnxModel(_existing(source))
     model = _from_skops(source, trust) if source.endswith(".skops") else _imported(source)
     return _InContainer.around(model, container)
-
-
-def input_names(model: Any) -> tuple[str, ...] | None:
-    """The columns a model says it reads; None if it does not say."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(str(name) for name in names)
 
 
 # -------------------------------------------------------------------- Python

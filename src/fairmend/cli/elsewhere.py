@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fairmend.cli.people import (
-    FEW,
     Columns,
     People,
     check_there,
     inputs_left,
-    only_tells_who,
     positive_of,
     same_value,
     tell_stray_words,
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AnyPeople", "PeopleElsewhere", "find_people", "is_many"]
 
-MOSTLY = 0.9
-"""A column of which a rough count finds so many different values is counted exactly."""
 LOOKED_AT = 10_000
 """Rows that tell whether words are numbers with another decimal mark."""
 
@@ -103,7 +99,8 @@ def find_people(
 
     from fairmend.columns import is_missing
     from fairmend.engines import duck, source, tabulate
-    from fairmend.modelfile import input_names
+    from fairmend.engines.verbs import refuse_identifiers
+    from fairmend.model import input_names
 
     columns.refuse_two_roles(box.column)
     for flag, given in (("--missing", columns.missing), ("--decimal", columns.decimal)):
@@ -122,7 +119,7 @@ def find_people(
         check_there(names, "the files", name, "must have every input of the model as a column")
     told = bool(inputs)
     inputs = inputs or inputs_left(names, columns, box)
-    place = source(file, inputs=inputs)
+    place = replace(source(file, inputs=inputs), left_over=not told)
     about = [*columns.group, columns.label]
     said = [box.column] if columns.positive_decision is not None and box.column else []
     cells = tabulate(place, [*about, *said])
@@ -130,7 +127,8 @@ def find_people(
     connection = duck.connected(place)
     relation = duck.opened(connection, place.data)
     if columns.not_id is not None and not told:
-        _refuse_ids(relation, inputs, columns.not_id, n)
+        box.vouched = tuple(columns.not_id)
+        refuse_identifiers(place, inputs, box, n)
     _look_at_words(relation, inputs, silent=columns.not_id is None and box.column is not None)
     if box.column is not None:
         _refuse_blanks(relation, connection, place.data, box.column)
@@ -179,26 +177,3 @@ def _look_at_words(relation: Any, inputs: Sequence[str], *, silent: bool) -> Non
         refuse_other_decimals(table, words)
         if not silent:
             tell_stray_words(table, words)
-
-
-def _refuse_ids(relation: Any, inputs: Sequence[str], insisted: Sequence[str], people: int) -> None:
-    """Complain about inputs that tell who somebody is: a repair would edit them."""
-    from fairmend.engines import duck
-
-    kinds = _kinds(relation)
-    asked = [
-        name
-        for name in inputs
-        if name not in insisted and ("INT" in kinds[name] or kinds[name] == "VARCHAR")
-    ]
-    if not asked or people < FEW:
-        return
-    rough = relation.aggregate(
-        ", ".join(f"approx_count_distinct({duck.quoted(name)})" for name in asked)
-    ).fetchall()[0]
-    for name, found in zip(asked, rough, strict=True):
-        if found < MOSTLY * people:
-            continue
-        exact = relation.aggregate(f"count(DISTINCT {duck.quoted(name)})").fetchall()[0][0]
-        if exact == people:
-            raise only_tells_who(name, people)

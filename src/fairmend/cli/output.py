@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shlex
 import signal
 import sys
 import traceback
@@ -26,6 +27,7 @@ from fairmend.errors import (
     DataError,
     FairmendError,
     FairmendWarning,
+    InputError,
     MissingExtra,
     ModelError,
 )
@@ -267,6 +269,7 @@ _WRITTEN = {
     "labels of y": "values of --label",
     "class of y": "class of --label",
     "y holds": "--label holds",
+    "where y does": "where --label does",
     "as y has": "as --label has",
     "e.g. y == ": "e.g. whether it is ",
     "ive y and": "ive --label and",
@@ -290,7 +293,16 @@ def in_flags(error: FairmendError) -> str:
         spoken = f"column {spoken[spoken.index(chr(39)) :]}"
     elif spoken.startswith("X '"):  # files that are not there
         spoken = f"files {spoken.removeprefix('X ')}"
-    return _translated(f"{spoken}: {error.must}; {error.got}. {error.fix}")
+    fix = _what_to_type(error) if isinstance(error, InputError) else error.fix
+    return _translated(f"{spoken}: {error.must}; {error.got}. {fix}")
+
+
+def _what_to_type(error: InputError) -> str:
+    """The options that say what a doubtful column is."""
+    typed = shlex.quote(error.column)
+    if error.reason == "identifier":
+        return f"Say --id {typed} or --ignore {typed}; if the model does read it, --not-id {typed}."
+    return f"Say --ignore {typed}; if the model does read it, name all inputs with --input."
 
 
 def _translated(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,12 @@ __all__ = [
     "People",
     "check_there",
     "inputs_left",
-    "only_tells_who",
     "positive_of",
     "read_people",
     "same_value",
     "tell_stray_words",
     "words_of",
 ]
-
-FEW = 20
-"""Among fewer people than this no two need share a value of anything."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,7 @@ def read_people(
     """
     import polars as pl
 
-    from fairmend.modelfile import input_names
+    from fairmend.model import input_names
     from fairmend.tablefile import read_table, refuse_other_decimals
 
     columns.refuse_two_roles(box.column)
@@ -229,10 +225,11 @@ def read_people(
     refuse_other_decimals(table, new, columns.decimal)
     if columns.not_id is not None or box.column is None:
         tell_stray_words(table, [name for name in known if name not in types])
-    if not told and columns.not_id is not None:
-        _refuse_ids(table.select(known), columns.not_id)
-        if box.column is not None:
-            _refuse_answers(table, known, box.column)
+    if columns.inputs:
+        box.inputs = tuple(columns.inputs)
+    elif not told and columns.not_id is not None:
+        box.vouched = tuple(columns.not_id)
+        _refuse_doubtful(table, known, box)
     table = table.with_columns(
         pl.col(name).fill_nan(None) for name in needed if table.schema[name].is_float()
     )
@@ -362,50 +359,27 @@ def inputs_left(names: Sequence[str], columns: Columns, box: BlackBox) -> list[s
     return found
 
 
-def _refuse_ids(inputs: pl.DataFrame, insisted: Sequence[str]) -> None:
-    """Complain about inputs that tell who somebody is: a repair would edit them."""
-    for column in inputs:
-        tells = column.dtype.is_integer() or str(column.dtype) == "String"
-        if (
-            tells
-            and column.name not in insisted
-            and len(column) >= FEW
-            and column.null_count() == 0
-            and column.n_unique() == len(column)
-        ):
-            raise only_tells_who(column.name, len(column))
+def _refuse_doubtful(table: pl.DataFrame, names: Sequence[str], box: BlackBox) -> None:
+    """Complain about inputs that tell who somebody is, or what the predictions say.
 
+    These are looked for among everybody, whether or not an outcome is known.
+    """
+    from fairmend.columns import Frame, encode
+    from fairmend.inputs import Doubt, answer, identifier, is_identifier, ranks_alike, refuse
 
-def _refuse_answers(table: pl.DataFrame, inputs: Sequence[str], predictions: str) -> None:
-    """Complain about inputs that say what the predictions say: a repair would edit them first."""
-    import polars as pl
+    inputs = Frame.read(table.select(names))
+    said = None if box.column is None else encode(table[box.column])
 
-    for name in inputs:
-        if table[name].n_unique() != 2 or table[name].null_count() > 0:
-            continue
-        ends = table.group_by(name).agg(
-            pl.col(predictions).min().alias("low"), pl.col(predictions).max().alias("high")
-        )
-        ends = ends.drop_nulls().sort("low")
-        if ends.height == 2 and table.height >= FEW and ends["high"][0] < ends["low"][1]:
-            typed = shlex.quote(name)
-            raise DataError(
-                f"column {name!r}",
-                "must not be an input if it is another answer of the model",
-                f"it tells people apart just where {predictions!r} does",
-                f"Say --ignore {typed}; if the model does read it, name all inputs with --input.",
-            )
+    def doubts() -> Iterator[Doubt]:
+        for name, column in zip(inputs.names, inputs.encoded, strict=True):
+            if name in box.vouched:
+                continue
+            if is_identifier(column):
+                yield identifier(name, table.height)
+            elif said is not None and not said.has_missing and ranks_alike(column, said.codes):
+                yield answer(name, column, repr(box.column))
 
-
-def only_tells_who(name: str, people: int) -> DataError:
-    """What to say of an input that everybody has another value of."""
-    typed = shlex.quote(name)
-    return DataError(
-        f"column {name!r}",
-        "must not be an input if it only tells who somebody is",
-        f"all its {people:,} values differ",
-        f"Say --id {typed} or --ignore {typed}; if the model does read it, --not-id {typed}.",
-    )
+    refuse(doubts(), names, box)
 
 
 def check_there(

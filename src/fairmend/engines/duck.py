@@ -18,6 +18,8 @@ from fairmend.engines.source import Source, is_csv
 from fairmend.errors import DataError, listed, require
 
 BATCH_ROWS = 200_000
+MOSTLY = 0.9
+"""A column of which a rough count finds so many different values is counted exactly."""
 
 
 def names(source: Source) -> list[str]:
@@ -55,6 +57,22 @@ def cells(relation: Any, columns: Sequence[str], weight: str | None, suppress_be
     having = f" HAVING {_people(weight)} >= {suppress_below}" if suppress_below > 1 else ""
     query = f"SELECT {keys}, {sums} FROM fairmend_rows GROUP BY ALL{having}"
     return relation.query("fairmend_rows", query)
+
+
+def all_different(relation: Any, columns: Sequence[str], people: int) -> Iterator[str]:
+    """The columns of whole numbers or text of which no two people share a value."""
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    asked = [name for name in columns if "INT" in kinds[name] or kinds[name] == "VARCHAR"]
+    if not asked:
+        return
+    counted = ", ".join(f"approx_count_distinct({quoted(name)})" for name in asked)
+    rough = relation.aggregate(counted).fetchall()[0]
+    for name, found in zip(asked, rough, strict=True):
+        if found < MOSTLY * people:
+            continue
+        exact = relation.aggregate(f"count(DISTINCT {quoted(name)})").fetchall()[0][0]
+        if exact == people:
+            yield name
 
 
 def _people(weight: str | None) -> str:

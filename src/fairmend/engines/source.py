@@ -74,6 +74,8 @@ class Source:
     memory_limit: str = "1GB"
     temp_directory: str | None = None
     small_cells: SmallCells = "drop"
+    left_over: bool = False
+    """Whether the inputs are what was left, and nobody named them."""
 
     @property
     def engine(self) -> Engine:

@@ -142,6 +142,8 @@ class Gathered:
     groups: dict[str, str]
     inputs: Frame | None
     """The model's inputs in the cells; None if they were not counted."""
+    told: bool = True
+    """Whether somebody named the inputs; otherwise they are what is left."""
     audited: AuditData | None = None
     """Where rows are nearly all distinct and inputs were not asked for: the whole answer."""
 
@@ -177,9 +179,12 @@ def gather(
         )
     predicted = [] if box.column is None else [place.column(box.column, "model")]
     chosen: list[str] = []
+    told = True
     if inputs or not predicted:
         apart = {outcome, weight, box.column}
-        chosen = list(_inputs(place, box, known, apart))
+        if predicted:  # a model may read the group; beside answers it only says who is who
+            apart |= set(groups.values())
+        chosen, told = _inputs(place, box, known, apart)
     columns = list(dict.fromkeys((*chosen, *groups.values(), *predicted, outcome)))
     from fairmend.engines import continuous
 
@@ -196,6 +201,8 @@ def gather(
         fix = "Leave these people out, or name them, e.g. 'unknown'."
         _check_known(cells, name, f"sensitive_features {name!r}", fix)
     if various:
+        if inputs and not told:
+            refuse_identifiers(place, chosen, box, round(cells.people.sum()))
         records = read(
             cells.frame,
             outcome,
@@ -207,34 +214,50 @@ def gather(
             place, box, inputs=chosen, small=cells, records=records, weight=weight
         )
         if not inputs:
-            return Gathered(cells, groups, None, continuous.audit_scored(scored))
+            return Gathered(cells, groups, None, audited=continuous.audit_scored(scored))
         thinned = continuous.thin(scored, box.cut)
         cells = continuous.reference_cells(place, columns, thinned)
     table = cells.frame.select(chosen) if chosen else None
     if known is not None and table is not None:
         table = Frame(like(table.native, known), known.names)
-    return Gathered(cells, groups, table)
+    return Gathered(cells, groups, table, told=told)
 
 
 def _inputs(
     place: Source, box: BlackBox, known: Frame | None, apart: set[str | None]
-) -> Sequence[str]:
-    """The model's inputs: as told, as in fit, as the model says, or all that is left."""
+) -> tuple[list[str], bool]:
+    """The model's inputs: as told, as in fit, as the model says, or all that is left.
+
+    And whether anybody named them.
+    """
     if place.inputs is not None:
-        return [place.column(name, "inputs") for name in place.inputs]
+        return [place.column(name, "inputs") for name in place.inputs], not place.left_over
     if known is not None:
-        return [place.column(name, "X") for name in known.names]
+        return [place.column(name, "X") for name in known.names], True
     names = place.names
-    own = [str(name) for name in getattr(box.model, "feature_names_in_", ())]
-    if own and set(own) <= set(names):
-        return own
+    own = box.inputs_among(names)
+    if own is not None:
+        return list(own), True
     left = [name for name in names if name not in apart]
     if not left:
         raise DataError(
             "X", "must hold the model's inputs", f"got no columns but {listed(names)}",
             "Pass the table the model reads.",
         )  # fmt: skip
-    return left
+    return left, False
+
+
+def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, people: int) -> None:
+    """Complain about inputs in files that tell who somebody is."""
+    from fairmend.engines import duck
+    from fairmend.inputs import FEW, identifier, refuse
+
+    if people < FEW:
+        return
+    relation = duck.opened(duck.connected(place), place.data)
+    asked = [name for name in inputs if name not in box.vouched]
+    unique = duck.all_different(relation, asked, people)
+    refuse((identifier(name, people) for name in unique), inputs, box)
 
 
 def _check_known(cells: Cells, name: str, what: str, fix: str) -> None:
