@@ -132,7 +132,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     """
 
     # what metadata routing passes on: scikit-learn reads these class attributes
-    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+    __metadata_request__fit: ClassVar = {"sensitive_features": True, "ids": True}
     __metadata_request__predict: ClassVar = {"sensitive_features": True, "ids": True}
     __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
     __metadata_request__transform: ClassVar = {"sensitive_features": True, "ids": True}
@@ -188,12 +188,19 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     # ---------------------------------------------------------------- fit
 
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        ids: Any = None,
     ) -> RepairedClassifier:
         """Learn the plans on audit data: inputs, what really happened, and groups.
 
         A repair of sp compares decisions alone: y may be None where outcomes are not known, of
-        everybody or of those who were turned down.
+        everybody or of those who were turned down. ``ids`` say who it is, as in `fairmend.audit`:
+        where people have several rows, tests and the plans' expected intervals are by person.
         """
         self._check_settings()
         box = BlackBox.of(self.model)
@@ -203,6 +210,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             y,
             sensitive_features=self._groups(X, sensitive_features),
             sample_weight=sample_weight,
+            ids=ids,
             pos_label=self.pos_label,
             unlabelled=UNLABELLED,
         )
@@ -245,7 +253,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         ids: Any = None,
     ) -> Any:
         """Learn the plans on audit data, and edit it."""
-        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids)
         return self.transform(X, sensitive_features=sensitive_features, ids=ids)
 
     def _check_settings(self) -> None:
