@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from numbers import Real
@@ -27,8 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend import special
-from fairmend.columns import FloatArray, IntArray
-from fairmend.data import RESERVED, UNLABELLED, AuditData, Population, Tally, pooled, tabulate
+from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.data import (
+    RESERVED,
+    UNLABELLED,
+    AuditData,
+    MissingOutcomes,
+    Population,
+    Tally,
+    pooled,
+    tabulate,
+)
 from fairmend.disparity import (
     FNR,
     FPR,
@@ -40,13 +50,15 @@ from fairmend.disparity import (
     check_outcomes_are_known,
     parts_of,
 )
-from fairmend.errors import DataError, require
+from fairmend.errors import DataError, FairmendError, require
+from fairmend.model import BlackBox, Labels
+from fairmend.selection import OneDecision, find_one_decision, find_selection
 from fairmend.tables import UNKNOWN, TextTable, p_value, percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Audit", "Gap", "GroupSummary", "audit", "audit_data"]
+__all__ = ["Audit", "Gap", "GroupSummary", "audit", "audit_data", "audit_decided"]
 
 METRICS = ("sp", "fnr", "fpr", "fdr")
 PSEUDO = 1.0
@@ -121,6 +133,8 @@ class Audit:
     """Where some people have several rows: how many rows there are; None if each is a person."""
     people: int | None = None
     """How many people these rows are. Who has rows in several groups counts in each, here once."""
+    note: str = ""
+    """What to know about who was audited, such as that everybody has the same decision."""
 
     def __iter__(self) -> Iterator[Gap]:
         return iter(self.gaps)
@@ -157,6 +171,7 @@ class Audit:
             "weighted": self.weighted,
             "rows": self.rows,
             "people": self.people,
+            "note": self.note,
             "metrics": dict(self.titles),
             "gaps": [_plain(gap) for gap in self.gaps],
             "groups": [_plain(group) for group in self.groups],
@@ -176,6 +191,9 @@ class Audit:
 
     def verdict(self) -> str:
         """The audit in a few sentences."""
+        return f"{self._finding()} {self.note}".strip()
+
+    def _finding(self) -> str:
         judged = [gap for gap in self.gaps if gap.judged]
         if not judged:
             return "No gap can be judged: see the notes for why."
@@ -363,18 +381,51 @@ def audit(
     0.25 [0.121, 0.370] p = 0.0001
 
     """
-    data = tabulate(
-        model,
-        X,
-        y,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-        ids=ids,
-        pos_label=pos_label,
-        inputs=False,
-        unlabelled=UNLABELLED,
-    )
-    return audit_data(data, confidence=confidence, metrics=metrics, reference=reference)
+    try:
+        data = tabulate(
+            model,
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            ids=ids,
+            pos_label=pos_label,
+            inputs=False,
+            unlabelled=UNLABELLED,
+        )
+    except MissingOutcomes as missing:
+        apart = [name for name in (y, sample_weight, ids) if isinstance(name, str)]
+        raise _with_selection(missing, model, X, apart, pos_label) from None
+    return audit_decided(data, confidence=confidence, metrics=metrics, reference=reference)
+
+
+def _with_selection(
+    missing: MissingOutcomes, model: Any, X: Any, apart: Sequence[str], pos_label: Hashable
+) -> DataError:
+    """The error about missing outcomes, with how people without one were decided, if otherwise."""
+    got = missing.got
+    with suppress(FairmendError):  # what is wrong beside this is told when this is mended
+        inputs = Frame.read(X).drop(apart).native if apart else X
+        labels = Labels.of(missing.values, pos_label)
+        selection = find_selection(BlackBox.of(model), inputs, missing.known, labels)
+        if selection is not None:
+            got += f"; {selection}"
+    return DataError(missing.what, missing.must, got, missing.fix)
+
+
+def audit_decided(
+    data: AuditData,
+    *,
+    confidence: float = 0.95,
+    metrics: Sequence[str | Disparity] = METRICS,
+    reference: Hashable = "best",
+) -> Audit:
+    """The audit of people as they were decided about, with a word on who may be missing.
+
+    Where everybody has the same decision, what compares decisions is not judged. Decisions of a
+    repair may well be all the same: `audit_data` judges them.
+    """
+    return _audited(data, confidence, metrics, reference, find_one_decision(data))
 
 
 def audit_data(
@@ -385,6 +436,16 @@ def audit_data(
     reference: Hashable = "best",
 ) -> Audit:
     """The audit of data that is already tabulated."""
+    return _audited(data, confidence, metrics, reference, None)
+
+
+def _audited(
+    data: AuditData,
+    confidence: float,
+    metrics: Sequence[str | Disparity],
+    reference: Hashable,
+    one_decision: OneDecision | None,
+) -> Audit:
     check_confidence(confidence)
     if isinstance(metrics, str | Disparity) or not metrics:
         raise DataError(
@@ -403,8 +464,15 @@ def audit_data(
     gaps: list[Gap] = []
     family = 0
     for disparity in disparities:
+        settled = one_decision is not None and one_decision.settles(disparity)
         found, pairs = _compare(
-            disparity, data, cells, rest, reference=reference, confidence=confidence
+            disparity,
+            data,
+            cells,
+            rest,
+            reference=reference,
+            confidence=confidence,
+            unsaid=one_decision.note if settled else "",  # type: ignore[union-attr]
         )
         gaps += found
         family += pairs
@@ -412,7 +480,7 @@ def audit_data(
     rows = data.n if several else None
     return Audit(
         gaps=_holm(gaps, family),
-        groups=_summaries(data, cells),
+        groups=_summaries(data, cells, compared=one_decision is None or one_decision.share < 1),
         attribute=data.attribute,
         confidence=float(confidence),
         reference=str(reference),
@@ -421,6 +489,7 @@ def audit_data(
             people.tally is not None and bool((people.tally.weight != people.tally.people).any())
             for people in cells
         ),
+        note="" if one_decision is None else str(one_decision),
         rows=rows,
         people=None if rows is None else data.people,
     )
@@ -546,8 +615,12 @@ def _compare(
     *,
     reference: Hashable,
     confidence: float,
+    unsaid: str,
 ) -> tuple[list[Gap], int]:
-    """The gaps of one metric in the order of the groups, and how many pairs they stand for."""
+    """The gaps of one metric in the order of the groups, and how many pairs they stand for.
+
+    ``unsaid`` is why none of them is judged, if none is.
+    """
     parts = _rate_parts(disparity)
     rates = parts or [(1.0, SP)]  # what is no rate is judged by its decisions
     sides = [_side(rates, people) for people in cells]
@@ -571,7 +644,9 @@ def _compare(
     gaps = []
     for place, baseline, other, name in compared:
         target, side = cells[place], sides[place]
-        if not (side.enough and other.enough):
+        if unsaid:
+            numbers = _unknown(unsaid)
+        elif not (side.enough and other.enough):
             numbers = _too_few(side, other)
         elif parts:
             numbers = _agresti_caffo(side, other, confidence, sum(abs(w) for w, _ in parts))
@@ -778,8 +853,13 @@ def _holm(gaps: Sequence[Gap], family: int) -> tuple[Gap, ...]:
 # -------------------------------------------------------------------- one group
 
 
-def _summaries(data: AuditData, cells: Sequence[Population]) -> tuple[GroupSummary, ...]:
-    """What is known of each group; a group too small to be compared shows no rates either."""
+def _summaries(
+    data: AuditData, cells: Sequence[Population], *, compared: bool
+) -> tuple[GroupSummary, ...]:
+    """What is known of each group; a group too small to be compared shows no rates either.
+
+    There are impact ratios where decisions can be ``compared``.
+    """
 
     def enough(people: Population, rate: RateGap) -> bool:
         return _side([(1.0, rate)], people).enough
@@ -793,7 +873,7 @@ def _summaries(data: AuditData, cells: Sequence[Population]) -> tuple[GroupSumma
     most = max((rate for rate in selected if rate > 0), default=nan)
     summaries = []
     for group, people, rate, seen in zip(data.groups, cells, selected, known, strict=True):
-        ratio = rate / most
+        ratio = rate / most if compared else nan
         right = people.outcome * people.decision + (1 - people.outcome) * (1 - people.decision)
         judged = seen and data.outcome_known
         ranked = judged and enough(people, FNR) and enough(people, FPR)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from fairmend.audit import Audit, audit_data
+from fairmend.audit import Audit, audit_data, audit_decided
 from fairmend.columns import FloatArray, Frame, IntArray, as_column, scalar
 from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
@@ -219,7 +219,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             raise DataError("X", "must hold the model's inputs", "got predictions alone",
                             "A repair edits inputs: pass them.")  # fmt: skip
         self._check_favorable(data.labels)
-        audited = audit_data(data, reference=self.reference)
+        audited = audit_decided(data, reference=self.reference)
         plans = self._make_plans(data, box, self.level)
         for plan in plans.values():
             self._judge(plan, data.labels)

@@ -730,22 +730,47 @@ def _read_outcome(column: Any, pos_label: Hashable) -> tuple[IntArray, Labels]:
             "y", "must have at least one entry", "got none", "Check the filter that made it."
         )
     encoded = encode(column, "y")
-    _check_known(encoded, "y", "Audit only people whose outcome is known.")
+    if encoded.has_missing:
+        raise MissingOutcomes.of(encoded)
     values = [scalar(value) for value in encoded.values]
     labels = Labels.of(values, pos_label)
     positive = np.array([value == labels.positive for value in values], np.int64)
     return positive[encoded.codes], labels
 
 
+class MissingOutcomes(DataError):
+    """What really happened is not known of everybody; ``known`` says of whom it is."""
+
+    known: NDArray[np.bool_]
+    values: list[Hashable]
+    """The outcomes there are."""
+
+    @classmethod
+    def of(cls, column: Encoded) -> MissingOutcomes:
+        """The error about a column of outcomes."""
+        error = cls(
+            "y",
+            *_missing(column),
+            "For sp pass y=None, which compares the decisions of everybody; for error rates leave "
+            "these people out: the rates are then over people whose outcome is known.",
+        )
+        error.known = ~column.missing
+        error.values = [scalar(value) for value in column.values if not is_missing(value)]
+        return error
+
+
+def _missing(column: Encoded) -> tuple[str, str]:
+    """What a column must be whose entries are not all there, and what it is."""
+    missing = column.missing
+    return (
+        "must be known for every person",
+        f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
+    )
+
+
 def _check_known(column: Encoded, what: str, fix: str) -> None:
     if column.has_missing:
-        missing = column.missing
-        raise DataError(
-            what,
-            "must be known for every person",
-            f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
-            fix,
-        )
+        raise DataError(what, *_missing(column), fix)
 
 
 def check_order(X: Any, given: Mapping[str, Any]) -> None:
