@@ -66,6 +66,8 @@ PSEUDO = 1.0
 TOO_FEW = 5
 """A rate over fewer people than this (effectively, if weighted) is not judged."""
 FOUR_FIFTHS = 0.8
+BY_PERSON = "Rates are over rows; intervals and tests are by person, and people are counted."
+"""What is said where people have several rows."""
 
 
 @dataclass(frozen=True)
@@ -249,8 +251,7 @@ class Audit:
                 *(f"{metric}: {title}" for metric, title in self.titles.items() if title),
                 "gap: in percentage points; people: those the two rates are over",
                 *(["Rates are weighted; people are counted."] if self.weighted else []),
-                *([] if self.rows is None else ["Rates are over rows; intervals and tests are by "
-                                                "person, and people are counted."]),
+                *([] if self.rows is None else [BY_PERSON]),
             ],
         )  # fmt: skip
         groups = TextTable(
