@@ -133,20 +133,23 @@ BAD = {
     "y with nan": (
         lambda: audit(y=with_one(Y, 3, np.nan)),
         DataError,
-        "y: must be known for every person; got 1 missing, first in row 3. Audit only "
-        "people whose outcome is known.",
+        "y: must be known for every person; got 1 missing, first in row 3. For sp "
+        "pass y=None, which compares the decisions of everybody; for error rates leave these "
+        "people out: the rates are then over people whose outcome is known.",
     ),
     "y with None": (
         lambda: audit(y=with_one(Y, 3, None)),
         DataError,
-        "y: must be known for every person; got 1 missing, first in row 3. Audit only "
-        "people whose outcome is known.",
+        "y: must be known for every person; got 1 missing, first in row 3. For sp "
+        "pass y=None, which compares the decisions of everybody; for error rates leave these "
+        "people out: the rates are then over people whose outcome is known.",
     ),
     "y nullable with NA": (
         lambda: audit(y=pd.Series(with_one(Y, 3, pd.NA), dtype="boolean")),
         DataError,
-        "y: must be known for every person; got 1 missing, first in row 3. Audit only "
-        "people whose outcome is known.",
+        "y: must be known for every person; got 1 missing, first in row 3. For sp "
+        "pass y=None, which compares the decisions of everybody; for error rates leave these "
+        "people out: the rates are then over people whose outcome is known.",
     ),
     "y masked": (
         lambda: audit(y=np.ma.masked_equal(Y, 1)),

@@ -5,6 +5,10 @@ influence function gives it in closed form, Var(psi)/n per group, for hard and s
 for weighted people alike. Plain intervals of this kind are too short in small groups; one
 pseudo-success and one pseudo-failure per group and rate mends that (Agresti and Caffo, 2000).
 
+Where people have several rows, as ids say, these are not independent: the influence is summed over
+a person's rows before it is squared, and people are counted instead of rows. Somebody with rows in
+both groups of a comparison counts with the sum of both.
+
 An interval is that of one comparison settled beforehand. Looking at many, and letting the data
 choose the group to compare with, is paid for in `Gap.p_adjusted`, on which the verdict rests.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from numbers import Real
@@ -20,10 +25,20 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend import special
-from fairmend.columns import FloatArray
-from fairmend.data import RESERVED, UNLABELLED, AuditData, Population, Tally, pooled, tabulate
+from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.data import (
+    RESERVED,
+    UNLABELLED,
+    AuditData,
+    MissingOutcomes,
+    Population,
+    Tally,
+    pooled,
+    tabulate,
+)
 from fairmend.disparity import (
     FNR,
     FPR,
@@ -35,13 +50,15 @@ from fairmend.disparity import (
     check_outcomes_are_known,
     parts_of,
 )
-from fairmend.errors import DataError, require
+from fairmend.errors import DataError, FairmendError, require
+from fairmend.model import BlackBox, Labels
+from fairmend.selection import OneDecision, find_one_decision, find_selection
 from fairmend.tables import UNKNOWN, TextTable, p_value, percent
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Audit", "Gap", "GroupSummary", "audit", "audit_data"]
+__all__ = ["Audit", "Gap", "GroupSummary", "audit", "audit_data", "audit_decided"]
 
 METRICS = ("sp", "fnr", "fpr", "fdr")
 PSEUDO = 1.0
@@ -49,6 +66,8 @@ PSEUDO = 1.0
 TOO_FEW = 5
 """A rate over fewer people than this (effectively, if weighted) is not judged."""
 FOUR_FIFTHS = 0.8
+BY_PERSON = "Rates are over rows; intervals and tests are by person, and people are counted."
+"""What is said where people have several rows."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +131,12 @@ class Audit:
     """What each metric is, in words."""
     weighted: bool = False
     """Whether people came with weights; rates are then weighted, people still counted."""
+    rows: int | None = None
+    """Where some people have several rows: how many rows there are; None if each is a person."""
+    people: int | None = None
+    """How many people these rows are. Who has rows in several groups counts in each, here once."""
+    note: str = ""
+    """What to know about who was audited, such as that everybody has the same decision."""
 
     def __iter__(self) -> Iterator[Gap]:
         return iter(self.gaps)
@@ -146,6 +171,9 @@ class Audit:
             "confidence": self.confidence,
             "reference": self.reference,
             "weighted": self.weighted,
+            "rows": self.rows,
+            "people": self.people,
+            "note": self.note,
             "metrics": dict(self.titles),
             "gaps": [_plain(gap) for gap in self.gaps],
             "groups": [_plain(group) for group in self.groups],
@@ -165,6 +193,9 @@ class Audit:
 
     def verdict(self) -> str:
         """The audit in a few sentences."""
+        return f"{self._finding()} {self.note}".strip()
+
+    def _finding(self) -> str:
         judged = [gap for gap in self.gaps if gap.judged]
         if not judged:
             return "No gap can be judged: see the notes for why."
@@ -186,11 +217,18 @@ class Audit:
         verb = "is" if len(certain) == 1 else "are"
         return f"{who} {verb} more than chance {sure} {_largest(certain)}{more}"
 
+    @property
+    def who(self) -> str:
+        """Whom it is about, in words."""
+        if self.exact:
+            return "an exact distribution"
+        if self.rows is not None:
+            return f"{self.rows:,} rows of {self.people:,} people"
+        return f"{sum(group.n for group in self.groups):,} people"
+
     def _tables(self) -> tuple[TextTable, TextTable]:
-        people = sum(group.n for group in self.groups)
-        who = "an exact distribution" if self.exact else f"{people:,} people"
         gaps = TextTable(
-            f"Audit of {who} in {len(self.groups)} groups by {self.attribute}",
+            f"Audit of {self.who} in {len(self.groups)} groups by {self.attribute}",
             ("<metric", "<group", "<against", "its rate", "other's", "gap",
              f"{_per_cent(self.confidence)} interval", "p", "p Holm", "people", "<"),
             [
@@ -213,6 +251,7 @@ class Audit:
                 *(f"{metric}: {title}" for metric, title in self.titles.items() if title),
                 "gap: in percentage points; people: those the two rates are over",
                 *(["Rates are weighted; people are counted."] if self.weighted else []),
+                *([] if self.rows is None else [BY_PERSON]),
             ],
         )  # fmt: skip
         groups = TextTable(
@@ -284,6 +323,7 @@ def audit(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    ids: Any = None,
     confidence: float = 0.95,
     metrics: Sequence[str | Disparity] = METRICS,
     reference: Hashable = "best",
@@ -311,6 +351,10 @@ def audit(
     sample_weight
         One weight a person, or a column name of X. Intervals account for unequal weights; weight 0
         is the same as being left out.
+    ids
+        Who it is: one id a row, or a column name of X, which is then no input of the model. Needed
+        where people have several rows: intervals and tests are then by person. Without it every
+        row counts as a person of its own.
     confidence
         Of the intervals, and of the verdict.
     metrics
@@ -339,17 +383,51 @@ def audit(
     0.25 [0.121, 0.370] p = 0.0001
 
     """
-    data = tabulate(
-        model,
-        X,
-        y,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-        pos_label=pos_label,
-        inputs=False,
-        unlabelled=UNLABELLED,
-    )
-    return audit_data(data, confidence=confidence, metrics=metrics, reference=reference)
+    try:
+        data = tabulate(
+            model,
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            ids=ids,
+            pos_label=pos_label,
+            inputs=False,
+            unlabelled=UNLABELLED,
+        )
+    except MissingOutcomes as missing:
+        apart = [name for name in (y, sample_weight, ids) if isinstance(name, str)]
+        raise _with_selection(missing, model, X, apart, pos_label) from None
+    return audit_decided(data, confidence=confidence, metrics=metrics, reference=reference)
+
+
+def _with_selection(
+    missing: MissingOutcomes, model: Any, X: Any, apart: Sequence[str], pos_label: Hashable
+) -> DataError:
+    """The error about missing outcomes, with how people without one were decided, if otherwise."""
+    got = missing.got
+    with suppress(FairmendError):  # what is wrong beside this is told when this is mended
+        inputs = Frame.read(X).drop(apart).native if apart else X
+        labels = Labels.of(missing.values, pos_label)
+        selection = find_selection(BlackBox.of(model), inputs, missing.known, labels)
+        if selection is not None:
+            got += f"; {selection}"
+    return DataError(missing.what, missing.must, got, missing.fix)
+
+
+def audit_decided(
+    data: AuditData,
+    *,
+    confidence: float = 0.95,
+    metrics: Sequence[str | Disparity] = METRICS,
+    reference: Hashable = "best",
+) -> Audit:
+    """The audit of people as they were decided about, with a word on who may be missing.
+
+    Where everybody has the same decision, what compares decisions is not judged. Decisions of a
+    repair may well be all the same: `audit_data` judges them.
+    """
+    return _audited(data, confidence, metrics, reference, find_one_decision(data))
 
 
 def audit_data(
@@ -360,6 +438,16 @@ def audit_data(
     reference: Hashable = "best",
 ) -> Audit:
     """The audit of data that is already tabulated."""
+    return _audited(data, confidence, metrics, reference, None)
+
+
+def _audited(
+    data: AuditData,
+    confidence: float,
+    metrics: Sequence[str | Disparity],
+    reference: Hashable,
+    one_decision: OneDecision | None,
+) -> Audit:
     check_confidence(confidence)
     if isinstance(metrics, str | Disparity) or not metrics:
         raise DataError(
@@ -378,14 +466,23 @@ def audit_data(
     gaps: list[Gap] = []
     family = 0
     for disparity in disparities:
+        settled = one_decision is not None and one_decision.settles(disparity)
         found, pairs = _compare(
-            disparity, data, cells, rest, reference=reference, confidence=confidence
+            disparity,
+            data,
+            cells,
+            rest,
+            reference=reference,
+            confidence=confidence,
+            unsaid=one_decision.note if settled else "",  # type: ignore[union-attr]
         )
         gaps += found
         family += pairs
+    several = any(people.by_person is not None for people in data.populations)
+    rows = data.n if several else None
     return Audit(
         gaps=_holm(gaps, family),
-        groups=_summaries(data, cells),
+        groups=_summaries(data, cells, compared=one_decision is None or one_decision.share < 1),
         attribute=data.attribute,
         confidence=float(confidence),
         reference=str(reference),
@@ -394,6 +491,9 @@ def audit_data(
             people.tally is not None and bool((people.tally.weight != people.tally.people).any())
             for people in cells
         ),
+        note="" if one_decision is None else str(one_decision),
+        rows=rows,
+        people=None if rows is None else data.people,
     )
 
 
@@ -424,6 +524,7 @@ def _by_decision(population: Population) -> Population:
     h, tally = population.decision, population.tally
     if np.isin(h, (0, 1)).all():
         values, member = np.array([0.0, 1.0]), np.stack([1 - h, h])
+        place: IntArray = h.astype(np.int64)
         sums = [member @ part for part in (tally.people, tally.weight, tally.squared)]
     else:
         values, place = np.unique(h, return_inverse=True)
@@ -433,7 +534,11 @@ def _by_decision(population: Population) -> Population:
         ]
     total = sums[1].sum(axis=1)
     share = np.divide(sums[1][:, 1], total, out=np.zeros_like(total), where=total > 0)
-    return Population(total / total.sum(), values, share, tally=Tally(*sums)).observed
+    by_person = tally.by_person
+    if by_person is not None:
+        by_person = by_person.into((2 * place[:, None] + np.arange(2)).ravel())
+    summed = Tally(*sums, by_person=by_person)
+    return Population(total / total.sum(), values, share, tally=summed).observed
 
 
 def _rests(cells: Sequence[Population]) -> list[Population]:
@@ -451,13 +556,45 @@ def _rests(cells: Sequence[Population]) -> list[Population]:
 # -------------------------------------------------------------------- one gap
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class _Error:
+    """The sampling error of a mean of psi over one group's people."""
+
+    variance: float
+    people: IntArray | None = None
+    """Where some people have several rows: everybody's number, sorted."""
+    shares: FloatArray | None = None
+    """What each of these people adds to the error."""
+
+    @classmethod
+    def of(cls, people: Population, psi: FloatArray) -> _Error:
+        """Of observed people: sum w^2 psi^2, over people with several rows sum (sum w psi)^2."""
+        if people.tally is None:  # an exact distribution
+            return cls(0.0)
+        if people.by_person is None:
+            return cls(float((people.tally.squared[:, 0] + people.tally.squared[:, 1]) @ psi**2))
+        shares = people.by_person.sums(np.repeat(psi, 2))
+        return cls(float(shares @ shares), people.by_person.people, shares)
+
+    def with_(self, other: _Error) -> float:
+        """The covariance: people of one group who are in the other too."""
+        if self.people is None or other.people is None:
+            return 0.0
+        both, here, there = np.intersect1d(
+            self.people, other.people, assume_unique=True, return_indices=True
+        )
+        return float(self.shares[here] @ other.shares[there]) if len(both) else 0.0  # type: ignore[index]
+
+
+@dataclass(frozen=True, eq=False)
 class _Side:
     """A sum of rates within one group, ready to be compared."""
 
     rate: float
     steadied: float
     """The rate with pseudo-counts."""
+    error: _Error
+    """Of the people; that of the pseudo-people comes on top."""
     variance: float
     people: int
     effective: float
@@ -465,6 +602,11 @@ class _Side:
     @property
     def enough(self) -> bool:
         return self.effective >= TOO_FEW - 1e-9  # five people of weight 0.1 are five people
+
+    def variance_of(self, other: _Side, here: float = 1.0, there: float = -1.0) -> float:
+        """Of ``here`` times this plus ``there`` times the other; by default of the difference."""
+        covariance = 2 * here * there * self.error.with_(other.error)
+        return here**2 * self.variance + there**2 * other.variance + covariance
 
 
 def _compare(
@@ -475,8 +617,12 @@ def _compare(
     *,
     reference: Hashable,
     confidence: float,
+    unsaid: str,
 ) -> tuple[list[Gap], int]:
-    """The gaps of one metric in the order of the groups, and how many pairs they stand for."""
+    """The gaps of one metric in the order of the groups, and how many pairs they stand for.
+
+    ``unsaid`` is why none of them is judged, if none is.
+    """
     parts = _rate_parts(disparity)
     rates = parts or [(1.0, SP)]  # what is no rate is judged by its decisions
     sides = [_side(rates, people) for people in cells]
@@ -500,7 +646,9 @@ def _compare(
     gaps = []
     for place, baseline, other, name in compared:
         target, side = cells[place], sides[place]
-        if not (side.enough and other.enough):
+        if unsaid:
+            numbers = _unknown(unsaid)
+        elif not (side.enough and other.enough):
             numbers = _too_few(side, other)
         elif parts:
             numbers = _agresti_caffo(side, other, confidence, sum(abs(w) for w, _ in parts))
@@ -515,8 +663,8 @@ def _compare(
                 metric=disparity.name,
                 target=data.groups[place],
                 baseline=name,
-                n_target=target.n,
-                n_baseline=baseline.n,
+                n_target=_people_in(target),
+                n_baseline=_people_in(baseline),
                 p_adjusted=float("nan"),
                 given_target=side.people,
                 given_baseline=other.people,
@@ -539,6 +687,12 @@ def _best(sides: Sequence[_Side]) -> int:
     return int(np.argmin([side.rate if side.enough else np.inf for side in sides]))
 
 
+def _people_in(population: Population) -> int:
+    """How many different people there are; 0 for an exact distribution."""
+    by_person = population.by_person
+    return population.n if by_person is None else len(by_person.people)
+
+
 def _side(parts: Sequence[tuple[float, RateGap]], people: Population) -> _Side:
     """Estimate a weighted sum of rates within one group of observed people.
 
@@ -549,26 +703,27 @@ def _side(parts: Sequence[tuple[float, RateGap]], people: Population) -> _Side:
                    / (n + 2k)^2
 
     which for hard decisions and equal weights is steadied (1 - steadied) / (n + 2k). In a sum the
-    rates' errors add person by person, and those of the pseudo-people at their worst.
+    rates' errors add person by person, and those of the pseudo-people at their worst. Where people
+    have several rows, w t and w (r - steadied t) are summed over a person's rows before they are
+    squared, so that n is a number of people.
     """
     tally = people.tally
     if tally is None:  # an exact distribution: no people, no error
         rate = sum(factor * part.of(people) for factor, part in parts)
-        return _Side(rate, rate, 0.0, 0, float("nan") if np.isnan(rate) else float("inf"))
-    weight, squared, count = (  # summed over outcomes; sum(axis=1) is slow over just two
-        part[:, 0] + part[:, 1] for part in (tally.weight, tally.squared, tally.people)
-    )
+        effective = float("nan") if np.isnan(rate) else float("inf")
+        return _Side(rate, rate, _Error(0.0), 0.0, 0, effective)
+    weight = tally.weight[:, 0] + tally.weight[:, 1]  # sum(axis=1) is slow over just two
     rate = steadied = pseudo_error = 0.0
     fewest, effective = float("inf"), float("inf")
     psi: FloatArray = np.zeros_like(weight)
     for factor, part in parts:
         r, t = part.terms(people)
         total = float(weight @ t)
-        fewest = min(fewest, float(count[t > 0].sum()))
+        fewest = min(fewest, _people_with(people, t > 0))
         if total <= 0:
             effective = 0.0
             continue
-        n = total**2 / float(squared @ t**2)
+        n = total**2 / _Error.of(people, t).variance
         effective = min(effective, n)
         one_rate = float(weight @ r) / total
         one_steadied = (n * one_rate + PSEUDO) / (n + 2 * PSEUDO)
@@ -577,8 +732,17 @@ def _side(parts: Sequence[tuple[float, RateGap]], people: Population) -> _Side:
         psi = psi + factor * n / (n + 2 * PSEUDO) * (r - one_steadied * t) / total
         spread = PSEUDO * ((1 - one_steadied) ** 2 + one_steadied**2)
         pseudo_error += abs(factor) * float(np.sqrt(spread)) / (n + 2 * PSEUDO)
-    variance = float(squared @ psi**2) + pseudo_error**2
-    return _Side(rate, steadied, variance, round(fewest), effective)
+    error = _Error.of(people, psi)
+    variance = error.variance + pseudo_error**2
+    return _Side(rate, steadied, error, variance, round(fewest), effective)
+
+
+def _people_with(people: Population, wanted: NDArray[np.bool_]) -> float:
+    """How many of the observed people are in one of the wanted cells."""
+    assert people.tally is not None
+    if people.by_person is not None:
+        return float(np.count_nonzero(people.by_person.sums(np.repeat(wanted, 2).astype(float))))
+    return float((people.tally.people[:, 0] + people.tally.people[:, 1])[wanted].sum())
 
 
 def _agresti_caffo(
@@ -586,7 +750,7 @@ def _agresti_caffo(
 ) -> dict[str, Any]:
     """The gap of two sums of rates, which cannot leave [-bound, bound]."""
     centre = target.steadied - baseline.steadied
-    error = float(np.sqrt(target.variance + baseline.variance))
+    error = float(np.sqrt(target.variance_of(baseline)))
     reach = float(special.ndtri(0.5 + confidence / 2)) * error
     return {
         "target_rate": target.rate,
@@ -621,9 +785,7 @@ def _signed_root(value: float, target: _Side, baseline: _Side, confidence: float
         else:
             by_target = (special.logit(a) - special.logit(b)) / root
             by_baseline = -(a - b) / (b * (1 - b)) / root
-        error = np.hypot(
-            by_target * np.sqrt(target.variance), by_baseline * np.sqrt(baseline.variance)
-        )
+        error = np.sqrt(target.variance_of(baseline, by_target, by_baseline))
         reach = float(special.ndtri(0.5 + confidence / 2) * error)
         low = max(0.0, abs(root) - reach) ** 2 / 2
         high = (abs(root) + reach) ** 2 / 2
@@ -641,14 +803,14 @@ def _delta_method(
     value = disparity.value(target, baseline)
     if not np.isfinite(value):
         return _unknown("not finite")
-    variance = 0.0
-    for people, psi in (
-        (target, disparity.influence(target, baseline)),
-        (baseline, disparity.baseline_influence(target, baseline)),
-    ):
-        if people.tally is not None:
-            squared, weight = people.tally.squared.sum(axis=1), people.tally.weight.sum()
-            variance += float(squared @ psi**2) / float(weight) ** 2
+    here, there = (
+        _Error.of(people, psi / (1.0 if people.tally is None else float(people.tally.weight.sum())))
+        for people, psi in (
+            (target, disparity.influence(target, baseline)),
+            (baseline, disparity.baseline_influence(target, baseline)),
+        )
+    )
+    variance = here.variance + there.variance + 2 * here.with_(there)
     reach = float(special.ndtri(0.5 + confidence / 2) * np.sqrt(variance))
     least = 0.0 if isinstance(disparity, Alignment) else -np.inf
     return {
@@ -693,8 +855,13 @@ def _holm(gaps: Sequence[Gap], family: int) -> tuple[Gap, ...]:
 # -------------------------------------------------------------------- one group
 
 
-def _summaries(data: AuditData, cells: Sequence[Population]) -> tuple[GroupSummary, ...]:
-    """What is known of each group; a group too small to be compared shows no rates either."""
+def _summaries(
+    data: AuditData, cells: Sequence[Population], *, compared: bool
+) -> tuple[GroupSummary, ...]:
+    """What is known of each group; a group too small to be compared shows no rates either.
+
+    There are impact ratios where decisions can be ``compared``.
+    """
 
     def enough(people: Population, rate: RateGap) -> bool:
         return _side([(1.0, rate)], people).enough
@@ -708,14 +875,14 @@ def _summaries(data: AuditData, cells: Sequence[Population]) -> tuple[GroupSumma
     most = max((rate for rate in selected if rate > 0), default=nan)
     summaries = []
     for group, people, rate, seen in zip(data.groups, cells, selected, known, strict=True):
-        ratio = rate / most
+        ratio = rate / most if compared else nan
         right = people.outcome * people.decision + (1 - people.outcome) * (1 - people.decision)
         judged = seen and data.outcome_known
         ranked = judged and enough(people, FNR) and enough(people, FPR)
         summaries.append(
             GroupSummary(
                 group=group,
-                n=people.n,
+                n=_people_in(people),
                 base_rate=float(people.mass @ people.outcome) if judged else nan,
                 selection_rate=rate,
                 impact_ratio=ratio,

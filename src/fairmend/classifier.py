@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from fairmend.audit import Audit, audit_data
+from fairmend.audit import Audit, audit_data, audit_decided
 from fairmend.columns import FloatArray, Frame, IntArray, as_column, scalar
 from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
@@ -134,7 +134,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     """
 
     # what metadata routing passes on: scikit-learn reads these class attributes
-    __metadata_request__fit: ClassVar = {"sensitive_features": True}
+    __metadata_request__fit: ClassVar = {"sensitive_features": True, "ids": True}
     __metadata_request__predict: ClassVar = {"sensitive_features": True, "ids": True}
     __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
     __metadata_request__transform: ClassVar = {"sensitive_features": True, "ids": True}
@@ -190,7 +190,13 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     # ---------------------------------------------------------------- fit
 
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        ids: Any = None,
     ) -> RepairedClassifier:
         """Learn the plans on audit data: inputs, what really happened, and groups.
 
@@ -199,7 +205,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         identifier, the outcome, the group, another answer of the vendor) is an error.
 
         A repair of sp compares decisions alone: y may be None where outcomes are not known, of
-        everybody or of those who were turned down.
+        everybody or of those who were turned down. ``ids`` say who it is, as in `fairmend.audit`:
+        where people have several rows, tests and the plans' expected intervals are by person.
         """
         self._check_settings()
         box = BlackBox.of(self.model)
@@ -209,6 +216,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             y,
             sensitive_features=self._groups(X, sensitive_features),
             sample_weight=sample_weight,
+            ids=ids,
             pos_label=self.pos_label,
             unlabelled=UNLABELLED,
         )
@@ -217,7 +225,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             raise DataError("X", "must hold the model's inputs", "got predictions alone",
                             "A repair edits inputs: pass them.")  # fmt: skip
         self._check_favorable(data.labels)
-        audited = audit_data(data, reference=self.reference)
+        audited = audit_decided(data, reference=self.reference)
         plans = self._make_plans(data, box, self.level)
         for plan in plans.values():
             self._judge(plan, data.labels)
@@ -251,7 +259,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         ids: Any = None,
     ) -> Any:
         """Learn the plans on audit data, and edit it."""
-        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+        self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids)
         return self.transform(X, sensitive_features=sensitive_features, ids=ids)
 
     def _check_settings(self) -> None:

@@ -8,7 +8,7 @@ everything is small read-only arrays, one `Population` a group, whatever the siz
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from fairmend.columns import (
     number,
     scalar,
 )
+from fairmend.draw import number_people
 from fairmend.engines.source import is_elsewhere
 from fairmend.errors import DataError, listed, nearest
 from fairmend.inputs import People, find_doubts, find_leak, refuse, warn
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditData",
+    "ByPerson",
     "Population",
     "Records",
     "Tally",
@@ -64,6 +66,53 @@ LIGHTEST, HEAVIEST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, eq=False)
+class ByPerson:
+    """Which rows are the same person's: one entry a row of the data, sorted by person.
+
+    Rows of one person are not independent, so standard errors add up a person's rows before they
+    square.
+    """
+
+    person: IntArray
+    """A number for each person, the same in every group."""
+    cell: IntArray
+    """Two times the row of the population, plus the outcome."""
+    weight: FloatArray
+
+    def __post_init__(self) -> None:
+        for array in (self.person, self.cell, self.weight):
+            array.setflags(write=False)
+
+    @classmethod
+    def of(cls, person: IntArray, cell: IntArray, weight: FloatArray) -> ByPerson:
+        """Entries in any order."""
+        order = np.argsort(person, kind="stable")
+        return cls(person[order], cell[order], weight[order])
+
+    @property
+    def _starts(self) -> IntArray:
+        return np.flatnonzero(np.r_[True, self.person[1:] != self.person[:-1]])
+
+    @property
+    def people(self) -> IntArray:
+        """Each person's number, once."""
+        return self.person[self._starts]
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Of a value a cell, each person's weighted sum.
+
+        >>> twice = ByPerson.of(np.array([5, 3, 5]), np.array([0, 0, 1]), np.ones(3))
+        >>> twice.people.tolist(), twice.sums(np.array([10.0, 1.0])).tolist()
+        ([3, 5], [10.0, 11.0])
+        """
+        return np.asarray(np.add.reduceat(self.weight * values[self.cell], self._starts))
+
+    def into(self, cells: IntArray) -> ByPerson:
+        """The same people in other cells: ``cells`` holds for each cell the new one."""
+        return replace(self, cell=cells[self.cell])
+
+
+@dataclass(frozen=True, eq=False)
 class Tally:
     """Who was seen, per distinct row (first axis) and outcome 0 or 1 (second axis)."""
 
@@ -73,6 +122,9 @@ class Tally:
     """The sum of their weights."""
     squared: FloatArray
     """The sum of their squared weights, which the standard errors need."""
+    by_person: ByPerson | None = field(default=None, kw_only=True)
+    """Where some people have several rows, whose is which; people are then rows above. None where
+    everybody has one row."""
 
     def __post_init__(self) -> None:
         for array in (self.people, self.weight, self.squared):
@@ -163,8 +215,13 @@ class Population:
 
     @property
     def n(self) -> int:
-        """How many people stand behind it; 0 for an exact distribution."""
+        """How many people stand behind it, each row counted as one; 0 for an exact distribution."""
         return 0 if self.tally is None else round(float(self.tally.people.sum()))
+
+    @property
+    def by_person(self) -> ByPerson | None:
+        """Whose row is which, where some people have several."""
+        return None if self.tally is None else self.tally.by_person
 
     @property
     def observed(self) -> Population:
@@ -188,6 +245,11 @@ class Population:
             cells[np.arange(len(row)), outcome] = whole[row, outcome]
             return cells
 
+        by_person = self.by_person
+        if by_person is not None:
+            place = np.full(2 * len(self), -1, np.int64)
+            place[2 * row + outcome] = 2 * np.arange(len(row)) + outcome
+            by_person = by_person.into(place)
         return Population(
             mass=kept / kept.sum(),
             decision=self.decision[row],
@@ -195,7 +257,9 @@ class Population:
             score=pick(self.score),
             rows=pick(self.rows),
             baseline_mass=pick(self.baseline_mass),
-            tally=None if self.tally is None else Tally(*map(spread, (people, weight, squared))),
+            tally=None
+            if self.tally is None
+            else Tally(*map(spread, (people, weight, squared)), by_person=by_person),
         )
 
 
@@ -248,6 +312,23 @@ class AuditData:
         return pooled(others)
 
     @property
+    def counted(self) -> AuditData:
+        """The same without anything that is kept of single people."""
+        populations = tuple(
+            population
+            if population.by_person is None
+            else replace(population, tally=replace(population.tally, by_person=None))  # type: ignore[type-var]
+            for population in self.populations
+        )
+        return replace(self, populations=populations, person_row=None, person_group=None)
+
+    @property
+    def people(self) -> int:
+        """How many different people there are; somebody with rows in two groups is one."""
+        persons = [p.by_person.people for p in self.populations if p.by_person is not None]
+        return len(np.unique(np.concatenate(persons))) if persons else self.n
+
+    @property
     def n(self) -> int:
         return sum(population.n for population in self.populations)
 
@@ -257,8 +338,8 @@ def pooled(populations: Sequence[Population]) -> Population:
     if len(populations) == 1:
         return populations[0]
 
-    def joined(field: str) -> Any:
-        parts = [getattr(population, field) for population in populations]
+    def joined(name: str) -> Any:
+        parts = [getattr(population, name) for population in populations]
         return None if any(part is None for part in parts) else np.concatenate(parts)
 
     tallies = [population.tally for population in populations if population.tally is not None]
@@ -269,8 +350,11 @@ def pooled(populations: Sequence[Population]) -> Population:
             "got an exact distribution, which has no size",
             "Name one group as the reference.",
         )
-    fields = ("people", "weight", "squared")
-    tally = Tally(*(np.concatenate([getattr(t, field) for t in tallies]) for field in fields))
+    names = ("people", "weight", "squared")
+    tally = Tally(
+        *(np.concatenate([getattr(t, name) for t in tallies]) for name in names),
+        by_person=_pooled_people(tallies),
+    )
     total = tally.weight.sum(axis=1)
     return Population(
         mass=total / total.sum(),
@@ -279,6 +363,19 @@ def pooled(populations: Sequence[Population]) -> Population:
         score=joined("score"),
         rows=joined("rows"),
         tally=tally,
+    )
+
+
+def _pooled_people(tallies: Sequence[Tally]) -> ByPerson | None:
+    """Whose row is which in the tallies one after the other."""
+    parts = [tally.by_person for tally in tallies if tally.by_person is not None]
+    if len(parts) < len(tallies):
+        return None
+    start = 2 * np.cumsum([0, *(len(tally.people) for tally in tallies[:-1])])
+    return ByPerson.of(
+        np.concatenate([part.person for part in parts]),
+        np.concatenate([part.cell + first for part, first in zip(parts, start, strict=True)]),
+        np.concatenate([part.weight for part in parts]),
     )
 
 
@@ -297,7 +394,7 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Checked data, one entry a person: the border's word that nothing behind it need doubt."""
+    """Checked data, one entry a row: the border's word that nothing behind it need doubt."""
 
     inputs: Frame | None
     """The model's inputs; None when they are not needed because predictions were recorded."""
@@ -310,6 +407,8 @@ class Records:
     counts: Counts | None = None
     """Where an entry stands for many people; otherwise for one."""
     outcome_known: bool = True
+    person: IntArray | None = None
+    """Whose row it is, where ids were given."""
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -329,6 +428,7 @@ class Records:
             group=self.group[entries],
             weight=None if self.weight is None else self.weight[entries],
             counts=None if self.counts is None else self.counts.take(entries),
+            person=None if self.person is None else self.person[entries],
         )
 
 
@@ -339,6 +439,7 @@ def tabulate(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    ids: Any = None,
     pos_label: Hashable = None,
     inputs: bool = True,
     known: Frame | None = None,
@@ -348,9 +449,10 @@ def tabulate(
 
     ``inputs=False`` leaves the inputs untabulated when predictions were recorded: an audit needs
     only decisions, outcomes and groups. With ``unlabelled`` y may be None as well: decisions are
-    then read by these labels. X may be elsewhere: a path, a lazy, Dask or Spark frame (see
-    `fairmend.engines`), with columns given by name. ``known`` is a table of inputs seen before: the
-    new ones are its columns and, from elsewhere, come in its container and types.
+    then read by these labels. ``ids`` say which rows are the same person's. X may be elsewhere: a
+    path, a lazy, Dask or Spark frame (see `fairmend.engines`), with columns given by name.
+    ``known`` is a table of inputs seen before: the new ones are its columns and, from elsewhere,
+    come in its container and types.
 
     Inputs that nobody names are every column that is nothing else; those that look like something
     else are refused (see `fairmend.inputs`).
@@ -366,6 +468,14 @@ def tabulate(
     if is_elsewhere(X):
         from fairmend.engines.verbs import gather
 
+        if ids is not None:
+            raise DataError(
+                "ids",
+                "must be left out where X is not in memory",
+                f"got {type(X).__name__} as X",
+                "Rows elsewhere are counted one person each: read them into a frame to audit "
+                "people who have several.",
+            )
         gathered = gather(
             box,
             X,
@@ -389,6 +499,7 @@ def tabulate(
             y,
             sensitive_features=sensitive_features,
             sample_weight=sample_weight,
+            ids=ids,
             pos_label=pos_label,
             apart=box.column,
             unlabelled=unlabelled,
@@ -537,10 +648,29 @@ def _tallies(records: Records, row: IntArray, size: int) -> list[tuple[Tally, In
         pairs = np.flatnonzero(people.any(axis=1))
         people, weight, squared = people[pairs], weight[pairs], squared[pairs]
     ends = np.searchsorted(pairs, np.arange(groups + 1) * size)
+    by_person = _persons(records, row, size, pairs, ends)
     return [
-        (Tally(people[a:b], weight[a:b], squared[a:b]), pairs[a:b] - group * size)
-        for group, (a, b) in enumerate(pairwise(ends))
+        (Tally(people[a:b], weight[a:b], squared[a:b], by_person=whose), pairs[a:b] - group * size)
+        for group, ((a, b), whose) in enumerate(zip(pairwise(ends), by_person, strict=True))
     ]
+
+
+def _persons(
+    records: Records, row: IntArray, size: int, pairs: IntArray, ends: IntArray
+) -> list[ByPerson | None]:
+    """For each group whose rows are whose; None if nobody has several.
+
+    ``pairs`` are those of group and row that occur, sorted; a group's lie between two of ``ends``.
+    """
+    groups = range(len(records.groups))
+    person = records.person
+    if person is None or np.bincount(person).max() < 2:
+        return [None for _ in groups]
+    weight = np.ones(len(person)) if records.weight is None else records.weight
+    place = np.searchsorted(pairs, records.group * size + row) - ends[records.group]
+    cell = 2 * place + records.outcome
+    own = (np.flatnonzero(records.group == group) for group in groups)
+    return [ByPerson.of(person[rows], cell[rows], weight[rows]) for rows in own]
 
 
 def read(
@@ -549,6 +679,7 @@ def read(
     *,
     sensitive_features: Any,
     sample_weight: Any = None,
+    ids: Any = None,
     pos_label: Hashable = None,
     apart: str | None = None,
     counts: Counts | None = None,
@@ -558,10 +689,10 @@ def read(
 ) -> Records:
     """Check everything that comes in, in the order people think of it: y, groups, weights, X.
 
-    ``y``, ``sensitive_features`` and ``sample_weight`` may name columns of X. The inputs are the
-    columns ``told``, else all but those named by y and sample_weight, ``apart`` (a column of
-    predictions) and, beside ``recorded`` predictions, the groups. ``counts`` says how many people
-    each entry stands for, where that is not one.
+    ``y``, ``sensitive_features``, ``sample_weight`` and ``ids`` may name columns of X. The inputs
+    are the columns ``told``, else all but those named by y, sample_weight and ids, ``apart`` (a
+    column of predictions) and, beside ``recorded`` predictions, the groups. ``counts`` says how
+    many people each entry stands for, where that is not one.
     """
     column = None if y is None and unlabelled is not None else _column(y, frame, "y")
     if frame is not None and column is not None and len(frame) != len(column):
@@ -573,8 +704,9 @@ def read(
         )
     check_order(
         frame if frame is None else frame.native,
-        {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight},
-    )
+        {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight,
+         "ids": ids},
+    )  # fmt: skip
     if column is not None:
         outcome, labels = _read_outcome(column, pos_label)
     else:
@@ -592,9 +724,10 @@ def read(
         if column is not None:
             _check_outcomes_weigh(weighed, outcome)
         _check_groups_weigh(weighed, group, groups)
+    person = None if ids is None else _read_ids(ids, frame, n)
     inputs = frame
     if frame is not None:
-        named = {name for name in (y, sample_weight, apart) if isinstance(name, str)}
+        named = {name for name in (y, sample_weight, ids, apart) if isinstance(name, str)}
         if recorded:  # a model may read the group; beside answers it only says who is who
             named |= set(_named_groups(sensitive_features, frame))
         left = [name for name in frame.names if name not in named]
@@ -602,8 +735,9 @@ def read(
             left = [name for name in told if name != apart]
         inputs = frame.select(left) if left else None  # none: predictions and outcomes alone
     return Records(
-        inputs, outcome, group, groups, weight, labels, attribute, counts, column is not None
-    )
+        inputs, outcome, group, groups, weight, labels, attribute, counts, column is not None,
+        person,
+    )  # fmt: skip
 
 
 def _refuse_pos_label(pos_label: Hashable, labels: Labels) -> None:
@@ -641,22 +775,47 @@ def _read_outcome(column: Any, pos_label: Hashable) -> tuple[IntArray, Labels]:
             "y", "must have at least one entry", "got none", "Check the filter that made it."
         )
     encoded = encode(column, "y")
-    _check_known(encoded, "y", "Audit only people whose outcome is known.")
+    if encoded.has_missing:
+        raise MissingOutcomes.of(encoded)
     values = [scalar(value) for value in encoded.values]
     labels = Labels.of(values, pos_label)
     positive = np.array([value == labels.positive for value in values], np.int64)
     return positive[encoded.codes], labels
 
 
+class MissingOutcomes(DataError):
+    """What really happened is not known of everybody; ``known`` says of whom it is."""
+
+    known: NDArray[np.bool_]
+    values: list[Hashable]
+    """The outcomes there are."""
+
+    @classmethod
+    def of(cls, column: Encoded) -> MissingOutcomes:
+        """The error about a column of outcomes."""
+        error = cls(
+            "y",
+            *_missing(column),
+            "For sp pass y=None, which compares the decisions of everybody; for error rates leave "
+            "these people out: the rates are then over people whose outcome is known.",
+        )
+        error.known = ~column.missing
+        error.values = [scalar(value) for value in column.values if not is_missing(value)]
+        return error
+
+
+def _missing(column: Encoded) -> tuple[str, str]:
+    """What a column must be whose entries are not all there, and what it is."""
+    missing = column.missing
+    return (
+        "must be known for every person",
+        f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
+    )
+
+
 def _check_known(column: Encoded, what: str, fix: str) -> None:
     if column.has_missing:
-        missing = column.missing
-        raise DataError(
-            what,
-            "must be known for every person",
-            f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
-            fix,
-        )
+        raise DataError(what, *_missing(column), fix)
 
 
 def check_order(X: Any, given: Mapping[str, Any]) -> None:
@@ -862,6 +1021,14 @@ def _read_weight(column: Any, n: int) -> FloatArray:
             else "Somebody who should not count has weight 0.",
         )
     return weight
+
+
+def _read_ids(ids: Any, frame: Frame | None, n: int) -> IntArray:
+    """A number for each person."""
+    given = _column(ids, frame, "ids") if isinstance(ids, str) else ids
+    person = number_people(given.to_native() if isinstance(given, nw.Series) else given)
+    _check_length(person, n, "ids")
+    return person
 
 
 def _check_outcomes_weigh(weight: FloatArray, outcome: IntArray) -> None:

@@ -48,7 +48,7 @@ from fairmend.columns import (
 )
 from fairmend.errors import DataError
 
-__all__ = ["Drawer", "content_ids", "is_id", "random_key", "read_key"]
+__all__ = ["Drawer", "content_ids", "is_id", "number_people", "random_key", "read_key"]
 
 KEY_BYTES = 32
 # Marks the mapping; another number would be another mapping, and everybody would be drawn anew.
@@ -161,6 +161,20 @@ class Drawer:
 
 
 # -------------------------------------------------------------------- who is who
+
+
+def number_people(ids: Any) -> IntArray:
+    """A number from 0 on for each person: the same for ids that are the same person.
+
+    >>> number_people(["x", "7", 7, "007", "x"]).tolist()
+    [0, 1, 1, 2, 0]
+    """
+    column = _read(ids)
+    if column.dtype.kind == "i":
+        return np.unique(column, return_inverse=True)[1].astype(np.int64, copy=False)
+    place: dict[int | str, int] = {}
+    numbers = (place.setdefault(_person(value), len(place)) for value in column)
+    return np.fromiter(numbers, np.int64, len(column))
 
 
 def _read(ids: Any) -> NDArray[Any]:

@@ -139,19 +139,29 @@ def _median(data: AuditData) -> float:
 
 
 def cells_of_audit(audit: Audit) -> tuple[PeopleCell, ...]:
-    """Each group's people as an audit knows them; of weighted people without intervals."""
+    """Each group's people as an audit knows them; no intervals where people are not equal shares.
+
+    Where the audit has no impact ratios, as everybody has the same decision, nor have these.
+    """
     parts = len(audit.attribute.split(JOINER))
     return tuple(
         PeopleCell(
             labels=_parts(group.group, parts),
             people=group.n,
             weight=float(group.n),
-            squared=float("nan") if audit.weighted else float(group.n),
-            selected=group.n * group.selection_rate,
+            squared=float(group.n) if _counts_equally(audit) else float("nan"),
+            selected=float("nan")
+            if np.isnan(group.impact_ratio)
+            else group.n * group.selection_rate,
         )
         for group in audit.groups
         if group.n > 0
     )
+
+
+def _counts_equally(audit: Audit) -> bool:
+    """Whether everybody is one row of weight 1."""
+    return not audit.weighted and audit.rows is None
 
 
 def _parts(group: Hashable, parts: int) -> tuple[str, ...]:
@@ -367,7 +377,7 @@ def group_metrics(audit: Audit) -> tuple[GroupMetrics, ...]:
     z = float(ndtri(0.5 + audit.confidence / 2))
     lines = []
     for group in audit.groups:
-        n = float("nan") if audit.weighted or group.n == 0 else float(group.n)
+        n = float(group.n) if _counts_equally(audit) and group.n > 0 else float("nan")
         low, high = _Rate(group.accuracy, group.n, n).interval(z)
         error = {
             name: rates.get((name, group.group), float("nan")) for name in ("fnr", "fpr", "fdr")

@@ -496,9 +496,15 @@ def refuse_odd_weights(table: pl.DataFrame, name: str, among: Sequence[str]) -> 
 
 
 def refuse_blanks(
-    table: pl.DataFrame, name: str, *, among: Sequence[str] = (), first: int = 0
+    table: pl.DataFrame,
+    name: str,
+    *,
+    among: Sequence[str] = (),
+    first: int = 0,
+    hold: str = "a prediction",
+    fix: str = "Is the row cut short? Mend it, or leave out people whom the model did not answer.",
 ) -> None:
-    """Complain about people without a recorded prediction, with the first one's row.
+    """Complain about people without a recorded prediction, or an id, with the first one's row.
 
     Only those count who have a value in each of ``among``; ``first`` rows came before.
     """
@@ -513,7 +519,7 @@ def refuse_blanks(
         more = f", and in {len(rows) - 1:,} more" if len(rows) > 1 else ""
         raise DataError(
             f"column {name!r}",
-            "must hold a prediction for everybody",
+            f"must hold {hold} for everybody",
             f"it is empty in row {first + int(rows[0]) + 1:,}{more}",
-            "Is the row cut short? Mend it, or leave out people whom the model did not answer.",
+            fix,
         )

@@ -12,7 +12,7 @@ NAMED = ("--label", "repaid", "--positive", "yes", "--group", "sex", "--id", "no
          "--predictions", "said")  # fmt: skip
 
 
-def applicants(path, n, seed, *, outcome=True):
+def applicants(path, n, seed, *, outcome=True, first=0):
     rng = np.random.default_rng(seed)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -22,7 +22,7 @@ def applicants(path, n, seed, *, outcome=True):
             income, debt = int(rng.integers(1, 6)), int(rng.integers(0, 4))
             good = income - debt > (2 if sex == "f" else 1)
             repaid = rng.random() < 0.3 + 0.1 * income
-            row = [i, income, debt, sex, "approve" if good else "decline"]
+            row = [first + i, income, debt, sex, "approve" if good else "decline"]
             writer.writerow([*row, *(["yes" if repaid else "no"] if outcome else [])])
     return path
 
@@ -69,7 +69,7 @@ def test_a_repair_decides_about_newcomers_in_the_vendors_words(bank, call):
 def test_many_files_take_words_too(bank, call):
     (bank / "many").mkdir()
     applicants(bank / "many" / "a.csv", 700, 2)
-    applicants(bank / "many" / "b.csv", 700, 3)
+    applicants(bank / "many" / "b.csv", 700, 3, first=700)
     done = call("audit", "many", *NAMED, "--positive-decision", "approve", cwd=bank)
     assert done.code == 0, done.err
 

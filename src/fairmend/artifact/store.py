@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -201,15 +201,13 @@ def _body(repaired: RepairedClassifier) -> Body:
         _refuse_if_needed(repaired)
         settings["outcome_model"] = NotStored(type(repaired.outcome_model).__name__)
     settings["method_options"] = _without_code(repaired.method_options)
-    # a person's place in the data read is nobody's business later
-    kept = replace(data, person_row=None, person_group=None)
     return Body(
         settings=settings,
         model=ModelSettings(
             box._method, box.output, box.threshold, box.soft, box.random, box.batch_size,
             not box.can_be_asked, box.column, box.words,
         ),
-        data=kept,
+        data=data.counted,  # a person's place in the data read is nobody's business later
         audit=repaired.audit_,
         plans=tuple(repaired.plans_.items()),
         outcomes=() if own else tuple(_outcomes(repaired)),

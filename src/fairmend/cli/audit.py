@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairmend.cli import options as o
-from fairmend.cli.elsewhere import find_people, is_many
+from fairmend.cli.elsewhere import find_people, is_many, refuse_repeated_ids
 from fairmend.cli.output import Code, print_json, say
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.errors import DataError
@@ -76,11 +76,13 @@ def audit(
         positive_decision, decimal=decimal,
     )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
+    refuse_repeated_ids(people)
     usual = METRICS if label is not None else ("sp",)
     wanted = [*(metric or usual), *(limit.metric for limit in limits)]
     result = run(
         box,
         **people.call,
+        ids=people.ids,
         pos_label=people.positive,
         metrics=list(dict.fromkeys(wanted)),
         reference=people.as_group(reference),

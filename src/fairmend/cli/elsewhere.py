@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,11 @@ from fairmend.cli.people import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from fairmend.cli.selection import Selection
     from fairmend.engines import Source
     from fairmend.model import BlackBox
+    from fairmend.selection import Selection
 
-__all__ = ["AnyPeople", "PeopleElsewhere", "find_people", "is_many"]
+__all__ = ["AnyPeople", "PeopleElsewhere", "find_people", "is_many", "refuse_repeated_ids"]
 
 LOOKED_AT = 10_000
 """Rows that tell whether words are numbers with another decimal mark."""
@@ -53,6 +54,8 @@ class PeopleElsewhere:
     positive: Hashable
     n: int
     left_out: int = 0
+    ids: None = None
+    """Are not read: see `refuse_repeated_ids`."""
     selection: Selection | None = None
     """Is not looked for here."""
 
@@ -141,6 +144,27 @@ def find_people(
     box.words = words_of(pl.DataFrame(cells.frame.native), columns, box)
     positive = positive_of(values[columns.label], columns.positive)
     return PeopleElsewhere(place, columns, values, positive, n)
+
+
+def refuse_repeated_ids(people: AnyPeople) -> None:
+    """Complain about people with several rows in many files: their rows are not put together."""
+    from fairmend.engines import duck
+    from fairmend.errors import DataError
+
+    if isinstance(people, People) or people.columns.id is None:
+        return
+    relation = duck.opened(duck.connected(people.place), people.place.data)
+    name = duck.quoted(people.columns.id)
+    rows, different = relation.aggregate(f"count({name}), count(DISTINCT {name})").fetchall()[0]
+    if different < rows:
+        typed = shlex.quote(people.columns.id)
+        raise DataError(
+            "--id",
+            "must be another in each row where FILE is many files",
+            f"{rows:,} rows are {different:,} people",
+            "Put them into one file, where intervals are by person; with "
+            f"--ignore {typed} instead each row counts as a person of its own.",
+        )
 
 
 def _kinds(relation: Any) -> dict[str, str]:

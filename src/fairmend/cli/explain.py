@@ -11,7 +11,7 @@ from fairmend.cli import options as o
 from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.output import print_json
 from fairmend.cli.people import Columns, ModelCall, read_people
-from fairmend.cli.selection import refuse_selected
+from fairmend.selection import refuse_selected
 
 MOST_SHARES, MOST_FEATURES = 15, 10
 """Lines of the tables."""

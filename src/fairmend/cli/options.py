@@ -71,7 +71,11 @@ Weight = Annotated[
 Id = Annotated[
     str | None,
     typer.Option(
-        "--id", help="Who it is; never an input.", metavar="COLUMN", rich_help_panel=COLUMNS
+        "--id",
+        help="Who it is; never an input. Where people have several rows, intervals and tests of "
+        "audit and repair are by person.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
     ),
 ]
 Input = Annotated[

@@ -275,6 +275,7 @@ _WRITTEN = {
     "ive y and": "ive --label and",
     "Give y in": "Give --label in",
     "pass a function": "name a function",
+    "For sp pass y=None, which": "For sp leave --label out, which",
 }
 _METHOD = re.compile(r"method='(\w+)'")
 _ARGUMENT = re.compile(rf"(?<!['\w-])({'|'.join(n for n in _SPOKEN if '_' in n)})(?!['\w])(=?)")

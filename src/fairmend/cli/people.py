@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fairmend.cli.output import say
-from fairmend.cli.selection import Selection, find_selection
 from fairmend.errors import DataError, listed, nearest
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fairmend.model import BlackBox
+    from fairmend.selection import Selection
 
 __all__ = [
     "Columns",
@@ -153,6 +153,8 @@ class People:
     """None where it is not known what really happened."""
     positive: Hashable
     weight: pl.Series | None
+    ids: pl.Series | None
+    """Who it is, where that was named."""
     left_out: int
     """How many had no outcome or no group."""
     selection: Selection | None = None
@@ -183,6 +185,7 @@ class People:
             groups={name: column[rows] for name, column in self.groups.items()},
             outcome=None if self.outcome is None else self.outcome[rows],
             weight=None if self.weight is None else self.weight[rows],
+            ids=None if self.ids is None else self.ids[rows],
             left_out=0,
         )
 
@@ -207,7 +210,10 @@ def read_people(
 
     columns.refuse_two_roles(box.column)
     types = {} if like is None else dict(like.schema)
-    table = read_table(file, missing=columns.missing, types=types, decimal=columns.decimal or ".")
+    text = {} if columns.id is None else {columns.id: pl.String}  # 007 and 7 are two people
+    table = read_table(
+        file, missing=columns.missing, types=text | types, decimal=columns.decimal or "."
+    )
     for flag, name in columns.named(box.column):
         check_there(table.columns, flag, name)
     inputs = columns.inputs or input_names(box.model)
@@ -233,7 +239,7 @@ def read_people(
     table = table.with_columns(
         pl.col(name).fill_nan(None) for name in needed if table.schema[name].is_float()
     )
-    _refuse_odd_cells(table, box.column, columns.weight, needed)
+    _refuse_odd_cells(table, box.column, columns, needed)
     kept = table.drop_nulls(needed)
     left_out = table.height - kept.height
     either, both = ("", "") if columns.label is None else ("no outcome or ", "an outcome and ")
@@ -259,6 +265,7 @@ def read_people(
         outcome=outcome,
         positive=positive,
         weight=None if columns.weight is None else kept[columns.weight],
+        ids=None if columns.id is None else kept[columns.id],
         left_out=left_out,
         selection=selection,
     )
@@ -269,12 +276,14 @@ def _selected(
 ) -> Selection | None:
     """Whether those without an outcome are decided otherwise, which is said at once."""
     from fairmend.model import Labels
+    from fairmend.selection import find_selection
 
     values = table[label].drop_nulls().unique().sort().to_list()
     if len(values) != 2:  # an error that is told elsewhere
         return None
     labels = Labels.of(values, positive)
-    selection = find_selection(box, table.select(names), table[label].is_not_null(), labels)
+    known = table[label].is_not_null().to_numpy()
+    selection = find_selection(box, table.select(names), known, labels)
     if selection is not None:
         say(f"note: {selection}: every rate here is over the latter alone; without --label the "
             "decisions of everybody are compared")  # fmt: skip
@@ -282,16 +291,19 @@ def _selected(
 
 
 def _refuse_odd_cells(
-    table: pl.DataFrame, predictions: str | None, weight: str | None, needed: Sequence[str]
+    table: pl.DataFrame, predictions: str | None, columns: Columns, needed: Sequence[str]
 ) -> None:
-    """Complain about predictions and weights that are none, with the row in the file."""
+    """Complain about predictions, weights and ids that are none, with the row in the file."""
     from fairmend.tablefile import refuse_blanks, refuse_odd_weights, refuse_stray_words
 
     if predictions is not None:
         refuse_stray_words(table, predictions)
         refuse_blanks(table, predictions, among=needed)
-    if weight is not None:
-        refuse_odd_weights(table, weight, among=needed)
+    if columns.weight is not None:
+        refuse_odd_weights(table, columns.weight, among=needed)
+    if columns.id is not None:
+        fix = "Give everybody an id, or leave --id out if each row is a person."
+        refuse_blanks(table, columns.id, among=needed, hold="an id", fix=fix)
 
 
 def tell_stray_words(table: pl.DataFrame, inputs: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from fairmend.cli.audit import (
     tell_backwards,
     tell_small_reference,
 )
-from fairmend.cli.elsewhere import find_people, is_many
+from fairmend.cli.elsewhere import find_people, is_many, refuse_repeated_ids
 from fairmend.cli.loading import drawn_share, find_key
 from fairmend.cli.output import (
     print_json,
@@ -27,9 +27,9 @@ from fairmend.cli.output import (
     say,
 )
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
-from fairmend.cli.selection import refuse_selected
 from fairmend.cli.shortfall import Rule, find_shortfalls, settings_of
 from fairmend.errors import DataError
+from fairmend.selection import refuse_selected
 
 if TYPE_CHECKING:
     import numpy as np
@@ -271,7 +271,12 @@ def repair(
         "key": key,
         "random_state": seed,
     }
-    mended = RepairedClassifier(box, **settings, **settings_of(rules, never)).fit(**audited.call)
+    mended = RepairedClassifier(box, **settings, **settings_of(rules, never)).fit(
+        **audited.call, ids=audited.ids
+    )
+    if mended.audit_.rows is not None:
+        say(f"note: {mended.audit_.who}: tests and the plan's interval are by person; the report "
+            "counts rows, and its intervals take each for a person of its own")  # fmt: skip
     tell_backwards(mended.audit_, people.positive)
     tell_small_reference(
         mended.audit_, reference, {plan.baseline for plan in mended.plans_.values()}
@@ -378,30 +383,47 @@ def _everybody(
             "must name people kept apart where FILE is many files", param_hint="--holdout"
         )
     found = find_people(file, columns, box)
+    refuse_repeated_ids(found)
     return found, found, find_people(holdout, columns, box)
 
 
 def _split(people: People, share: float, seed: int) -> tuple[People, People]:
-    """Those to audit and those to keep apart, the share taken within each group and outcome."""
+    """Those to audit and those to keep apart, the share taken within each group and outcome.
+
+    All rows of a person go the same way, that of the first.
+    """
     import numpy as np
 
     if not 0 < share < 1:
         raise typer.BadParameter("must lie between 0 and 1", param_hint="--holdout-share")
-    cell = _cells(people)
-    order = np.random.default_rng(seed).permutation(len(people))
-    place = np.empty(len(people), np.int64)  # each person's place within their cell
+    first, person = _persons(people)
+    cell = _cells(people)[first]
+    order = np.random.default_rng(seed).permutation(len(cell))
+    place = np.empty(len(cell), np.int64)  # each person's place within their cell
     by_cell = order[np.argsort(cell[order], kind="stable")]
     sizes = np.bincount(cell)
     place[by_cell] = np.concatenate([np.arange(size) for size in sizes])
-    apart = place < np.round(share * sizes)[cell]
+    apart = (place < np.round(share * sizes)[cell])[person]
     if apart.all() or not apart.any():
         raise DataError(
             "--holdout-share",
             "must leave people to fit on and people to report on",
-            f"{share:g} of {len(people):,} people leaves {'none' if apart.all() else 'all'} to fit",
+            f"{share:g} of {len(cell):,} people leaves {'none' if apart.all() else 'all'} to fit",
             "Choose a share near 0.3, or name a file with others with --holdout.",
         )
     return people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))
+
+
+def _persons(people: People) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A row of each person, and for each row whose it is."""
+    import numpy as np
+
+    from fairmend.draw import number_people
+
+    everybody = np.arange(len(people))
+    person = everybody if people.ids is None else number_people(people.ids)
+    numbers, first = np.unique(person, return_index=True)
+    return (first, person) if len(numbers) < len(people) else (everybody, everybody)
 
 
 def _cells(people: People) -> NDArray[np.int64]:

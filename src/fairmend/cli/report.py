@@ -14,7 +14,7 @@ from fairmend.cli.loading import group_columns, load_repair
 from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.cli.repair import command_line
-from fairmend.cli.selection import refuse_selected
+from fairmend.selection import refuse_selected
 
 Output = Annotated[
     str | None,

@@ -10,7 +10,7 @@ import pickle
 import time
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
@@ -61,7 +61,7 @@ class Job:
     def of(cls, classifier: RepairedClassifier, **settings: Any) -> Job:
         """A job with a classifier that carries nobody's rows along."""
         slim = copy(classifier)
-        slim.data_ = replace(classifier.data_, person_row=None, person_group=None)
+        slim.data_ = classifier.data_.counted
         return cls(slim, **settings)
 
     @cached_property

@@ -196,7 +196,8 @@ def gather(
         sample_weight=weight,
         keep=(*groups.values(), *predicted, outcome),
     )
-    _check_known(cells, outcome, "y", "Audit only people whose outcome is known.")
+    fix = "Leave them out for error rates, which are then over people whose outcome is known; sp "
+    _check_known(cells, outcome, "y", f"{fix}over these says nothing of the others.")
     for name in groups.values():
         fix = "Leave these people out, or name them, e.g. 'unknown'."
         _check_known(cells, name, f"sensitive_features {name!r}", fix)

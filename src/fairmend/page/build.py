@@ -48,10 +48,9 @@ def of_report(report: Report) -> str:
 
 def of_audit(audit: Audit) -> str:
     """What there is without a repair."""
-    n = sum(group.n for group in audit.groups)
     return _render(
         f"Fairness audit by {audit.attribute}",
-        f"{counted(n)} in {len(audit.groups)} groups by {audit.attribute}",
+        f"{audit.who} in {len(audit.groups)} groups by {audit.attribute}",
         [
             people.audit_words(audit),
             people.audit_groups(audit),

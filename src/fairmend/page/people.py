@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
-from fairmend.audit import FOUR_FIFTHS, Audit, Gap, is_below_four_fifths
+from fairmend.audit import BY_PERSON, FOUR_FIFTHS, Audit, Gap, is_below_four_fifths
 from fairmend.filing import (
     SMALL,
     ImpactLine,
@@ -117,6 +117,8 @@ def _groups(audit: Audit, before: Cells, after: Cells, *, gaps: bool = False) ->
     ]
     if audit.weighted:
         blocks.append(Text("Rates are weighted; people are counted."))
+    if audit.rows is not None:
+        blocks.append(Text(BY_PERSON))
     tables = [
         impact_tables(audit.attribute, cells, confidence=audit.confidence)
         for cells in (before, after)
