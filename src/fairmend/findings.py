@@ -75,6 +75,11 @@ class Explanation:
     prototypes: tuple[dict[str, Any], ...]
     feature_scores: tuple[FeatureScore, ...]
     joint_proxies: tuple[JointProxy, ...]
+    """Those that add more than noise, at most `MOST_PAIRS`."""
+    features_verdict: str
+    """How many features explain more than noise does, in words."""
+    pairs_verdict: str
+    """The same of pairs; empty where there is one feature only."""
     smallest_cell: int = SMALLEST_CELL
     values_not_shown: int = 0
     """Values of features that fewer people have."""
@@ -86,6 +91,7 @@ class Explanation:
         lines, every = explain.marginals(found), explain.prototypes(found)
         shown = _known_to_many(found, lines, smallest_cell)
         rows = [row for row in every if _people_like(found, row) >= smallest_cell]
+        scores, pairs = explain.feature_scores(found), explain.joint_proxies(found)
         return cls(
             target_name=found.target_name,
             baseline_name=found.baseline_name,
@@ -105,8 +111,10 @@ class Explanation:
             else "",
             marginals=tuple(_largest(_coarse(found, shown, smallest_cell))),
             prototypes=tuple(rows),
-            feature_scores=tuple(explain.feature_scores(found)),
-            joint_proxies=tuple(explain.joint_proxies(found)[:MOST_PAIRS]),
+            feature_scores=tuple(scores),
+            joint_proxies=tuple([pair for pair in pairs if pair.more_than_noise][:MOST_PAIRS]),
+            features_verdict=explain.verdict_on_features(scores),
+            pairs_verdict=explain.verdict_on_pairs(pairs),
             smallest_cell=smallest_cell,
             values_not_shown=len(lines) - len(shown),
             prototypes_not_shown=len(every) - len(rows),
