@@ -95,7 +95,8 @@ class FeatureScore:
     high: float = float("nan")
     """The 95 % interval of ``influence_share``, for all features at once; none if P0 is exact."""
     more_than_noise: bool = True
-    """Whether that interval excludes 0."""
+    """Whether it is more than 0 by a test, corrected for how many are looked at. The test is
+    sharper than the interval, which may still begin at 0."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ class JointProxy:
     high: float = float("nan")
     """The 95 % interval of ``excess``, for all pairs at once; none if P0 is exact."""
     more_than_noise: bool = True
-    """Whether that interval excludes 0."""
+    """Whether it is more than 0 by a test, corrected for how many are looked at. The test is
+    sharper than the interval, which may still begin at 0."""
 
 
 def to_frame(rows: Sequence[Any], why: str) -> pd.DataFrame:
@@ -469,17 +471,9 @@ class _People:
         rest = total[code] - self.one * value
         return np.divide(rest, others, out=otherwise.astype(np.float64), where=there)
 
-    def margin(self, terms: FloatArray, largest: float, looked_at: int) -> float:
-        """Half the width of an interval for a mean of terms, one of so many that are looked at.
-
-        As in Bernstein's inequality: beside the standard error, for what few people may do, a
-        part that shrinks with their number and grows with the largest possible term. Bonferroni's
-        correction accounts for how many means are looked at.
-        """
-        alpha = (1 - CONFIDENCE) / (2 * looked_at)
-        variance = self.squared @ (terms - self.mass @ terms) ** 2
-        rare = -np.log(alpha) * largest * self.squared.sum()
-        return float(special.ndtri(1 - alpha) * np.sqrt(variance) + rare)
+    def error(self, terms: FloatArray) -> float:
+        """The standard error of a mean of terms around 0."""
+        return float(np.sqrt(self.squared @ terms**2))
 
 
 @dataclass(frozen=True)
@@ -489,10 +483,7 @@ class _Estimate:
     value: float
     low: float
     high: float
-
-    @property
-    def more_than_noise(self) -> bool:
-        return self.value > 1e-12 if np.isnan(self.low) else self.low > 0
+    more_than_noise: bool
 
 
 def _gain(
@@ -501,21 +492,31 @@ def _gain(
     """What conditional means explain of psi, of variance 1, beyond rival means.
 
     Where means are those of others, the mean of psi * mean estimates the variance they explain
-    without bias. The interval is from its influence function, 2 psi mean - mean^2.
+    without bias. The test is of that mean; its variance is doubled, as two people who speak for
+    each other make one observation. The interval is from the influence function, 2 psi mean -
+    mean^2, and a little wider for what none of n people showed. Both are Bonferroni-corrected.
     """
-    value = float(people.mass @ (psi * (mean - rival)))
+    gains = psi * (mean - rival)
+    value = float(people.mass @ gains)
     if people.exact:
-        return _Estimate(max(0.0, value), float("nan"), float("nan"))
+        return _Estimate(max(0.0, value), float("nan"), float("nan"), value > 1e-12)
+    alpha = (1 - CONFIDENCE) / (2 * looked_at)
+    quantile = special.ndtri(1 - alpha)
     terms = (mean - rival) * (2 * psi - mean - rival) - value * psi**2
-    margin = people.margin(terms, float((psi**2).max()), looked_at)
+    unseen = -np.log(alpha) * people.squared.sum()
+    margin = quantile * people.error(terms - people.mass @ terms) + unseen
     low, estimate, high = np.clip([value - margin, value, value + margin], 0, 1).tolist()
-    return _Estimate(estimate, low, high)
+    sure = value > quantile * np.sqrt(2) * people.error(gains)
+    return _Estimate(estimate, low, high, bool(sure))
 
 
 def _least(estimates: Sequence[_Estimate]) -> _Estimate:
-    """The least of several figures: its interval reaches from the least low to the least high."""
+    """The least of several figures: it is sure where all are."""
     return _Estimate(
-        *(min(getattr(one, end) for one in estimates) for end in ("value", "low", "high"))
+        min(one.value for one in estimates),
+        min(one.low for one in estimates),
+        min(one.high for one in estimates),
+        all(one.more_than_noise for one in estimates),
     )
 
 
