@@ -1,6 +1,7 @@
 """The repaired classifier: the same person gets the same answer, and nobody else is touched."""
 
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -171,6 +172,68 @@ def test_the_key_decides_and_the_seed_is_only_a_way_to_make_one(audit):
     assert not np.array_equal(one, other)
     assert not np.array_equal(one, fresh)
     assert len(kept.key_) == 32
+
+
+def test_two_repairs_with_one_key_draw_independently(audit, tmp_path):
+    """The same number decides again wherever the same repair is, and nowhere else."""
+    X, y, s = audit
+    key, ids = bytes(range(32)), np.arange(20_000)
+
+    def fitted(**how):
+        made = RepairedClassifier(coarse, "sp", key=key, **how).fit(X, y, sensitive_features=s)
+        return made, made.drawer("repair").uniform(ids)
+
+    (one, first), (other, second), (_, again) = fitted(), fitted(level=0.9), fitted()
+    assert abs(np.corrcoef(first, second)[0, 1]) < 4 / np.sqrt(len(ids))
+    law = [made.positive_chance(X, sensitive_features=s) for made in (one, other)]
+    both = np.flatnonzero(np.all([(p > 0) & (p < 1) for p in law], axis=0))[0]
+    said = [
+        made.predict(X.iloc[np.repeat(both, len(ids))], ids=ids,
+                     sensitive_features=np.repeat(s[both], len(ids)))
+        for made in (one, other)
+    ]  # fmt: skip
+    p, q = law[0][both], law[1][both]
+    expected = p * q + (1 - p) * (1 - q)
+    assert np.mean(said[0] == said[1]) == pytest.approx(expected, abs=4 * 0.5 / np.sqrt(len(ids)))
+
+    assert np.array_equal(first, again), "the same people, the same plan: the same repair"
+    one.save(tmp_path / "one.fairmend")
+    loaded = fairmend.load(tmp_path / "one.fairmend", coarse, key=key)
+    assert loaded.fingerprint_ == one.fingerprint_
+    assert np.array_equal(loaded.drawer("repair").uniform(ids), first)
+
+
+def test_without_ids_a_rate_off_its_law_is_announced_once(audit):
+    """A few rows that many share: their standard deviation is what many keys show."""
+    X, y, s = audit
+    few = X.assign(s=s).drop_duplicates()[:60].loc[lambda rows: ~rows[NAMES].duplicated()]
+    crowd, group = few[NAMES].loc[few.index.repeat(40)], few["s"].to_numpy().repeat(40)
+    rates, law = [], None
+    for seed in range(60):
+        made = RepairedClassifier(coarse, "sp", random_state=seed).fit(X, y, sensitive_features=s)
+        law = made.positive_chance(crowd, sensitive_features=group)
+        with pytest.warns(FairmendWarning, match="Equal rows share one draw") as told:
+            said = made.predict(crowd, sensitive_features=group)
+        rates.append(said[group == "b"].mean())
+    found = re.search(r"among b can be off its law by ([0-9.]+) points", str(told[0].message))
+    drawn = (law > 0) & (law < 1) & (group == "b")
+    rows = (drawn * law * (1 - law))[::40]  # one of the forty who share each
+    truth = 100 * 40 * np.sqrt(rows.sum()) / np.sum(group == "b")
+    assert float(found[1]) == pytest.approx(truth, abs=0.051)
+    # of 60 draws a standard deviation is known to about a tenth
+    assert 100 * np.std(rates) == pytest.approx(truth, rel=0.35)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FairmendWarning)
+        made.predict(crowd, sensitive_features=group)  # said before
+        made.transform(crowd, sensitive_features=group)
+        fresh = RepairedClassifier(coarse, "sp", random_state=0).fit(X, y, sensitive_features=s)
+        fresh.predict(crowd, sensitive_features=group, ids=np.arange(len(crowd)))
+        fresh.predict(crowd[group == "a"], sensitive_features=group[group == "a"])  # nobody drawn
+        alone = X.drop_duplicates()
+        fresh.predict(alone, sensitive_features=s[alone.index])  # ids would change nothing
+        with pytest.raises(FairmendWarning, match="share one draw"):
+            fresh.transform(crowd, sensitive_features=group)
 
 
 def test_draws_follow_the_law(mended):

@@ -5,7 +5,16 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from fairmend import FPR, SP, Alignment, BlackBox, DataError, counterfactual, counterfactual_data
+from fairmend import (
+    FPR,
+    SP,
+    Alignment,
+    BlackBox,
+    DataError,
+    counterfactual,
+    counterfactual_data,
+    explain,
+)
 from fairmend.datasets import example_one, joint_proxies, load_adult
 
 
@@ -195,36 +204,132 @@ def test_influence_of_a_negative_gap_is_on_its_size():
 
 
 def test_feature_scores_against_their_formulas(adult):
-    found, _, _ = adult
+    """Person by person: what the others with the same value say, and never oneself."""
+    found, X, s = adult
     table = found.feature_scores().set_index("feature")
-    p, q, psi = found.source.mass, found.mass, found.influence
-    rows = found.table.native
+    women = found.person_row[found.person_row >= 0]
+    psi, density = found.influence[women], (found.mass / found.source.mass)[women]
     for name in ("Married", "Age_leq_30", "Immigrant"):
-        bit = rows[name].to_numpy() == 1
-        p1, q1 = p[bit].sum(), q[bit].sum()
-        explained = sum((p[m] @ psi[m]) ** 2 / p[m].sum() for m in (bit, ~bit)) / (p @ psi**2)
-        n = found.source.n
-        adjusted = 1 - (1 - explained) * (n - 1) / (n - 2)  # two values, one to spare
-        assert table.loc[name, "influence_share"] == pytest.approx(adjusted, abs=1e-12)
-        assert table.loc[name, "shift"] == pytest.approx(abs(q1 - p1), abs=1e-12)
-        moved = np.where(bit, p * q1 / p1, p * (1 - q1) / (1 - p1))
-        gap = SP.value(found.source.reweighted(moved), found.baseline)
+        bit = X.loc[(s == "Female").to_numpy(), name].to_numpy() == 1
+        others = np.where(bit, bit.sum(), (~bit).sum()) - 1
+        mean, moved = (
+            (np.where(bit, value[bit].sum(), value[~bit].sum()) - value) / others
+            for value in (psi, density)
+        )
+        explained = (psi * mean).mean() / (psi**2).mean()
+        assert table.loc[name, "influence_share"] == pytest.approx(explained, abs=1e-12)
+        shift = abs(density[bit].sum() - bit.sum()) / len(bit)
+        assert table.loc[name, "shift"] == pytest.approx(shift, abs=1e-12)
+        mass = np.bincount(women, moved, len(found.mass)) / moved.sum()
+        gap = SP.value(found.source.reweighted(mass), found.baseline)
         share = (found.before - gap) / (found.before - found.after)
         assert table.loc[name, "share_of_gap"] == pytest.approx(share, abs=1e-12)
     assert table.index[0] == "Married"
-    assert table["influence_share"].is_monotonic_decreasing
+    sure = table["more_than_noise"]
+    assert sure.is_monotonic_decreasing, "what is sure comes first"
+    for part in (table[sure], table[~sure]):
+        assert part["influence_share"].is_monotonic_decreasing
+    assert sure[table["low"] > 0].all()
+    assert table["influence_share"].between(table["low"], table["high"]).all()
 
 
 def test_a_feature_that_is_the_decision_carries_everything():
     X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     draw = np.r_[np.repeat([0, 1, 2, 3], [4, 4, 1, 1]), np.repeat([0, 1, 2, 3], [1, 1, 4, 4])]
+    draw = np.tile(draw, 100)
     found = counterfactual(
-        lambda rows: rows[:, 0], X[draw], np.arange(20) % 2,
-        sensitive_features=np.repeat(["a", "b"], 10), disparity="sp",
+        lambda rows: rows[:, 0], X[draw], np.arange(2_000) % 2,
+        sensitive_features=np.tile(np.repeat(["a", "b"], 10), 100), disparity="sp",
     )  # fmt: skip
     table = found.feature_scores().set_index("feature")
-    assert table.loc["x0", ["share_of_gap", "influence_share"]].tolist() == pytest.approx([1, 1])
-    assert table.loc["x1", ["share_of_gap", "influence_share"]].tolist() == pytest.approx([0, 0])
+    shares = ["share_of_gap", "influence_share"]
+    assert table.loc["x0", shares].tolist() == pytest.approx([1, 1])
+    assert table.loc["x1", shares].tolist() == pytest.approx([0, 0], abs=0.003)
+    assert table["more_than_noise"].tolist() == [True, False]
+
+
+def noisy_world(n, seed, decision=lambda rows: rows[:, 0] > 0):
+    """30 columns in two groups of n; a lower x0, and the 29 others noise unless decided by."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(["a", "b"], n)
+    X = rng.normal(size=(2 * n, 30))
+    X[group == "a", 0] -= 0.6
+    return counterfactual(
+        lambda rows: decision(rows).astype(int), X, None, sensitive_features=group,
+        disparity="sp", target="a", baseline="b",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("n", "runs"), [(200, 20), (2_000, 4)])
+def test_noise_is_not_claimed(n, runs):
+    """The decision is 1[x0 > 0]: no other feature explains anything, and no pair adds to x0."""
+    claims = best = 0.0
+    for seed in range(runs):
+        found = noisy_world(n, seed)
+        scores, pairs = explain.feature_scores(found), explain.joint_proxies(found)
+        assert scores[0].feature == "x0"
+        assert [score.feature for score in scores if score.more_than_noise] == ["x0"]
+        assert explain.verdict_on_features(scores) == (
+            "1 of 30 features explain more of the gap than noise does."
+        )
+        claims += any(pair.more_than_noise for pair in pairs)
+        best += pairs[0].excess / runs
+        assert all(pair.low == 0 for pair in pairs)
+    assert claims == 0
+    assert best < 50 / n, "the best of 435 noise pairs, which once was .5 at n = 200"
+    assert explain.verdict_on_pairs(pairs) == (
+        "No pair of features adds more than noise to what the better of the two explains."
+    )
+
+
+@pytest.mark.parametrize("n", [200, 2_000])
+def test_a_pair_that_matters_is_found_among_noise(n):
+    """x0 and x1 have one sign: neither says much alone, both together all but their tenths."""
+    for seed in range(3):
+        pairs = explain.joint_proxies(
+            noisy_world(n, seed, lambda rows: (rows[:, 0] > 0) == (rows[:, 1] > 0))
+        )
+        assert {pairs[0].first, pairs[0].second} == {"x0", "x1"}
+        assert [pair.more_than_noise for pair in pairs[:2]] == [True, False]
+        assert pairs[0].excess > 0.5
+
+
+def test_intervals_cover_what_the_whole_population_shows():
+    """Samples of 1,000 people, and the exact distribution they come from."""
+    population = joint_proxies()
+
+    def model(rows):
+        return 1 / (1 + np.exp(1 - rows @ [0.5, 1, 0.8]))
+
+    def figures(found):
+        """Every excess and every share with its interval."""
+        pairs = {
+            (min(one.first, one.second), max(one.first, one.second)): (
+                one.low,
+                one.excess,
+                one.high,
+            )
+            for one in explain.joint_proxies(found)
+        }
+        return pairs | {
+            one.feature: (one.low, one.influence_share, one.high)
+            for one in explain.feature_scores(found)
+        }
+
+    groups = {"target": "target", "baseline": "baseline"}
+    whole = counterfactual_data(population.tabulated(model), disparity="sp", **groups)
+    assert whole.joint_proxies()[["low", "high"]].isna().all(axis=None), "nothing is estimated"
+    truth = {what: value for what, (_, value, _) in figures(whole).items()}
+    missed = 0
+    for seed in range(20):
+        X, y, s = population.sample(1_000, random_state=seed)
+        found = counterfactual(
+            BlackBox(model, output="probability", soft=True), X, y, sensitive_features=s,
+            disparity="sp", **groups,
+        )  # fmt: skip
+        seen = figures(found)
+        missed += any(not seen[what][0] <= value <= seen[what][2] for what, value in truth.items())
+    assert missed <= 2
 
 
 def test_fine_numbers_are_compared_by_tenths(mixed):
@@ -256,6 +361,8 @@ def test_the_joint_proxies_rank_first():
     assert {first["first"], first["second"]} == {"x0", "x1"}
     assert first["excess"] > 0.1
     assert first["share_of_gap"] > 0.85
+    assert first["more_than_noise"]
+    assert 0.1 < first["low"] < first["excess"] < first["high"]
 
 
 def test_a_pair_that_only_matters_together_is_found():

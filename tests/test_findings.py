@@ -8,6 +8,8 @@ import pytest
 
 from fairmend import FNR, RepairedClassifier, counterfactual, explain, load, tabulate
 from fairmend.findings import LEAST_SHIFT, MOST_VALUES, Explanation, Provenance, fingerprint
+from fairmend.page.blocks import Text
+from fairmend.page.mending import explanation as page_of
 
 
 def people(n=1_000, seed=0):
@@ -69,6 +71,30 @@ def test_an_explanation_is_the_counterfactual_told():
     assert told.certificate == str(found.certificate)
     assert told.closed
     assert not told.irreconcilable
+
+
+def test_an_explanation_names_no_pair_that_may_be_noise():
+    """Two causes of which neither adds to the other where the model looks at x alone."""
+    X, y, s = people()
+    rng = np.random.default_rng(2)
+    X = X.assign(**{f"noise {j}": rng.normal(size=len(y)).round(1) for j in range(6)})
+    of_x = counterfactual(vendor, X, y, sensitive_features=s, disparity="sp", target="b")
+    told = Explanation.of(of_x)
+    assert told.joint_proxies == ()
+    assert told.features_verdict == "1 of 8 features explain more of the gap than noise does."
+    section = page_of(told)
+    assert Text(f"Joint proxies: {told.pairs_verdict}") in section.blocks
+    assert told.pairs_verdict.startswith("No pair of features adds more than noise")
+
+    both = counterfactual(
+        lambda rows: ((rows["x"] > -1) == (rows["noise 0"] > 0)).to_numpy().astype(int),
+        X, y, sensitive_features=s, disparity="sp", target="b",
+    )  # fmt: skip
+    told = Explanation.of(both)
+    assert [{pair.first, pair.second} for pair in told.joint_proxies] == [{"x", "noise 0"}]
+    assert told.pairs_verdict.startswith("1 of 28 pairs of features add more than noise")
+    assert "proxies" in [getattr(getattr(block, "table", None), "key", None)
+                         for block in page_of(told).blocks]  # fmt: skip
 
 
 def test_an_explanation_says_whether_equal_inputs_get_equal_decisions():

@@ -1,13 +1,16 @@
 """A stream through a repair gives what the repair gives for the whole table at once."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
 import fairmend
-from fairmend import mender
+from fairmend import FairmendWarning, mender
 from fairmend.classifier import RepairedClassifier
+from fairmend.cli import main
 from fairmend.datasets import load_adult
 from fairmend.mender import Mender, Wanted
 from fairmend.rowstream import open_rows
@@ -135,3 +138,78 @@ def test_pandas_types_come_back_as_in_the_fit(people):
     known = people.select(people.columns[:2]).to_pandas().astype({people.columns[0]: "int8"})
     rows = mender.as_fitted(people.select(people.columns[:2]), known)
     pd.testing.assert_frame_equal(rows, known)
+
+
+# -------------------------------------------------------------------- people without ids
+
+
+def few_rows(n=4_000, seed=0):
+    """Three rows, decided by a number on record; the middle one is left to a draw."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    level = rng.choice(3, n, p=[0.4, 0.2, 0.4]) - (sex == "f") * rng.integers(0, 2, n)
+    return pl.DataFrame(
+        {"level": level.clip(0, 2), "score": level.clip(0, 2) / 4 + 0.1, "sex": sex}
+    )
+
+
+def of_few_rows(people):
+    kept = RepairedClassifier("score", "sp", key=bytes(32))
+    return kept.fit(
+        people.select("level", "score"), None, sensitive_features={"sex": people["sex"]}
+    )
+
+
+@pytest.mark.parametrize("most", [mender.MOST_KNOWN, 2])
+def test_without_ids_a_stream_says_how_far_a_rate_may_be_off(tmp_path, monkeypatch, most):
+    people = few_rows()
+    repaired = of_few_rows(people)
+    law = repaired.positive_chance(
+        people.select("level", "score"), sensitive_features={"sex": people["sex"]}
+    )
+    drawn = (law > 0) & (law < 1)
+    assert people["level"].to_numpy()[drawn].std() == 0, "one row is drawn for"
+    women = (people["sex"] == "f").to_numpy()
+    p = law[drawn][0]
+    truth = drawn.sum() / women.sum() * np.sqrt(p * (1 - p))
+    assert truth > 0.05
+
+    monkeypatch.setattr(mender, "MOST_KNOWN", most)
+    people.write_csv(tmp_path / "in.csv")
+    work = Mender(repaired, ["sex"], None, Wanted())
+    reading = open_rows(str(tmp_path / "in.csv"), block_bytes=5_000)
+    with reading as stream, (tmp_path / "out.csv").open("wb") as out:
+        work.through(stream, out)
+    found = work.shared_draws
+    assert found.group == "f"
+    assert found.shared == pytest.approx(truth)
+    assert found.own == pytest.approx(truth / np.sqrt(drawn.sum()))
+    with pytest.warns(FairmendWarning, match=f"off its law by {100 * truth:.1f} points"):
+        repaired.predict(people.select("level", "score"), sensitive_features={"sex": people["sex"]})
+    assert Mender(repaired, ["sex"], "id", Wanted()).shared_draws is None
+
+
+def test_the_command_line_and_engines_say_it_too(tmp_path, capsys, monkeypatch):
+    people = few_rows()
+    repaired = of_few_rows(people)
+    repaired.save(tmp_path / "few.fairmend")
+    (tmp_path / "key").write_text(bytes(32).hex())
+    people.with_columns(id=pl.int_range(pl.len())).write_csv(tmp_path / "in.csv")
+    said = []
+    for more in ([], ["--id", "id"]):
+        line = ["apply", "few.fairmend", "in.csv", "--key-file", "key", "--force", "-o", "out.csv"]
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["fairmend", *line, *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        said.append(capsys.readouterr().err)
+    assert "note: Equal rows share one draw: the rate of positive decisions among f" in said[0]
+    assert "Equal rows" not in said[1]
+
+    people.write_parquet(tmp_path / "in.parquet")
+    for _ in range(2):
+        with pytest.warns(FairmendWarning, match="This is of the people audited") as told:
+            repaired.predict(str(tmp_path / "in.parquet"), sensitive_features="sex")
+        assert len(told) == 1
+        repaired = fairmend.load(tmp_path / "few.fairmend", key=bytes(32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
@@ -38,8 +38,21 @@ from fairmend.disparity import Disparity, check_outcomes_are_known, parts_of
 from fairmend.draw import Drawer, content_ids, random_key
 from fairmend.engines.source import is_elsewhere
 from fairmend.engines.verbs import predict_elsewhere, transform_elsewhere
-from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed, nearest
-from fairmend.findings import SMALLEST_CELL, Explanation, FrontierPoint, Provenance
+from fairmend.errors import (
+    ArtifactError,
+    DataError,
+    FairmendWarning,
+    RepairRefused,
+    listed,
+    nearest,
+)
+from fairmend.findings import (
+    SMALLEST_CELL,
+    Explanation,
+    FrontierPoint,
+    Provenance,
+    repair_fingerprint,
+)
 from fairmend.frontier import Levels
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.order import order_preserving
@@ -47,6 +60,7 @@ from fairmend.plan import HarmlessPlan, Plan, Route
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
+from fairmend.shared_draws import SharedDraws, worst
 from fairmend.task import IdentityPlan, KnownOutcome, RepairTask, judged
 from fairmend.together import plans_against_the_rest
 from fairmend.transport import paper, transport
@@ -56,6 +70,7 @@ __all__ = ["RepairedClassifier"]
 
 Method = Literal["least_change", "order", "transport", "paper"]
 UnknownGroup = Literal["error", "keep"]
+_PASS_IDS = "Pass ids=..., or read positive_chance()."
 LEVELS = tuple(float(level) for level in np.linspace(0, 1, 11))
 """Of the frontier: nothing of the gap closed, a tenth of it, ... all of it."""
 
@@ -247,6 +262,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             self.feature_names_in_ = np.array(data.table.names, object)
         self.__dict__.pop("counterfactual_", None)
         self._outcomes: dict[Hashable, KnownOutcome | None] = {}
+        self._fingerprint: list[str] = []
+        self._warned: set[str] = set()
         self._loaded = False
 
     def fit_transform(
@@ -505,14 +522,23 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             random_state=self.random_state or 0,
         )
 
+    @property
+    def fingerprint_(self) -> str:
+        """Tells this repair from others; people's draws depend on it. Found when first needed."""
+        check_is_fitted(self, "plans_")
+        if not self._fingerprint:
+            self._fingerprint.append(repair_fingerprint(self.data_, self.plans_))
+        return self._fingerprint[0]
+
     # ---------------------------------------------------------------- use
 
     def predict(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> NDArray[Any]:
         """The repaired decisions, in the labels of y; the same person gets the same answer.
 
         ``ids`` are the operator's own identifiers of people. Without them a draw is tied to the
-        row's content: equal rows then share one draw. Where decisions are soft, the decision too is
-        drawn, by another number of the same person.
+        row's content: equal rows then share one draw, and a warning says once if that may move a
+        group's rate by a point or more. Where decisions are soft, the decision too is drawn, by
+        another number of the same person.
 
         X may be elsewhere (see `fairmend.engines`), with groups and ids given as names of columns:
         for files and DuckDB the decisions come in the order of the rows, for lazy, Dask and Spark
@@ -522,6 +548,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             said: NDArray[Any] = predict_elsewhere(self, X, sensitive_features, ids)
             return said
         people = self._read(X, sensitive_features)
+        if ids is None:
+            self._warn_of_shared_draws(people, people.variance_decided())
         decision = people.drawn(people.answers.decision, _decisions, self._draw(people, ids))
         open_ = np.flatnonzero((decision > 0) & (decision < 1))
         decision[open_] = self._uniform(people, ids, open_, "decision")[open_] < decision[open_]
@@ -554,6 +582,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if is_elsewhere(X):
             return transform_elsewhere(self, X, sensitive_features, ids)
         people = self._read(X, sensitive_features)
+        if ids is None and any(one.route.random.any() for one in people.routes):
+            with suppress(ArtifactError):  # loaded without the model, which knows the decisions
+                self._warn_of_shared_draws(people, people.variance_edited())
         uniform = self._draw(people, ids)
         edited = people.inputs
         for one in people.routes:
@@ -850,7 +881,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 used, place = np.unique(alike.inverse[members], return_inverse=True)
                 route = plan.route(rows.take(used), answers.take(used))
                 routes.append(_PlanRoute(route, members, place, used))
-        return _People(inputs, rows, alike.inverse, answers, tuple(routes))
+        return _People(inputs, rows, alike.inverse, member, answers, tuple(routes))
 
     def _inputs(self, frame: Frame) -> Frame:
         """The model's inputs by name, whatever order they come in."""
@@ -881,6 +912,44 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 "Pass the model's inputs under the same names.",
             )
         return frame.select(known.names)
+
+    def _warn_of_shared_draws(self, people: _People, variance: FloatArray) -> None:
+        """Say once how far a rate may be from its law, where no ids are given."""
+        if "shared draws" in self._warned or not variance.any():
+            return
+        found = people.shared_draws(self.data_.groups, variance)
+        if found is not None:
+            self._warned.add("shared draws")
+            warnings.warn(f"{found} {_PASS_IDS}", FairmendWarning, stacklevel=3)
+
+    def warn_of_shared_draws_as_audited(self) -> None:
+        """The same for people who are elsewhere, as if they were those of the audit."""
+        if "shared draws" in self._warned:
+            return
+        found = worst(map(self._shared_draws_of_audited, self.data_.groups))
+        if found is not None:
+            self._warned.add("shared draws")
+            warnings.warn(
+                f"{found} This is of the people audited. {_PASS_IDS}", FairmendWarning, stacklevel=4
+            )
+
+    def _shared_draws_of_audited(self, group: Hashable) -> SharedDraws:
+        """Of one group; no law is worked out where too few share a row for it to matter."""
+        group_, plan = self.data_[group], self.plans_.get(group)
+        people = np.full(len(group_), 1.0) if group_.tally is None else group_.tally.people.sum(1)
+        chance = group_.decision
+        most = SharedDraws.of(group, people, np.full(len(people), 0.25))
+        if plan is not None and plan.outlook.randomised > 0 and most.matters:
+            assert self.data_.table is not None
+            rows = self.data_.table.take(np.asarray(group_.rows))
+            chance = plan.route(rows, group_.answers).expected_decision(group_.answers)
+        return SharedDraws.of(group, people, chance * (1 - chance))
+
+    def silent_about_draws(self) -> RepairedClassifier:
+        """The same repair for those who see parts of the people only, and warn themselves."""
+        silent = copy(self)
+        silent._warned = {"shared draws"}
+        return silent
 
     def _draw(self, people: _People, ids: Any) -> FloatArray:
         """One number a person whose edit is left to chance; 0 for the others."""
@@ -913,7 +982,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         return uniform
 
     def drawer(self, what_for: str) -> Drawer:
-        """Who draws for people: for ``"repair"`` or ``"decision"``; needs the key of the repair."""
+        """Who draws for people: for ``"repair"`` or ``"decision"``; needs the key of the repair.
+
+        The domain has the fingerprint of the repair in it: another repair with the same key draws
+        independently.
+        """
         if self.key_ is None:
             raise DataError(
                 "key",
@@ -921,19 +994,19 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 "this repair was loaded without it",
                 "Say fairmend.load(path, model, key=...), with the key_ of the saved one.",
             )
-        return Drawer(self.key_, what_for)
+        return Drawer(self.key_, f"{what_for} {self.fingerprint_}")
 
     def __sklearn_clone__(self) -> RepairedClassifier:
         """An unfitted copy of the same settings; the model is the vendor's, and stays itself."""
         settings = self.get_params(deep=False)
         model = settings.pop("model")
-        copy = type(self)(
+        unfitted = type(self)(
             model, **{name: clone(said, safe=False) for name, said in settings.items()}
         )
         for name in ("_metadata_request", "_sklearn_output_config"):
             if hasattr(self, name):
-                setattr(copy, name, deepcopy(getattr(self, name)))
-        return copy
+                setattr(unfitted, name, deepcopy(getattr(self, name)))
+        return unfitted
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -1016,6 +1089,8 @@ class _People:
     """The distinct ones."""
     row: IntArray
     """Each person's distinct row."""
+    group: IntArray
+    """Each person's place among the audited groups; -1 for none of them."""
     answers: Answers
     """The model's, per distinct row."""
     routes: tuple[_PlanRoute, ...]
@@ -1035,3 +1110,22 @@ class _People:
         for one in self.routes:
             value[one.members] = one.route.expected(own[one.used], there(one.route))[one.place]
         return value
+
+    def variance_decided(self) -> FloatArray:
+        """Of each person's decision, 0 or 1, as it is drawn."""
+        chance = self.expected(self.answers.decision, _decisions)
+        return chance * (1 - chance)
+
+    def variance_edited(self) -> FloatArray:
+        """Of the model's decision about each person's edited row, as the edit is drawn."""
+        own = self.answers.decision
+        squared = self.expected(own**2, lambda route: route.decision**2)
+        return np.maximum(0.0, squared - self.expected(own, _decisions) ** 2)
+
+    def shared_draws(self, groups: Sequence[Hashable], variance: FloatArray) -> SharedDraws | None:
+        """What it does to a rate that equal rows share one draw, where that is much."""
+        members = (np.flatnonzero(self.group == place) for place in range(len(groups)))
+        return worst(
+            SharedDraws.by_row(group, self.row[who], variance[who])
+            for group, who in zip(groups, members, strict=True)
+        )

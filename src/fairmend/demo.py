@@ -223,10 +223,11 @@ def _show_counterfactual(found: Counterfactual) -> None:
         "of the gap: closed if this feature's distribution alone moved to the counterfactual's",
         "of the influence: how much of each row's part in the gap the feature explains alone",
     )
-    pairs = explain.joint_proxies(found)[:MOST_SHOWN]
+    every = explain.joint_proxies(found)
+    pairs = [pair for pair in every if pair.more_than_noise][:MOST_SHOWN]
     _table(
         "Joint proxies: pairs that carry more together than the better of them alone",
-        ("<feature", "<with", "of the gap", "of the influence", "more than alone"),
+        ("<feature", "<with", "of the gap", "of the influence", "more than alone", "low", "high"),
         [
             (
                 pair.first,
@@ -234,9 +235,13 @@ def _show_counterfactual(found: Counterfactual) -> None:
                 percent(pair.share_of_gap),
                 percent(pair.influence_share),
                 percent(pair.excess),
+                percent(pair.low),
+                percent(pair.high),
             )
             for pair in pairs
         ],
+        explain.verdict_on_pairs(every),
+        "low, high: a 95 % interval of what is more, for all pairs at once",
     )
     _say(
         f"{scores[0].feature} alone accounts for {percent(scores[0].share_of_gap)} of the "

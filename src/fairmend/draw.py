@@ -7,9 +7,11 @@ function of the person's id:
     u = floor(first 64 bits of F(id) / 2^11) / 2^53,
 
 where F is AES-256 of the id as one 16-byte block for integers, and keyed BLAKE2b of the id's text
-for the rest. Both keys are derived by keyed BLAKE2b from the operator's secret and from a domain,
-so that two plans draw independently. Whoever lacks the secret can neither foretell a draw nor learn
-anything from published ones; features stay out of it, or people could roll again by changing them.
+for the rest. Both keys are derived by keyed BLAKE2b from the operator's secret and from a domain. A
+repair's domain holds its fingerprint, which is stored in its artifact: two repairs with one secret
+draw independently, and a repair draws alike wherever it is loaded. Whoever lacks the secret can
+neither foretell a draw nor learn anything from published ones; features stay out of it, or people
+could roll again by changing them.
 
 Which ids are the same person:
 
@@ -61,7 +63,7 @@ _LOW, _HIGH = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, eq=False)
 class Drawer:
-    """Draws for people, by a secret of 32 bytes and a domain; a domain is a plan, or an artifact.
+    """Draws for people, by a secret of 32 bytes and a domain: what is drawn, and by which repair.
 
     Without a key a fresh one is made: people then keep their answers for as long as this drawer
     (or its `key`) is kept.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairmend import special
 from fairmend.columns import (
     Encoded,
     FloatArray,
@@ -25,6 +26,7 @@ from fairmend.columns import (
     is_missing,
     scalar,
 )
+from fairmend.data import Population
 from fairmend.errors import DataError, require
 from fairmend.features import FeatureMap
 
@@ -42,6 +44,8 @@ __all__ = [
     "marginals",
     "prototypes",
     "row_influence",
+    "verdict_on_features",
+    "verdict_on_pairs",
 ]
 
 BINS = 10
@@ -51,6 +55,8 @@ MOST_SHOWN = 20
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 MOST_PAIRED = 30
 """Joint proxies are sought among this many features, those that carry most alone."""
+CONFIDENCE = 0.95
+"""That no interval of all features, or of all pairs, misses the truth."""
 MOST_COMPARED = 500
 """Representatives are chosen among this many rows, those that gain most."""
 MOST_EXCHANGES = 10
@@ -85,6 +91,12 @@ class FeatureScore:
     """Var(E[psi | feature]) / Var(psi): how much of the influence function it explains alone."""
     shift: float
     """Total variation distance between its marginals under P0 and Q."""
+    low: float = float("nan")
+    high: float = float("nan")
+    """The 95 % interval of ``influence_share``, for all features at once; none if P0 is exact."""
+    more_than_noise: bool = True
+    """Whether it is more than 0 by a test, corrected for how many are looked at. The test is
+    sharper than the interval, which may still begin at 0."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,12 @@ class JointProxy:
     """Var(E[psi | both]) / Var(psi)."""
     share_of_gap: float
     """The part of the change that comes about if only the pair's joint marginal moves to Q's."""
+    low: float = float("nan")
+    high: float = float("nan")
+    """The 95 % interval of ``excess``, for all pairs at once; none if P0 is exact."""
+    more_than_noise: bool = True
+    """Whether it is more than 0 by a test, corrected for how many are looked at. The test is
+    sharper than the interval, which may still begin at 0."""
 
 
 def to_frame(rows: Sequence[Any], why: str) -> pd.DataFrame:
@@ -299,45 +317,93 @@ def _representatives(found: Counterfactual, n: int) -> list[int]:
 
 
 def feature_scores(found: Counterfactual) -> list[FeatureScore]:
-    """How much of the disparity moves along each feature, most first."""
-    p = found.source.mass
+    """How much of the disparity each feature carries; what is more than noise first, then most.
+
+    Whatever is said of a person's value is estimated without that person (leave-one-out
+    cross-fitting), so that noise explains nothing on average. The intervals hold for all features
+    at once, at 95 %. An exact distribution has no noise, and no intervals.
+    """
+    people, psi, density = _People.of(found.source), _scaled_influence(found), found._density
+    codes = _binned(found)
+    nothing, same = np.zeros(len(psi)), np.ones(len(psi))
     scores = []
-    for name, code in _binned(found):
-        before, after = np.bincount(code, p), np.bincount(code, found.mass)
+    for name, code in codes:
+        mean = people.mean_of_others(code, psi, nothing)
+        share = _gain(people, psi, mean, nothing, len(codes))
+        moved = people.mean_of_others(code, density, same)
+        shift = people.mass @ ((density - 1) * np.sign(moved - 1)) / 2
         scores.append(
             FeatureScore(
                 feature=name,
-                share_of_gap=_share_of_gap(found, code),
-                influence_share=_explained(found, code),
-                shift=float(np.abs(after - before).sum() / 2),
+                share_of_gap=_share_of_gap(found, moved),
+                influence_share=share.value,
+                shift=max(0.0, float(shift)),
+                low=share.low,
+                high=share.high,
+                more_than_noise=share.more_than_noise,
             )
         )
-    return sorted(scores, key=lambda score: -score.influence_share)
+    return sorted(scores, key=lambda score: (not score.more_than_noise, -score.influence_share))
 
 
 def joint_proxies(found: Counterfactual) -> list[JointProxy]:
-    """Pairs of features whose combination matters beyond either alone, most first.
+    """Pairs of features whose combination matters beyond either alone; what is sure first.
 
     For a pair, the influence function is averaged within each combination of their values; what
-    that explains beyond the better single feature is the pair's excess.
+    that explains beyond the better single feature is the pair's excess. Means are those of the
+    other people with the same values, as in `feature_scores`; whoever has a combination alone
+    counts as for the better feature. The intervals hold at once for all pairs there are.
     """
+    people, psi, density = _People.of(found.source), _scaled_influence(found), found._density
     codes = dict(_binned(found))
-    alone = {name: _explained(found, code) for name, code in codes.items()}
-    strongest = sorted(alone, key=lambda name: -alone[name])[:MOST_PAIRED]
+    nothing, same = np.zeros(len(psi)), np.ones(len(psi))
+    alone = {name: people.mean_of_others(code, psi, nothing) for name, code in codes.items()}
+    worth = {name: float(people.mass @ (psi * mean)) for name, mean in alone.items()}
+    strongest = sorted(worth, key=lambda name: -worth[name])[:MOST_PAIRED]
+    moved = {name: people.mean_of_others(codes[name], density, same) for name in strongest}
+    compared = len(codes) * (len(codes) - 1) // 2
     pairs = []
-    for first, second in combinations(strongest, 2):
-        code = codes[first] * (int(codes[second].max()) + 1) + codes[second]
-        together = _explained(found, code)
+    for better, worse in combinations(strongest, 2):
+        code = codes[better] * (int(codes[worse].max()) + 1) + codes[worse]
+        mean = people.mean_of_others(code, psi, alone[better])
+        rivals = (alone[better], alone[worse], nothing)
+        excess = _least([_gain(people, psi, mean, rival, compared) for rival in rivals])
         pairs.append(
             JointProxy(
-                first=first,
-                second=second,
-                excess=together - max(alone[first], alone[second]),
-                influence_share=together,
-                share_of_gap=_share_of_gap(found, code),
+                first=better,
+                second=worse,
+                excess=excess.value,
+                influence_share=max(0.0, float(people.mass @ (psi * mean))),
+                share_of_gap=_share_of_gap(
+                    found, people.mean_of_others(code, density, moved[better])
+                ),
+                low=excess.low,
+                high=excess.high,
+                more_than_noise=excess.more_than_noise,
             )
         )
-    return sorted(pairs, key=lambda pair: -pair.excess)
+    return sorted(pairs, key=lambda pair: (not pair.more_than_noise, -pair.excess))
+
+
+def verdict_on_features(scores: Sequence[FeatureScore]) -> str:
+    """How many features explain more of a gap than noise does, in words."""
+    sure = sum(score.more_than_noise for score in scores)
+    if sure == 0:
+        return "No feature explains more of the gap than noise does."
+    return f"{sure:,} of {len(scores):,} features explain more of the gap than noise does."
+
+
+def verdict_on_pairs(pairs: Sequence[JointProxy]) -> str:
+    """How many pairs explain more than the better of the two alone; empty where there are none."""
+    if not pairs:
+        return ""
+    sure = sum(pair.more_than_noise for pair in pairs)
+    if sure == 0:
+        return "No pair of features adds more than noise to what the better of the two explains."
+    return (
+        f"{sure:,} of {len(pairs):,} pairs of features add more than noise to what the better of "
+        "the two explains."
+    )
 
 
 def _binned(found: Counterfactual) -> list[tuple[str, IntArray]]:
@@ -367,31 +433,107 @@ def _tenths(column: Encoded, mass: FloatArray) -> IntArray:
     return np.asarray(tenth[column.codes], np.int64)
 
 
-def _explained(found: Counterfactual, code: IntArray) -> float:
-    """Var(E[psi | code]) / Var(psi) under P0, less what k codes explain of n people by chance.
+@dataclass(frozen=True, eq=False)
+class _People:
+    """The people of a group, row by row, and what is estimated from all of them but one."""
 
-    psi has mean zero. Of noise, k codes explain (k - 1) / (n - 1) on average: that is taken off
-    (epsilon squared). An exact distribution has no noise.
+    mass: FloatArray
+    one: FloatArray
+    """The mass of a single person of the row; 0 where there are no people."""
+    squared: FloatArray
+    """The sum of the squared masses of the row's people."""
+
+    @classmethod
+    def of(cls, source: Population) -> _People:
+        nobody = np.zeros(len(source))
+        if source.tally is None:
+            return cls(source.mass, nobody, nobody)
+        people, squared = (
+            table.sum(axis=1) for table in (source.tally.people, source.tally.squared)
+        )
+        one = np.divide(source.mass, people, out=nobody, where=people > 0)
+        return cls(source.mass, one, squared / float(source.tally.weight.sum()) ** 2)
+
+    @property
+    def exact(self) -> bool:
+        return not self.squared.any()
+
+    def mean_of_others(
+        self, code: IntArray, value: FloatArray, otherwise: FloatArray
+    ) -> FloatArray:
+        """For a person of each row, the mean over everybody else with the same code.
+
+        Whoever has a code alone gets what is given ``otherwise``.
+        """
+        weight, total = np.bincount(code, self.mass), np.bincount(code, self.mass * value)
+        others = weight[code] - self.one
+        there = others > 1e-9 * weight[code]
+        rest = total[code] - self.one * value
+        return np.divide(rest, others, out=otherwise.astype(np.float64), where=there)
+
+    def error(self, terms: FloatArray) -> float:
+        """The standard error of a mean of terms around 0."""
+        return float(np.sqrt(self.squared @ terms**2))
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """A share with its interval, which is not a number behind an exact distribution."""
+
+    value: float
+    low: float
+    high: float
+    more_than_noise: bool
+
+
+def _gain(
+    people: _People, psi: FloatArray, mean: FloatArray, rival: FloatArray, looked_at: int
+) -> _Estimate:
+    """What conditional means explain of psi, of variance 1, beyond rival means.
+
+    Where means are those of others, the mean of psi * mean estimates the variance they explain
+    without bias. The test is of that mean; its variance is doubled, as two people who speak for
+    each other make one observation. The interval is from the influence function, 2 psi mean -
+    mean^2, and a little wider for what none of n people showed. Both are Bonferroni-corrected.
     """
-    p, psi = found.source.mass, found.influence
-    total = float(p @ psi**2)
-    if total <= 0:
-        return 0.0
-    weight, summed = np.bincount(code, p), np.bincount(code, p * psi)
-    kept = weight > 0
-    share = float((summed[kept] ** 2 / weight[kept]).sum()) / total
-    n, k = found.source.n, int(kept.sum())
-    if found.source.tally is None:
-        return share
-    return max(0.0, 1 - (1 - share) * (n - 1) / (n - k)) if n > k else 0.0
+    gains = psi * (mean - rival)
+    value = float(people.mass @ gains)
+    if people.exact:
+        return _Estimate(max(0.0, value), float("nan"), float("nan"), value > 1e-12)
+    alpha = (1 - CONFIDENCE) / (2 * looked_at)
+    quantile = special.ndtri(1 - alpha)
+    terms = (mean - rival) * (2 * psi - mean - rival) - value * psi**2
+    unseen = -np.log(alpha) * people.squared.sum()
+    margin = quantile * people.error(terms - people.mass @ terms) + unseen
+    low, estimate, high = np.clip([value - margin, value, value + margin], 0, 1).tolist()
+    sure = value > quantile * np.sqrt(2) * people.error(gains)
+    return _Estimate(estimate, low, high, bool(sure))
 
 
-def _share_of_gap(found: Counterfactual, code: IntArray) -> float:
-    """(M(P0) - M(Q')) / (M(P0) - M(Q)), Q' = P0 with only the code's marginal moved to Q's."""
-    p = found.source.mass
-    before, after = np.bincount(code, p), np.bincount(code, found.mass)
-    ratio = np.divide(after, before, out=np.zeros_like(after), where=before > 0)
-    moved = found.source.reweighted(p * ratio[code])
+def _least(estimates: Sequence[_Estimate]) -> _Estimate:
+    """The least of several figures: it is sure where all are."""
+    return _Estimate(
+        min(one.value for one in estimates),
+        min(one.low for one in estimates),
+        min(one.high for one in estimates),
+        all(one.more_than_noise for one in estimates),
+    )
+
+
+def _scaled_influence(found: Counterfactual) -> FloatArray:
+    """Psi at each row, with mean 0 and variance 1; 0 where it is 0 everywhere."""
+    psi = found.influence
+    size = float(np.sqrt(found.source.mass @ psi**2))
+    return psi / size if size > 0 else psi
+
+
+def _share_of_gap(found: Counterfactual, density: FloatArray) -> float:
+    """(M(P0) - M(Q')) / (M(P0) - M(Q)), Q' = P0 with only some features' marginal moved to Q's.
+
+    The density Q'/P0 is that of the features' values, from the other people.
+    """
+    mass = found.source.mass * density
+    moved = found.source.reweighted(mass / mass.sum())
     changes = [
         (old - d.value(moved, found.baseline), old - new)
         for d, old, new in zip(found.disparities, found.gaps_before, found.gaps_after, strict=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fairmend import explain
-from fairmend.columns import FloatArray, Frame, as_numbers
+from fairmend.columns import Encoded, FloatArray, Frame, as_numbers
 from fairmend.counterfactual import Counterfactual
 from fairmend.data import AuditData, Population
 from fairmend.disparity import Disparity
@@ -33,6 +33,7 @@ __all__ = [
     "fingerprint",
     "heads",
     "now",
+    "repair_fingerprint",
     "rounded",
 ]
 
@@ -75,6 +76,11 @@ class Explanation:
     prototypes: tuple[dict[str, Any], ...]
     feature_scores: tuple[FeatureScore, ...]
     joint_proxies: tuple[JointProxy, ...]
+    """Those that add more than noise, at most `MOST_PAIRS`."""
+    features_verdict: str
+    """How many features explain more than noise does, in words."""
+    pairs_verdict: str
+    """The same of pairs; empty where there is one feature only."""
     smallest_cell: int = SMALLEST_CELL
     values_not_shown: int = 0
     """Values of features that fewer people have."""
@@ -86,6 +92,7 @@ class Explanation:
         lines, every = explain.marginals(found), explain.prototypes(found)
         shown = _known_to_many(found, lines, smallest_cell)
         rows = [row for row in every if _people_like(found, row) >= smallest_cell]
+        scores, pairs = explain.feature_scores(found), explain.joint_proxies(found)
         return cls(
             target_name=found.target_name,
             baseline_name=found.baseline_name,
@@ -105,8 +112,10 @@ class Explanation:
             else "",
             marginals=tuple(_largest(_coarse(found, shown, smallest_cell))),
             prototypes=tuple(rows),
-            feature_scores=tuple(explain.feature_scores(found)),
-            joint_proxies=tuple(explain.joint_proxies(found)[:MOST_PAIRS]),
+            feature_scores=tuple(scores),
+            joint_proxies=tuple([pair for pair in pairs if pair.more_than_noise][:MOST_PAIRS]),
+            features_verdict=explain.verdict_on_features(scores),
+            pairs_verdict=explain.verdict_on_pairs(pairs),
             smallest_cell=smallest_cell,
             values_not_shown=len(lines) - len(shown),
             prototypes_not_shown=len(every) - len(rows),
@@ -368,10 +377,20 @@ def fingerprint(data: AuditData) -> str:
     True
     """
     digest = sha256()
-    columns = [] if data.table is None else data.table.encoded
     names = () if data.table is None else data.table.names
-    for name, column in zip(names, columns, strict=True):
+    for name, column in zip(names, _columns(data), strict=True):
         digest.update(repr((str(name), [str(value) for value in column.values])).encode())
+    _count_in(digest, data)
+    return digest.hexdigest()
+
+
+def _columns(data: AuditData) -> list[Encoded]:
+    return [] if data.table is None else list(data.table.encoded)
+
+
+def _count_in(digest: Any, data: AuditData) -> None:
+    """People and answers by row, rows by the order of their values, whatever these are called."""
+    columns = _columns(data)
     by_name = dict(zip(map(str, data.groups), data.populations, strict=True))
     for group in sorted(by_name):
         people = by_name[group]
@@ -386,4 +405,22 @@ def fingerprint(data: AuditData) -> str:
         order = np.lexsort(table.T[::-1])
         digest.update(repr((group, table.shape)).encode())
         digest.update(np.ascontiguousarray(table[order]).tobytes())
+
+
+def repair_fingerprint(data: AuditData, plans: Mapping[Hashable, Plan]) -> str:
+    """SHA-256 of the people a repair was fitted on and of what its plans do to them.
+
+    It is the same for the same people in any container. No setting is in it: from a seed it would
+    let others find the key.
+    """
+    digest = sha256()
+    _count_in(digest, data)
+    for group, plan in plans.items():
+        o = plan.outlook
+        figures = (o.gap_before, o.gap_after, o.edited, o.randomised, o.unreachable, o.cost,
+                   o.to_positive, o.to_negative)  # fmt: skip
+        said = [round(float(figure), 9) + 0.0 for figure in figures]
+        digest.update(
+            repr((str(group), str(plan.baseline), plan.metric, plan.method, said)).encode()
+        )
     return digest.hexdigest()

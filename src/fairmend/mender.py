@@ -20,6 +20,7 @@ from fairmend.data import read_membership
 from fairmend.errors import DataError, listed
 from fairmend.progress import progress
 from fairmend.rowstream import Block, Edits, RowStream
+from fairmend.shared_draws import SharedDraws, worst
 from fairmend.tablefile import refuse_blanks
 
 if TYPE_CHECKING:
@@ -87,6 +88,10 @@ class _Laws:
     """What the model decides of the row as it is."""
     drawn: NDArray[np.bool_]
     """Whose answer is left to chance, person by person."""
+    variance: FloatArray
+    """Of the decision, as it is drawn."""
+    group: IntArray
+    """The place among the audited groups; -1 for none of them."""
     absent: NDArray[np.bool_]
     stranger: NDArray[np.bool_]
 
@@ -104,7 +109,7 @@ class _Laws:
             pl.concat([self.rows, more.rows], how="vertical_relaxed"),
             pl.concat([self.destinations, more.destinations], how="vertical_relaxed"),
             np.concatenate([self.destination, shift]),
-            *map(both, ("decision", "own", "drawn", "absent", "stranger")),
+            *map(both, ("decision", "own", "drawn", "variance", "group", "absent", "stranger")),
         )
 
 
@@ -114,9 +119,12 @@ class Mender:
     def __init__(
         self, mended: RepairedClassifier, groups: Sequence[str], id_: str | None, wanted: Wanted
     ) -> None:
-        self.mended, self.groups, self.id_, self.wanted = mended, list(groups), id_, wanted
+        self.mended = mended.silent_about_draws()
+        self.groups, self.id_, self.wanted = list(groups), id_, wanted
         self.tally = Tally()
         self._laws: _Laws | None = None
+        self._people: FloatArray = np.zeros(0)  # for each of the laws
+        self._shared = np.zeros((3, len(mended.data_.groups)))
 
     def through(self, stream: RowStream, out: IO[bytes]) -> Tally:
         """Everything in the stream, edited, onto a file."""
@@ -222,6 +230,8 @@ class Mender:
         law = self._look_up(block)
         laws = self._laws
         assert laws is not None
+        before = np.pad(self._people, (0, len(laws) - len(self._people)))
+        self._people = before + np.bincount(law, minlength=len(laws))
         destination, drawn = laws.destination[law], np.flatnonzero(laws.drawn[law])
         destination[drawn] = -1
         cells: Cells = {}
@@ -265,7 +275,7 @@ class Mender:
         """Each row's place among the laws; those of rows not met before are worked out."""
         rows = block.rows.select(self._key)
         if self._laws is not None and self._laws.rows.schema != rows.schema:
-            self._laws = None  # whole numbers have become others, or the reverse
+            self._forget()  # whole numbers have become others, or the reverse
         if self._laws is not None:
             law = self._places(rows)
             new = rows.filter(law.is_null())
@@ -273,12 +283,43 @@ class Mender:
                 return law.to_numpy().astype(np.int64)
             new = new.unique(maintain_order=True)
             if len(self._laws) + new.height > MOST_KNOWN:
-                self._laws, new = None, rows.unique(maintain_order=True)
+                self._forget()
+                new = rows.unique(maintain_order=True)
         else:
             new = rows.unique(maintain_order=True)
         found = self._work_out(new, block)
         self._laws = found if self._laws is None else self._laws.followed_by(found)
         return self._places(rows).to_numpy().astype(np.int64)
+
+    def _forget(self) -> None:
+        """Drop the laws, but for what they did to the rates of the groups."""
+        self._shared, self._people, self._laws = self._spread(), np.zeros(0), None
+
+    def _spread(self) -> FloatArray:
+        """Per group: people; the spread of decisions if equal rows share a draw; else the variance.
+
+        Spreads are added up over laws that were forgotten: the same rows may have come again.
+        """
+        if self._laws is None:
+            return self._shared
+        laws, n, groups = self._laws, self._people, self._shared.shape[1]
+
+        def summed(values: FloatArray) -> FloatArray:
+            return np.bincount(laws.group + 1, values, groups + 1)[1:].astype(np.float64)
+
+        shared = np.sqrt(summed(n**2 * laws.variance))
+        more = np.stack([summed(n), shared, summed(n * laws.variance)])
+        return np.asarray(self._shared + more, np.float64)
+
+    @property
+    def shared_draws(self) -> SharedDraws | None:
+        """What it does to a group's rate that equal rows share one draw, where that is much."""
+        if self.id_ is not None:
+            return None
+        people, shared, own = self._spread()
+        n = np.maximum(1.0, people)
+        groups = self.mended.data_.groups
+        return worst(map(SharedDraws, groups, shared / n, np.sqrt(own) / n))
 
     def _places(self, rows: pl.DataFrame) -> pl.Series:
         assert self._laws is not None
@@ -307,7 +348,12 @@ class Mender:
                 size = sum(table.height for table in tables)
                 destination[one.members] = np.where(picked >= 0, picked + size, -1)
                 tables.append(as_polars(one.route.table.native))
-        return _Laws(new, _stacked(tables), destination, decision, own, drawn, absent, stranger)
+        by_edits = self.wanted.emit == "rows"
+        variance = people.variance_edited() if by_edits else people.variance_decided()
+        return _Laws(
+            new, _stacked(tables), destination, decision, own, drawn, variance, member, absent,
+            stranger,
+        )  # fmt: skip
 
     def _refuse(self, block: Block, group_of: pl.DataFrame) -> NoReturn:
         """Somebody of a group that was not audited."""

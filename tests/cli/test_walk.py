@@ -259,6 +259,7 @@ def test_explain_tells_numbers_by_their_means(call, tmp_path):
     done = call("explain", "t.csv", *named)
     assert done.code == 0, done.err
     assert "Shares of people" not in done.out  # as there are none
+    assert "Joint proxies" not in done.out  # of one input
     line = next(line for line in done.out.splitlines() if line.startswith("x  "))
     group = table.filter(pl.col("g") == "b")["x"].to_numpy()
     found = fairmend.counterfactual("said", table.select("x", "said"), table["y"],
@@ -280,6 +281,10 @@ def test_explain(mended, call):
     )  # fmt: skip
     assert (said["schema"], said["status"]) == ("fairmend.explanation/1", "CLOSED")
     assert abs(said["after"]) <= 1e-10
+    sure = sum(pair["more_than_noise"] for pair in said["joint_proxies"])
+    told = done.out[done.out.index("Joint proxies. ") :]
+    assert told.startswith(f"Joint proxies. {sure or 'No pair'}")
+    assert {"low", "high", "more_than_noise"} <= set(said["feature_scores"][0])
 
 
 def test_people_are_told_apart_by_their_id_and_the_key(mended, call, tmp_path):

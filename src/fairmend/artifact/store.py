@@ -124,6 +124,8 @@ class Body:
     outcomes: tuple[tuple[Hashable, KnownOutcome], ...]
     """The groups' own P(Y=1 | x), for reports; none where their model is the caller's own."""
     probe: Probe
+    fingerprint: str
+    """Tells the repair from others; people's draws depend on it."""
 
 
 # -------------------------------------------------------------------- saving
@@ -212,6 +214,7 @@ def _body(repaired: RepairedClassifier) -> Body:
         plans=tuple(repaired.plans_.items()),
         outcomes=() if own else tuple(_outcomes(repaired)),
         probe=Probe.choose(data),
+        fingerprint=repaired.fingerprint_,
     )  # fmt: skip
 
 
@@ -399,6 +402,7 @@ def load(
     repaired = RepairedClassifier(given, **{**body.settings, "key": key})
     repaired.key_ = key
     repaired._keep(box, body.data, body.audit, dict(body.plans))
+    repaired._fingerprint.append(body.fingerprint)
     repaired._outcomes |= dict(body.outcomes)
     repaired._loaded = True
     return repaired

@@ -18,6 +18,7 @@ from fairmend.cli.output import print_json, refuse_unwritable, say
 from fairmend.cli.people import ModelCall
 
 if TYPE_CHECKING:
+    from fairmend.folder import Applying
     from fairmend.mender import Tally
 
 Output = Annotated[
@@ -135,6 +136,7 @@ def apply(
         with writing(output, overwrite=force) as out:
             work.through(file, out)
     tally = work.tally
+    _tell_shared_draws(work)
     seconds = time.perf_counter() - started
     counted = emit != "decisions" or edited is not None
     stale = mended.box_.column if emit != "decisions" else None
@@ -153,6 +155,12 @@ def apply(
     if stale is not None:
         now = f"; the mended decisions are in {decision!r}" if emit == "both" else ""
         say(f"note: {stale!r} still holds the model's answers about the rows before the edits{now}")
+
+
+def _tell_shared_draws(work: Applying) -> None:
+    shared = None if work.mender is None else work.mender.shared_draws
+    if shared is not None:
+        say(f"note: {shared} Name the column of ids with --id.")
 
 
 def _tell(tally: Tally, seconds: float, emit: str, *, counted: bool) -> None:

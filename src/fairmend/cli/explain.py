@@ -13,7 +13,7 @@ from fairmend.cli.output import print_json
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.selection import refuse_selected
 
-MOST_SHARES, MOST_FEATURES = 15, 10
+MOST_SHARES, MOST_FEATURES, MOST_PAIRS = 15, 10, 5
 """Lines of the tables."""
 _MODELLED = (
     "The gaps are modelled: outcomes by P(Y=1 | x), so that they differ from those of an audit, "
@@ -23,6 +23,11 @@ _LEGEND = (
     "of the influence: what the feature explains, alone, of how much each person adds to the gap",
     "of the change: the part that comes about if this feature alone moves to the counterfactual",
     "shift: how many people have another value of it there",
+    "low, high: a 95 % interval of the influence, for all features at once",
+)
+_LEGEND_OF_PAIRS = (
+    "more than alone: what the pair explains beyond the better of the two",
+    "low, high: a 95 % interval of that, for all pairs at once",
 )
 
 
@@ -80,7 +85,7 @@ def explain(
         target=people.as_group(target),
     )
     marginals = explaining.marginals(found)
-    scores = explaining.feature_scores(found)
+    scores, pairs = explaining.feature_scores(found), explaining.joint_proxies(found)
     if as_json:
         content = {
             "target": found.target_name,
@@ -93,6 +98,7 @@ def explain(
             "left_out": people.left_out,
             "marginals": [asdict(line) for line in marginals],
             "feature_scores": [asdict(score) for score in scores],
+            "joint_proxies": [asdict(pair) for pair in pairs],
         }
         print_json("fairmend.explanation/1", content)
     else:
@@ -101,9 +107,11 @@ def explain(
             print(_MODELLED)
         print()
         _print_tables(marginals, scores)
+        _print_pairs(pairs)
 
 
 def _print_tables(marginals: Any, scores: Any) -> None:
+    from fairmend.explain import verdict_on_features
     from fairmend.tables import TextTable, number, percent
 
     shown = sorted((line for line in marginals if line.is_share), key=lambda line: -abs(line.shift))
@@ -134,11 +142,31 @@ def _print_tables(marginals: Any, scores: Any) -> None:
         (
             score.feature,
             percent(score.influence_share),
+            percent(score.low),
+            percent(score.high),
             percent(score.share_of_gap),
             percent(score.shift),
         )
         for score in scores[:MOST_FEATURES]
     ]
-    headers_of_scores = ("<feature", "of the influence", "of the change", "shift")
-    title = "What the features carry of the gap"
+    headers_of_scores = ("<feature", "of the influence", "low", "high", "of the change", "shift")
+    title = f"What the features carry of the gap. {verdict_on_features(scores)}"
     print(TextTable(title, headers_of_scores, carried, _LEGEND))
+
+
+def _print_pairs(pairs: Any) -> None:
+    """The pairs that add more than noise, or that none does."""
+    from fairmend.explain import verdict_on_pairs
+    from fairmend.tables import TextTable, percent
+
+    sure = [
+        (pair.first, pair.second, percent(pair.excess), percent(pair.low), percent(pair.high))
+        for pair in pairs[:MOST_PAIRS]
+        if pair.more_than_noise
+    ]
+    headers = ("<feature", "<with", "more than alone", "low", "high")
+    title = f"Joint proxies. {verdict_on_pairs(pairs)}"
+    if sure:
+        print("", TextTable(title, headers, sure, _LEGEND_OF_PAIRS), sep="\n")
+    elif pairs:
+        print("", title, sep="\n")

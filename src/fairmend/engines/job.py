@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -60,8 +59,9 @@ class Job:
     @classmethod
     def of(cls, classifier: RepairedClassifier, **settings: Any) -> Job:
         """A job with a classifier that carries nobody's rows along."""
-        slim = copy(classifier)
+        slim = classifier.silent_about_draws()
         slim.data_ = classifier.data_.counted
+        slim._fingerprint = [classifier.fingerprint_]  # found here, not by every worker
         return cls(slim, **settings)
 
     @cached_property

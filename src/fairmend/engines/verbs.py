@@ -293,7 +293,8 @@ def map_rows(
     X
         Whatever `source` takes.
     sensitive_features, ids
-        Names of columns. The same person gets the same answer on every engine.
+        Names of columns. The same person gets the same answer on every engine. Without ids equal
+        rows share one draw; a warning says if that may move the rate of a group like the audited.
     what
         ``"predict"`` adds a column of repaired decisions; ``"transform"`` edits the inputs.
     out
@@ -340,6 +341,8 @@ def map_rows(
     )
     for name in job.inputs:
         place.column(name, "X")
+    if ids is None:
+        classifier.warn_of_shared_draws_as_audited()
     return place.engine.map_rows(
         place, job, None if out is None else Path(out), overwrite=overwrite
     )

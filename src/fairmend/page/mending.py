@@ -39,6 +39,11 @@ __all__ = ["explanation", "frontier", "origin", "repair"]
 
 # -------------------------------------------------------------------- the counterfactual
 
+_INTERVALS = (
+    "Low and high are a 95 % interval that holds for all {} at once; everybody's part is "
+    "explained by the values of other people."
+)
+
 
 def explanation(found: Explanation) -> Section:
     """On which inputs the gap rests."""
@@ -62,6 +67,8 @@ def explanation(found: Explanation) -> Section:
     blocks += [*_marginals(found, target, baseline), _scores(found, target)]
     if found.joint_proxies:
         blocks.append(_proxies(found))
+    elif found.pairs_verdict:
+        blocks.append(Text(f"Joint proxies: {found.pairs_verdict}"))
     hidden = not_shown("row", found.prototypes_not_shown, found.smallest_cell)
     if found.prototypes:
         blocks.append(_prototypes(found, hidden))
@@ -146,13 +153,23 @@ def _scores(found: Explanation, target: str) -> Chart:
             Column("feature"),
             Column("of the gap", "rate"),
             Column("of the influence", "rate"),
+            Column("low", "rate"),
+            Column("high", "rate"),
             Column("shift", "rate"),
         ),
         tuple(
-            (score.feature, score.share_of_gap, score.influence_share, score.shift)
+            (
+                score.feature,
+                score.share_of_gap,
+                score.influence_share,
+                score.low,
+                score.high,
+                score.shift,
+            )
             for score in found.feature_scores
         ),
         (
+            f"{found.features_verdict} {_INTERVALS.format('features')}",
             "Of the gap: what closes if this feature's distribution alone moves to the "
             "counterfactual's.",
             "Of the influence: how much of each row's part in the gap the feature explains alone.",
@@ -160,7 +177,11 @@ def _scores(found: Explanation, target: str) -> Chart:
         ),
     )
     first = found.feature_scores[0]
-    told = f"{first.feature} explains most alone, {percent(first.influence_share)}."
+    told = (
+        f"{first.feature} explains most alone, {percent(first.influence_share)}."
+        if first.more_than_noise
+        else found.features_verdict
+    )
     picture = drawn(charts.feature_scores(found), "scores", caption, told)
     return Chart("scores", caption, picture, table)
 
@@ -176,11 +197,22 @@ def _proxies(found: Explanation) -> TableBlock:
                 Column("of the gap", "rate"),
                 Column("of the influence", "rate"),
                 Column("more than alone", "rate"),
+                Column("low", "rate"),
+                Column("high", "rate"),
             ),
             tuple(
-                (pair.first, pair.second, pair.share_of_gap, pair.influence_share, pair.excess)
+                (
+                    pair.first,
+                    pair.second,
+                    pair.share_of_gap,
+                    pair.influence_share,
+                    pair.excess,
+                    pair.low,
+                    pair.high,
+                )
                 for pair in found.joint_proxies
             ),
+            (f"{found.pairs_verdict} {_INTERVALS.format('pairs')}",),
         )
     )
 

@@ -71,8 +71,8 @@ class Repairer:
         self.labels = data.labels
         self._plans: dict[Hashable, Plan] = dict(classifier.plans_)
         self._groups = {str(group): group for group in data.groups}
-        self._repair = Drawer(classifier.key_, "repair")
-        self._decision = Drawer(classifier.key_, "decision")
+        self._repair = classifier.drawer("repair")
+        self._decision = classifier.drawer("decision")
         self._laws: dict[Any, Law] = {}
         self._read: dict[Any, Said] = {}
         self.cells = self.schema.known_rows()
