@@ -37,7 +37,7 @@ def transport(
     counterfactual_method: Literal["projection", "descent"] = "projection",
     individual_fairness: Callable[[Any, Any], Any] | None = None,
     ties: Ties = "stay",
-    outcome_model: Any = "logistic",
+    outcome_model: Any = "auto",
     random_state: int = 0,
 ) -> Plan:
     """Turn the target group's inputs into a counterfactual distribution at the least cost.
@@ -159,7 +159,7 @@ def paper(
     stop: Stop = "tolerance",
     tolerance: float = 1e-3,
     max_iter: int = 500,
-    outcome_model: Any = "logistic",
+    outcome_model: Any = "auto",
     random_state: int = 0,
 ) -> Plan:
     """The paper's repair: Algorithm 1 with resampling, then optimal transport by squared L2.
