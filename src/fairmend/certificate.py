@@ -214,24 +214,38 @@ def _by_counts(
     observed = target.with_outcome(share)
     if (disparity.value(observed, baseline) >= 0) != downwards:
         return None
-    rate_error = _rate_error(disparity, baseline)
     steep = np.abs(_slope(disparity, target)) > 1e-12
-    risk = (1 - confidence) / max(1, int(steep.any()) + (rate_error > 0))
+    risk = (1 - confidence) / max(1, int(steep.any()) + (baseline.tally is not None))
     # people who weigh unlike count as so many who weigh alike
     people = np.divide(total**2, squared, out=np.zeros_like(total), where=kept)
     ends = _clopper_pearson(share * people, people, risk / max(1, int((kept & steep).sum())))
-    rates = [_ratios(disparity, target.with_outcome(np.clip(end, CLIP, 1 - CLIP))) for end in ends]
-    lowest, highest = (choose(rates[0][0], rates[1][0]) for choose in (np.minimum, np.maximum))
-    possible, proven = kept & rates[0][1], kept & _ratios(disparity, observed)[1]
+    rates = []
+    for end in ends:
+        ratio, usable = _ratios(disparity, target.with_outcome(end))
+        inside, possible = _ratios(disparity, target.with_outcome(np.clip(end, CLIP, 1 - CLIP)))
+        rates.append(np.where(usable, ratio, inside))
+    possible, proven = kept & possible, kept & _ratios(disparity, observed)[1]
     if not proven.any():
         return None
-    rate = disparity.of(baseline)
-    margin = float(special.ndtri(1 - risk / 2)) * rate_error
+    lowest, highest = np.minimum(*rates), np.maximum(*rates)
     if downwards:
         bounds = lowest[possible].min(), highest[proven].min()
     else:
         bounds = lowest[proven].max(), highest[possible].max()
-    return float(bounds[0]) - rate - margin, float(bounds[1]) - rate + margin
+    rate = _rate_interval(disparity, baseline, risk)
+    return float(bounds[0]) - rate[1], float(bounds[1]) - rate[0]
+
+
+def _rate_interval(disparity: RateGap, population: Population, risk: float) -> tuple[float, float]:
+    """Of a rate of counted people; the rate itself where it is exact."""
+    rate, observed = disparity.of(population), population.observed
+    if observed.tally is None:
+        return rate, rate
+    t = disparity.terms(observed)[1]
+    weight, squared = (part.sum(axis=1) for part in (observed.tally.weight, observed.tally.squared))
+    people = np.array([(weight @ t) ** 2 / (squared @ t**2)])
+    low, high = _clopper_pearson(rate * people, people, risk)
+    return float(low[0]), float(high[0])
 
 
 def _clopper_pearson(k: FloatArray, n: FloatArray, risk: float) -> tuple[FloatArray, FloatArray]:
