@@ -515,7 +515,7 @@ CODE = {
     "disparity": ({"disparity": OMISSION}, r"^disparity: must be data .* Use sp, fnr"),
     "outcome_model": (
         {"outcome_model": DecisionTreeClassifier(max_depth=2), "rank": "outcome"},
-        r"^outcome_model: must be 'logistic' .* the plan of 'b' asks a DecisionTreeClassifier",
+        r"^outcome_model: must be 'auto', .* the plan of 'b' asks a DecisionTreeClassifier",
     ),
 }
 
@@ -537,6 +537,30 @@ def test_a_model_of_outcomes_that_no_plan_asks_is_left_out_and_can_be_set_again(
     with pytest.raises(ArtifactError, match="LogisticRegression: must be given again"):
         used(loaded, "scores")
     assert used(loaded.set_params(outcome_model=own), "scores") == used(mended, "scores")
+
+
+def test_a_ranking_by_products_of_inputs_is_stored_as_numbers(tmp_path):
+    """Y follows the product of two inputs; the model gives labels only, so P(Y=1 | x) ranks."""
+    rng = np.random.default_rng(0)
+    X, s = rng.normal(size=(1_500, 2)), rng.choice(["a", "b"], 1_500)
+    X[s == "b", 0] -= 0.5
+    y = (rng.random(1_500) < 1 / (1 + np.exp(-3 * X[:, 0] * X[:, 1]))).astype(int)
+
+    def labels(rows):
+        return (np.asarray(rows)[:, 0] > 0).astype(int)
+
+    repaired = RepairedClassifier(labels, key=KEY, random_state=0).fit(X, y, sensitive_features=s)
+    fitted_model = repaired.plan_.ranking.outcome.fitted
+    assert fitted_model.kind == "l2 logistic regression with pairs of inputs"
+    repaired.save(tmp_path / "one")
+    loaded = fairmend.load(tmp_path / "one", labels, key=KEY)
+    new, group = rng.normal(size=(200, 2)), np.full(200, "b")
+    table = fitted_model.predict(Frame.read(new))
+    assert loaded.plan_.ranking.outcome.fitted.predict(Frame.read(new)).tolist() == table.tolist()
+    before, after = (
+        one.positive_chance(new, sensitive_features=group) for one in (repaired, loaded)
+    )
+    assert before.tolist() == after.tolist()
 
 
 def test_a_distance_between_people_is_needed_in_fit_alone(saved, folder):

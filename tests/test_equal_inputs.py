@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binomtest, fisher_exact, norm
 
 from fairmend import BlackBox, DataError, counterfactual, counterfactual_data, datasets
-from fairmend.equal_inputs import _Rows
+from fairmend.equal_inputs import SharedRows
 
 
 def compared(decision, x, s, *, soft=False, **settings):
@@ -110,7 +110,7 @@ def drawn_results(shape, difference, *, soft, times=400):
     for _ in range(times):
         decision, x, s = people(rng, *shape, difference, soft=soft)
         at = [x[s == group] for group in "ab"]
-        found = _Rows.of(at, [np.ones(len(r)) for r in at], [decision[s == g] for g in "ab"])
+        found = SharedRows.of(at, [np.ones(len(r)) for r in at], [decision[s == g] for g in "ab"])
         results.append((found.difference, *found.interval(), found.p_value()))
     return np.array(results).T
 

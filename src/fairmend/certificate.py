@@ -5,31 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend import special
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import Population
 from fairmend.disparity import SP, Alignment, Disparity, RateGap
 from fairmend.equal_inputs import have_several
-from fairmend.errors import DataError
-from fairmend.features import FeatureMap
-from fairmend.outcomes import FittedProbability, logistic_regression
+from fairmend.outcomes import CLIP, FittedProbability
 from fairmend.projection import NO_GAP
 from fairmend.rows import numbered
-from fairmend.tables import p_said
 
-__all__ = [
-    "Certificate",
-    "OutcomeDifference",
-    "certify",
-    "counts_by_row",
-    "outcome_difference",
-]
-
-PEOPLE_PER_ROW = 20
-"""Groups are compared row by row where both have at least this many people on it."""
-MOSTLY_SHARED = 0.8
-"""... and where this share of both groups stands on such rows."""
+__all__ = ["Certificate", "certify", "counts_by_row"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +41,14 @@ class Certificate:
     """Whether the rate of a single row depends on its outcome, as that of fdr does."""
     several_decisions: bool = False
     """Whether equal inputs got different decisions, as those on record may have."""
+    model: str = ""
+    """The model of outcomes the figures rest on; empty where they rest on none."""
+    calibration_error: float = 0.0
+    """Of that model."""
+    model_error: bool = True
+    """Whether the interval includes the error of that model."""
+    counted: tuple[float, float] | None = None
+    """Bounds on the best reachable by the observed shares of single rows alone, without a model."""
 
     @property
     def irreconcilable(self) -> bool:
@@ -66,19 +61,40 @@ class Certificate:
 
     @property
     def certain(self) -> bool:
-        """Whether the answer would be the same at both ends of the interval."""
-        return (self.low > 0) == (self.high > 0)
+        """Whether the answer holds all over its interval, and does not rest on a model."""
+        return self._counts_agree if self.model else (self.low > 0) == (self.high > 0)
+
+    @property
+    def _counts_agree(self) -> bool:
+        return self.counted is not None and all(
+            self._closes(end) != self.irreconcilable for end in self.counted
+        )
+
+    @property
+    def _counts_disagree(self) -> bool:
+        return self.counted is not None and all(
+            self._closes(end) == self.irreconcilable for end in self.counted
+        )
+
+    def _closes(self, best: float) -> bool:
+        return best <= 0 if self.downwards else best >= 0
 
     def __str__(self) -> str:
-        sure = "" if self.certain else " The data leave room for the other answer."
         bounds = f"{100 * self.best_reachable:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
-        if not self.irreconcilable:
-            way = "down" if self.downwards else "up"
-            apart = " Equal inputs with different decisions count as different inputs."
-            return (
-                f"The gap can be closed: it can be brought {way} to {bounds} points."
-                f"{apart if self.several_decisions else ''}{sure}"
+        if self.irreconcilable:
+            said = (
+                "No distribution over these inputs closes this gap; the best reachable is "
+                f"{bounds} points{self._reasons}."
             )
+        else:
+            way = "down" if self.downwards else "up"
+            said = f"The gap can be closed: it can be brought {way} to {bounds} points."
+            if self.several_decisions:
+                said += " Equal inputs with different decisions count as different inputs."
+        return f"{said}{self._how_sure}"
+
+    @property
+    def _reasons(self) -> str:
         reasons = [
             *(["P(Y|X) differs between the groups"] if self.by_outcome else []),
             *(["equal inputs get different decisions"] if self.several_decisions else []),
@@ -88,11 +104,27 @@ class Certificate:
                 "nobody in the target group has the inputs of "
                 f"{100 * (1 - self.baseline_covered):.1f} % of the baseline"
             )
-        because = f", because {', or '.join(reasons)}" if reasons else ""
-        return (
-            "No distribution over these inputs closes this gap; the best reachable is "
-            f"{bounds} points{because}.{sure}"
+        word = "because" if self.certain else "perhaps because"
+        return f", {word} {', or '.join(reasons)}" if reasons else ""
+
+    @property
+    def _how_sure(self) -> str:
+        if not self.model:
+            return "" if self.certain else " The data leave room for the other answer."
+        under = (
+            f" This is under the fitted model ({self.model}), whose calibration error is "
+            f"{100 * self.calibration_error:.1f} points"
         )
+        if not self.model_error:
+            under += " and whose own error the interval leaves out"
+        if self.counted is None:
+            return f"{under}."
+        counts = f"[{100 * self.counted[0]:+.1f}, {100 * self.counted[1]:+.1f}] points"
+        if self._counts_agree:
+            return f"{under}. The observed shares alone give the same answer: {counts}."
+        if self._counts_disagree:
+            return f"{under}. The observed shares alone contradict it: {counts}."
+        return f"{under}. The observed shares alone leave it open: {counts}."
 
 
 def certify(
@@ -110,9 +142,7 @@ def certify(
     if not isinstance(disparity, RateGap):
         return None
     downwards = disparity.value(target, baseline) >= 0
-    r, t = disparity.terms(target)
-    usable = (target.mass > 0) & (t > 0)
-    ratio = r[usable] / t[usable]
+    ratio, usable = _ratios(disparity, target)
     slope = np.abs(_slope(disparity, target)[usable])
     error = np.zeros(len(slope))
     if outcome is not None and outcome.standard_error is not None:
@@ -124,8 +154,20 @@ def certify(
     rate_margin = float(special.ndtri(1 - risk / 2)) * rate_error
     extreme = np.min if downwards else np.max
     best, low, high = (
-        float(extreme(ratio + sign * margin)) - rate + sign * rate_margin for sign in (0, -1, 1)
+        float(extreme(ratio[usable] + sign * margin)) - rate + sign * rate_margin
+        for sign in (0, -1, 1)
     )
+    by_outcome = bool((slope > 1e-12).any())
+    model, counted = outcome, None
+    if outcome is not None:
+        counted = _by_counts(disparity, target, baseline, confidence, downwards=downwards)
+    if (
+        outcome is not None
+        and counted is not None
+        and (not by_outcome or outcome.estimator is None)
+    ):
+        low, high = min(best, counted[0]), max(best, counted[1])
+        model = counted = None  # the figures are those of the counts
     covered, several = _inputs_compared(target, baseline, *tables)
     return Certificate(
         best_reachable=best,
@@ -134,9 +176,90 @@ def certify(
         confidence=confidence,
         downwards=downwards,
         baseline_covered=covered,
-        by_outcome=bool((slope > 1e-12).any()),
+        by_outcome=by_outcome,
         several_decisions=several,
+        model="" if model is None else model.kind,
+        calibration_error=0.0 if model is None else model.calibration_error,
+        model_error=model is None or model.standard_error is not None,
+        counted=counted,
     )
+
+
+def _ratios(disparity: RateGap, target: Population) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """The rate of each single row, and which rows have one."""
+    r, t = disparity.terms(target)
+    usable = (target.mass > 0) & (t > 0)
+    return np.divide(r, t, out=np.zeros_like(r), where=usable), usable
+
+
+def _by_counts(
+    disparity: RateGap,
+    target: Population,
+    baseline: Population,
+    confidence: float,
+    *,
+    downwards: bool,
+) -> tuple[float, float] | None:
+    """Bounds on the best reachable from how often each row had the outcome, without a model.
+
+    Clopper-Pearson intervals of all rows at once (Bonferroni). A rate r/t is monotone in the
+    outcome, so its ends are at the interval's. Rows that nobody was seen to count on (t = 0) may
+    have any rate in theirs, and prove none. None where the observed gap has the other sign.
+    """
+    assert target.tally is not None
+    weight, squared = target.tally.weight, target.tally.squared.sum(axis=1)
+    total = weight.sum(axis=1)
+    kept = (target.mass > 0) & (total > 0)
+    share = np.divide(weight[:, 1], total, out=np.full(len(total), 0.5), where=kept)
+    observed = target.with_outcome(share)
+    if (disparity.value(observed, baseline) >= 0) != downwards:
+        return None
+    steep = np.abs(_slope(disparity, target)) > 1e-12
+    risk = (1 - confidence) / max(1, int(steep.any()) + (baseline.tally is not None))
+    # people who weigh unlike count as so many who weigh alike
+    people = np.divide(total**2, squared, out=np.zeros_like(total), where=kept)
+    ends = _clopper_pearson(share * people, people, risk / max(1, int((kept & steep).sum())))
+    rates = []
+    for end in ends:
+        ratio, usable = _ratios(disparity, target.with_outcome(end))
+        inside, possible = _ratios(disparity, target.with_outcome(np.clip(end, CLIP, 1 - CLIP)))
+        rates.append(np.where(usable, ratio, inside))
+    possible, proven = kept & possible, kept & _ratios(disparity, observed)[1]
+    if not proven.any():
+        return None
+    lowest, highest = np.minimum(*rates), np.maximum(*rates)
+    if downwards:
+        bounds = lowest[possible].min(), highest[proven].min()
+    else:
+        bounds = lowest[proven].max(), highest[possible].max()
+    rate = _rate_interval(disparity, baseline, risk)
+    return float(bounds[0]) - rate[1], float(bounds[1]) - rate[0]
+
+
+def _rate_interval(disparity: RateGap, population: Population, risk: float) -> tuple[float, float]:
+    """Of a rate of counted people; the rate itself where it is exact."""
+    rate, observed = disparity.of(population), population.observed
+    if observed.tally is None:
+        return rate, rate
+    t = disparity.terms(observed)[1]
+    weight, squared = (part.sum(axis=1) for part in (observed.tally.weight, observed.tally.squared))
+    people = np.array([(weight @ t) ** 2 / (squared @ t**2)])
+    low, high = _clopper_pearson(rate * people, people, risk)
+    return float(low[0]), float(high[0])
+
+
+def _clopper_pearson(k: FloatArray, n: FloatArray, risk: float) -> tuple[FloatArray, FloatArray]:
+    """Exact intervals of shares k / n; 0 to 1 where there is nobody.
+
+    >>> low, high = _clopper_pearson(np.array([0.0, 5.0]), np.array([0.0, 5.0]), 0.05)
+    >>> low.round(3).tolist(), high.round(3).tolist()
+    ([0.0, 0.478], [1.0, 1.0])
+    """
+    low, high = np.zeros(len(k)), np.ones(len(k))
+    some, rest = k > 0, n - k > 1e-9
+    low[some] = special.betaincinv(k[some], n[some] - k[some] + 1, risk / 2)
+    high[rest] = special.betaincinv(k[rest] + 1, n[rest] - k[rest], 1 - risk / 2)
+    return low, high
 
 
 def _inputs_compared(
@@ -171,84 +294,6 @@ def _rate_error(disparity: RateGap, population: Population) -> float:
     return float(np.sqrt(squared @ psi**2)) / weight
 
 
-# -------------------------------------------------------------------- P(Y | X), tested
-
-
-@dataclass(frozen=True)
-class OutcomeDifference:
-    """A likelihood-ratio test of P(Y | X, target) = P(Y | X, baseline)."""
-
-    statistic: float
-    degrees_of_freedom: int
-    p_value: float
-    compared: str
-    """``row by row``: without a model. ``logistic``: as far as a logistic model can tell."""
-
-    def __str__(self) -> str:
-        word = "differs" if self.p_value < 0.05 else "is not shown to differ"
-        return (
-            f"P(Y|X) {word} between the groups (likelihood ratio {self.statistic:.1f} on "
-            f"{self.degrees_of_freedom} degrees of freedom, {p_said(self.p_value)}, "
-            f"{self.compared})"
-        )
-
-
-def outcome_difference(
-    target: Population, target_table: Frame, baseline: Population, baseline_table: Frame
-) -> OutcomeDifference:
-    """Test whether the same inputs mean the same outcomes in both groups.
-
-    Where most people stand on rows that both groups share with enough people each, the outcomes
-    are compared row by row, sum of 2 n KL; otherwise one logistic regression for both groups is
-    held against one for each. The logistic test may also find that neither is logistic. People
-    count alike whatever their weight, which is right where weights depend on the inputs only.
-    """
-    if target.tally is None or baseline.tally is None:
-        raise DataError(
-            "outcome_difference",
-            "needs people to test",
-            "got an exact distribution",
-            "Compare its conditional probabilities directly.",
-        )
-    here, there = target.tally.people, baseline.tally.people
-    # by inputs: with recorded decisions a row of the table is inputs and a decision
-    inputs, others = numbered(target_table.encoded, baseline_table.encoded)
-    seen = np.unique(inputs)
-    known = np.isin(others, seen)
-    on_row = (
-        counts_by_row(inputs, here, seen),
-        counts_by_row(others[known], there[known], seen),
-    )
-    full = np.all([counts.sum(axis=1) >= PEOPLE_PER_ROW for counts in on_row], axis=0)
-    shared_here, shared_there = (counts[full] for counts in on_row)
-    if min(shared_here.sum() / here.sum(), shared_there.sum() / there.sum()) >= MOSTLY_SHARED:
-        statistic = 2 * (
-            _likelihood(shared_here)
-            + _likelihood(shared_there)
-            - _likelihood(shared_here + shared_there)
-        )
-        return _tested(statistic, int(full.sum()), "row by row")
-    features = FeatureMap.learn(baseline_table, there.sum(axis=1))
-    x_here, x_there = features.apply(target_table), features.apply(baseline_table)
-    both = np.concatenate([x_here, x_there])
-    statistic = 2 * (
-        _fitted_likelihood(x_here, here)
-        + _fitted_likelihood(x_there, there)
-        - _fitted_likelihood(both, np.concatenate([here, there]))
-    )
-    ranks = [
-        int(np.linalg.matrix_rank(np.column_stack([np.ones(len(x)), x])))
-        for x in (x_here, x_there, both)
-    ]
-    return _tested(statistic, max(1, ranks[0] + ranks[1] - ranks[2]), "logistic")
-
-
-def _tested(statistic: float, degrees_of_freedom: int, compared: str) -> OutcomeDifference:
-    statistic = max(0.0, statistic)  # below 0 is rounding
-    p_value = float(special.chdtrc(degrees_of_freedom, statistic))
-    return OutcomeDifference(statistic, degrees_of_freedom, p_value, compared)
-
-
 def counts_by_row(rows: IntArray, counts: FloatArray, seen: IntArray) -> FloatArray:
     """Counts of a population at each row of ``seen``, which is sorted; a row may come repeatedly.
 
@@ -259,22 +304,3 @@ def counts_by_row(rows: IntArray, counts: FloatArray, seen: IntArray) -> FloatAr
     summed = np.zeros((len(seen), counts.shape[1]))
     np.add.at(summed, np.searchsorted(seen, rows), counts)
     return summed
-
-
-def _likelihood(counts: FloatArray) -> float:
-    """Log likelihood of outcomes at each row's own share."""
-    total = counts.sum(axis=1, keepdims=True)
-    return float(
-        special.xlogy(
-            counts, np.divide(counts, total, out=np.ones_like(counts), where=total > 0)
-        ).sum()
-    )
-
-
-def _fitted_likelihood(matrix: FloatArray, counts: FloatArray) -> float:
-    """Log likelihood at an all but unpenalised logistic regression."""
-    if not counts.sum(axis=0).all():
-        return 0.0  # everybody had the same outcome: it is certain
-    p = logistic_regression(1e6, matrix, counts).predict_proba(matrix)[:, 1]
-    p = np.clip(p, 1e-12, 1 - 1e-12)
-    return float((special.xlogy(counts[:, 1], p) + special.xlogy(counts[:, 0], 1 - p)).sum())

@@ -128,7 +128,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         Where to find the group when ``sensitive_features`` is not passed: the name of a column of
         X, or a function of X. For pipelines that pass X alone.
     outcome_model
-        How to estimate P(Y=1 | x), as in `fairmend.counterfactual`.
+        How to estimate P(Y=1 | x), as in `fairmend.counterfactual`; with ``"auto"`` the repair
+        itself uses no gradient boosting, so that it can be saved as numbers.
     pos_label
         Which value of y counts as positive, where that is not plain.
     method_options
@@ -175,7 +176,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         require_significant: bool = False,
         unknown_group: UnknownGroup = "error",
         groups_from: str | Callable[[Any], Any] | None = None,
-        outcome_model: Any = "logistic",
+        outcome_model: Any = "auto",
         pos_label: Hashable = None,
         method_options: Mapping[str, Any] | None = None,
         random_state: int | None = None,

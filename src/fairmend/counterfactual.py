@@ -18,13 +18,7 @@ import numpy as np
 
 from fairmend import explain, special
 from fairmend.audit import check_confidence
-from fairmend.certificate import (
-    Certificate,
-    OutcomeDifference,
-    certify,
-    counts_by_row,
-    outcome_difference,
-)
+from fairmend.certificate import Certificate, certify, counts_by_row
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import UNLABELLED, AuditData, Population, Tally, pooled, tabulate
 from fairmend.descent import Trace, descend
@@ -39,6 +33,7 @@ from fairmend.disparity import (
     uses_outcome,
 )
 from fairmend.equal_inputs import DecisionDifference, decision_difference, names_of_the_group
+from fairmend.equal_outcomes import OutcomeDifference, outcome_difference
 from fairmend.errors import DataError, nearest
 from fairmend.outcomes import FittedProbability, fit_probability
 from fairmend.projection import observed_gap, project, tilt
@@ -132,7 +127,7 @@ class Counterfactual:
 
     @cached_property
     def outcome_difference(self) -> OutcomeDifference:
-        """A direct test of whether P(Y | X) differs between the two groups."""
+        """A test of whether P(Y | X) differs between the two groups."""
         if not self.outcome_known:
             raise DataError(
                 "outcome_difference",
@@ -299,7 +294,7 @@ def counterfactual(
     target: Hashable = None,
     baseline: Hashable = None,
     level: float = 1.0,
-    outcome_model: Any = "logistic",
+    outcome_model: Any = "auto",
     group_model: Any = "logistic",
     sample_weight: Any = None,
     pos_label: Hashable = None,
@@ -325,8 +320,10 @@ def counterfactual(
     level
         How much of the gap to close, from 0 to 1.
     outcome_model
-        How to estimate P(Y=1 | x) in the target group: ``"logistic"``, ``"empirical"`` (observed
-        shares, for small finite supports) or a scikit-learn classifier.
+        How to estimate P(Y=1 | x) in the target group: ``"auto"`` (logistic regression, unless
+        products of inputs or gradient boosting predict people held out clearly better),
+        ``"logistic"``, ``"empirical"`` (observed shares, for small finite supports) or a
+        scikit-learn classifier.
     group_model
         The same for P(baseline | x), which only ``Alignment(weight > 0)`` needs.
     confidence
@@ -393,7 +390,7 @@ def counterfactual_data(
     target: Hashable = None,
     baseline: Hashable = None,
     level: float = 1.0,
-    outcome_model: Any = "logistic",
+    outcome_model: Any = "auto",
     group_model: Any = "logistic",
     confidence: float = 0.95,
     random_state: int = 0,

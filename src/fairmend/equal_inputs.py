@@ -20,7 +20,13 @@ from fairmend.data import Population
 from fairmend.rows import codes_among, numbered
 from fairmend.tables import p_said, percent, points
 
-__all__ = ["DecisionDifference", "decision_difference", "have_several", "names_of_the_group"]
+__all__ = [
+    "DecisionDifference",
+    "SharedRows",
+    "decision_difference",
+    "have_several",
+    "names_of_the_group",
+]
 
 CONFIDENCE = 0.95
 MOST_EXACT = 2_000
@@ -125,7 +131,7 @@ def decision_difference(
     if inputs:
         row = numbered(*zip(*inputs, strict=True))
     people = _people(target), _people(baseline)
-    rows = _Rows.of(row, people, (target.decision, baseline.decision))
+    rows = SharedRows.of(row, people, (target.decision, baseline.decision))
     here, there = (float(rows.n[:, g].sum() / people[g].sum()) for g in (0, 1))
     if len(rows.n) == 0:
         return DecisionDifference(nan, nan, nan, nan, here, there, nan, beside, recorded)
@@ -176,7 +182,7 @@ def _people(group: Population) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class SharedRows:
     """The rows that both groups have; the target group comes first on the second axis."""
 
     n: FloatArray
@@ -191,7 +197,7 @@ class _Rows:
     @classmethod
     def of(
         cls, row: Sequence[IntArray], people: Sequence[FloatArray], decision: Sequence[FloatArray]
-    ) -> _Rows:
+    ) -> SharedRows:
         """Sum over equal rows and keep those of both groups."""
         varied = have_several(row, decision)
         size, known = len(varied), [numbers >= 0 for numbers in row]

@@ -65,10 +65,10 @@ class Explanation:
     certificate: str
     """Whether any distribution closes the gap, in words; empty where there is no certificate."""
     certain: bool
-    """Whether that answer is the same at both ends of its interval."""
+    """Whether that answer holds all over its interval and does not rest on a model."""
     kl: float
     outcomes_differ: str
-    """The test of whether P(Y | X) differs between the groups, in words."""
+    """Whether there is evidence that P(Y | X) differs between the groups, in words."""
     decisions_differ: str
     """Whether equal inputs get equal decisions in both groups, in words; empty where they must,
     because the model was asked and sees nothing else."""

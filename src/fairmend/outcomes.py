@@ -3,6 +3,9 @@
 Both are fitted on distinct rows with weights, tuned by cross-validation, and cross-fitted: a row's
 probability comes from a model that saw nobody with that row. Probabilities are clipped here, once,
 so that nothing behind needs to fear the logarithm of 0.
+
+By default the model is chosen: a logistic regression, unless products of inputs or gradient
+boosting predict people held out better by more than chance.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from fairmend.progress import progress
 __all__ = [
     "FittedProbability",
     "Logistic",
+    "PairLogistic",
+    "cross_fitted",
     "empirical",
     "fit_probability",
     "logistic_regression",
@@ -42,10 +47,30 @@ WIDE = 300
 _NEWTON_STEPS = 100
 _NEAR = 1e-3
 """A step that gains less than this, a unit of weight, is in the bowl: no need to check it."""
+LEAST_GAIN = 0.02
+"""A richer model replaces the logistic one if it cuts the log loss by more than this share."""
+PAIR_PENALTIES = (0.01, 0.1, 1.0)
+MOST_CELLS = 20_000_000
+"""Products of inputs are tried up to this many numbers: rows times columns."""
+SCREENING_FOLDS = 3
+SCREENING_PEOPLE = 3_000
+"""With more people than this, few folds are enough to choose a model on."""
+SCREENING_ROWS = 20_000
+"""... and a sample of this many distinct rows."""
+REPEATED = 0.8
+"""Where this share of people have the inputs of others, their outcomes bound any model's gain."""
+LEAF_PEOPLE = 20
+"""Gradient boosting makes no leaf of fewer people."""
+BOOSTED_ROWS = 8
+"""On fewer distinct rows than this there is nothing for gradient boosting to learn."""
 FEW_ROWS = 50
 """With fewer distinct rows than this, folds split the people of each row instead of the rows."""
 TOO_FAR_OFF = 0.1
 """A calibration error this much beyond chance is a reason for a warning."""
+
+
+Fit = Callable[[FloatArray, FloatArray], Any]
+"""From a matrix and weights by row and outcome to a fitted classifier."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +148,17 @@ def fit_probability(
     tally: Tally,
     *,
     what: str,
-    estimator: Any = "logistic",
+    estimator: Any = "auto",
+    boosting: bool = True,
     random_state: int = 0,
 ) -> FittedProbability:
     """Fit P(event | row) on distinct rows; the tally's second axis counts non-events and events.
 
-    ``estimator`` is ``"logistic"`` (l2, tuned by 10-fold cross-validation), ``"empirical"`` (the
-    observed share of each row, for small finite supports) or any scikit-learn classifier.
+    ``estimator`` is ``"logistic"`` (l2, tuned by 10-fold cross-validation), ``"auto"`` (the same,
+    unless products of inputs or gradient boosting have a log loss on people held out that is lower
+    by more than one standard error and by more than `LEAST_GAIN`), ``"empirical"`` (the observed
+    share of each row, for small finite supports) or any scikit-learn classifier. Without
+    ``boosting`` the choice is among models that can be stored as numbers.
 
     >>> table = Frame.read(np.arange(100).reshape(-1, 1))
     >>> seen = np.stack([100 - np.arange(100), np.arange(100)], axis=1).astype(float)
@@ -139,10 +168,10 @@ def fit_probability(
     """
     if isinstance(estimator, str) and estimator == "empirical":
         return empirical(tally, what=what)
-    if isinstance(estimator, str) and estimator != "logistic":
+    if isinstance(estimator, str) and estimator not in ("auto", "logistic"):
         raise DataError(
             what,
-            "must be fitted by 'logistic', 'empirical' or a scikit-learn classifier",
+            "must be fitted by 'auto', 'logistic', 'empirical' or a scikit-learn classifier",
             f"got {estimator!r}",
             "For example HistGradientBoostingClassifier().",
         )
@@ -153,28 +182,38 @@ def fit_probability(
             f"got {type(estimator).__name__}",
             "For example HistGradientBoostingClassifier().",
         )
-    tally = _per_person(tally)
-    _check_both_events(tally.weight, what)
-    features = FeatureMap.learn(table, tally.weight.sum(axis=1))
-    matrix = features.apply(table)
-    folds = _folds(tally, random_state)
+    data = _Data.of(table, tally, what, random_state)
     if isinstance(estimator, str):
         with one_thread():
-            penalty, cross_fitted, fitted = _tune(matrix, tally.weight, folds, what)
-            result = replace(
-                _described(what, "l2 logistic regression", cross_fitted, tally),
-                penalty=penalty,
-                standard_error=_logistic_error(fitted, matrix, tally, penalty),
-            )
+            model = _logistic(data)
+            if estimator == "auto":
+                richer = _richer(data, model, boosting=boosting, least_gain=LEAST_GAIN, errors=1)
+                model = model if richer is None else richer
     else:
         fit = partial(_any, estimator)
-        cross_fitted = _cross_fit(matrix, folds, what, fit)
-        fitted = fit(matrix, tally.weight)
-        result = _described(what, type(estimator).__name__, cross_fitted, tally)
+        held_out = _held_out(data, fit)
+        fitted = fit(data.matrix, data.tally.weight)
+        model = _Model(type(estimator).__name__, held_out, fitted, fit)
+    result = _described(what, model.kind, data.mean(model.held_out), data.tally)
     if result.weak:
         message = f"{what} is too weak to lean on: {result.weak}."
         warnings.warn(message, FairmendWarning, stacklevel=3)
-    return replace(result, features=features, estimator=fitted)
+    return replace(
+        result,
+        features=data.features,
+        estimator=model.estimator,
+        penalty=model.penalty,
+        standard_error=_standard_error(data, model),
+    )
+
+
+def cross_fitted(table: Frame, tally: Tally, *, what: str, random_state: int = 0) -> FloatArray:
+    """P(event | row) by whichever model predicts people held out best, however little better."""
+    data = _Data.of(table, tally, what, random_state)
+    with one_thread():
+        model = _logistic(data)
+        richer = _richer(data, model, boosting=True, least_gain=0.0, errors=0)
+    return data.mean((model if richer is None else richer).held_out)
 
 
 def empirical(tally: Tally, *, what: str) -> FittedProbability:
@@ -203,12 +242,73 @@ def _per_person(tally: Tally) -> Tally:
     return Tally(tally.people, tally.weight * scale, tally.squared * scale**2)
 
 
+def _parts(tally: Tally) -> tuple[FloatArray, FloatArray, FloatArray]:
+    return tally.people, tally.weight, tally.squared
+
+
 @dataclass(frozen=True, eq=False)
 class _Fold:
     learn_from: FloatArray
     """Weights to learn from, by row and outcome."""
     scored: FloatArray
     """Which share of each row's people this fold's model speaks for."""
+
+    @property
+    def rows(self) -> IntArray:
+        """The rows this fold's model speaks for."""
+        return np.flatnonzero(self.scored)
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """What a model is fitted on."""
+
+    what: str
+    features: FeatureMap
+    matrix: FloatArray
+    tally: Tally
+    """With weights of mean 1 a person."""
+    folds: Sequence[_Fold]
+
+    @classmethod
+    def of(cls, table: Frame, tally: Tally, what: str, random_state: int) -> _Data:
+        tally = _per_person(tally)
+        _check_both_events(tally.weight, what)
+        features = FeatureMap.learn(table, tally.weight.sum(axis=1))
+        return cls(what, features, features.apply(table), tally, _folds(tally, random_state))
+
+    def mean(self, held_out: Sequence[FloatArray]) -> FloatArray:
+        """Each row's probability: the mean over its people, each held out."""
+        probability = np.zeros(len(self.matrix))
+        for fold, said in zip(self.folds, held_out, strict=True):
+            probability[fold.rows] += fold.scored[fold.rows] * said
+        return _clipped(probability)
+
+    def losses(self, held_out: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """The log loss of people held out, by fold, row and outcome; and what they weigh."""
+        loss, weight = [], []
+        for fold, said in zip(self.folds, held_out, strict=True):
+            loss.append(-np.log(np.stack([1 - said, said], axis=1)).ravel())
+            weight.append((self.tally.weight - fold.learn_from)[fold.rows].ravel())
+        return np.concatenate(loss), np.concatenate(weight)
+
+    def only(self, rows: IntArray, folds: int) -> _Data:
+        """Some of the rows and the first few folds of them, to choose a model on."""
+        tally = Tally(*(part[rows] for part in _parts(self.tally)))
+        kept = [_Fold(fold.learn_from[rows], fold.scored[rows]) for fold in self.folds[:folds]]
+        return replace(self, matrix=self.matrix[rows], tally=tally, folds=kept)
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """A fitted model, and what it says of people it has not seen."""
+
+    kind: str
+    held_out: Sequence[FloatArray]
+    """For each fold the probabilities of the rows it speaks for."""
+    estimator: Any
+    fit: Fit
+    penalty: float | None = None
 
 
 def _folds(tally: Tally, random_state: int) -> list[_Fold]:
@@ -337,28 +437,25 @@ def _any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
 
     inputs, event, sample_weight = _stacked(matrix, weight)
     model = clone(estimator)
+    if np.ptp(sample_weight) == 0:  # some take far longer with weights than without
+        return model.fit(inputs, event)
     if has_fit_parameter(model, "sample_weight"):
         return model.fit(inputs, event, sample_weight=sample_weight)
     times = np.maximum(1, np.round(sample_weight)).astype(np.int64)
     return model.fit(np.repeat(inputs, times, axis=0), np.repeat(event, times))
 
 
-def _cross_fit(
-    matrix: FloatArray,
-    folds: Sequence[_Fold],
-    what: str,
-    fit: Callable[[FloatArray, FloatArray], Any],
-) -> FloatArray:
-    probability = np.zeros(len(matrix))
-    with progress(f"fitting {what}", len(folds)) as advance:
-        for fold in folds:
-            _check_both_events(fold.learn_from, what)
-            scored = np.flatnonzero(fold.scored)
-            if len(scored) > 0:
-                said = fit(matrix, fold.learn_from).predict_proba(matrix[scored])[:, 1]
-                probability[scored] += fold.scored[scored] * said
+def _held_out(data: _Data, fit: Fit) -> list[FloatArray]:
+    """For each fold what a model fitted on the others says of its rows."""
+    said = []
+    with progress(f"fitting {data.what}", len(data.folds)) as advance:
+        for fold in data.folds:
+            _check_both_events(fold.learn_from, data.what)
+            model = fit(data.matrix, fold.learn_from) if len(fold.rows) > 0 else None
+            at = data.matrix[fold.rows]
+            said.append(np.empty(0) if model is None else _clipped(model.predict_proba(at)[:, 1]))
             advance(1)
-    return _clipped(probability)
+    return said
 
 
 def _check_both_events(weight: FloatArray, what: str) -> None:
@@ -372,19 +469,158 @@ def _check_both_events(weight: FloatArray, what: str) -> None:
         )
 
 
-def _tune(
-    matrix: FloatArray, weight: FloatArray, folds: Sequence[_Fold], what: str
-) -> tuple[float, FloatArray, Logistic]:
-    """The penalty with the least cross-validated log loss, its cross-fit, and everybody's fit."""
-    fitted: list[FloatArray] = []
-    everybody: list[Logistic] = []
-    for penalty in PENALTIES:
-        start = everybody[-1] if everybody else None
-        everybody.append(logistic_regression(penalty, matrix, weight, start=start))
-        fit = partial(logistic_regression, penalty, start=everybody[-1], flat=1e-6)
-        fitted.append(_cross_fit(matrix, folds, what, fit))
-    best = int(np.argmin([_log_loss(probability, weight) for probability in fitted]))
-    return PENALTIES[best], fitted[best], everybody[best]
+def _logistic(data: _Data) -> _Model:
+    return _tuned(data, "l2 logistic regression", PENALTIES, logistic_regression)
+
+
+def _tuned(
+    data: _Data, kind: str, penalties: Sequence[float], regression: Callable[..., Any]
+) -> _Model:
+    """The penalty with the least log loss on people held out; folds start at everybody's fit."""
+    models: list[_Model] = []
+    losses = []
+    for penalty in penalties:
+        start = models[-1].estimator if models else None
+        fitted = regression(penalty, data.matrix, data.tally.weight, start=start)
+        fit = partial(regression, penalty, start=fitted, flat=1e-6)
+        models.append(_Model(kind, _held_out(data, fit), fitted, fit, penalty))
+        losses.append(float(np.dot(*data.losses(models[-1].held_out))))
+    return models[int(np.argmin(losses))]
+
+
+# -------------------------------------------------------------------- richer models
+
+
+@dataclass(frozen=True, eq=False)
+class PairLogistic:
+    """A logistic regression on columns and on products of two of them."""
+
+    first: IntArray
+    second: IntArray
+    model: Logistic
+
+    def predict_proba(self, matrix: FloatArray) -> FloatArray:
+        return self.model.predict_proba(_with_products(matrix, self.first, self.second))
+
+
+def _with_products(matrix: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
+    return np.concatenate([matrix, matrix[:, first] * matrix[:, second]], axis=1)
+
+
+def _pair_regression(
+    first: IntArray, second: IntArray, penalty: float, matrix: FloatArray, weight: FloatArray,
+    *, start: PairLogistic | None = None, flat: float = 1e-9,
+) -> PairLogistic:  # fmt: skip
+    columns = _with_products(matrix, first, second)
+    begin = None if start is None else start.model
+    return PairLogistic(
+        first, second, logistic_regression(penalty, columns, weight, start=begin, flat=flat)
+    )
+
+
+def _richer(
+    data: _Data, logistic: _Model, *, boosting: bool, least_gain: float, errors: float
+) -> _Model | None:
+    """The best of the richer models if it beats the logistic one, None otherwise.
+
+    It must cut the log loss of people held out by the share ``least_gain`` and by so many standard
+    ``errors`` of the paired difference. Many people are chosen on by a few folds, and many rows by
+    a sample; the winner is then fitted on everything.
+    """
+    loss, weight = data.losses(logistic.held_out)
+    wanted = least_gain * float(loss @ weight / weight.sum())
+    if least_gain > 0 and _possible_gain(data, logistic) < wanted:
+        return None
+    rows = np.arange(len(data.matrix))
+    if len(rows) > SCREENING_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, SCREENING_ROWS, replace=False))
+    folds = SCREENING_FOLDS if data.tally.people.sum() > SCREENING_PEOPLE else len(data.folds)
+    few = data.only(rows, folds)
+    rival = [
+        said[np.isin(fold.rows, rows)]
+        for fold, said in zip(data.folds[:folds], logistic.held_out, strict=False)
+    ]
+    loss, weight = few.losses(rival)
+    best, least = None, 0.0
+    for candidate in filter(None, (_with_pairs(few), _boosted(few) if boosting else None)):
+        saved = loss - few.losses(candidate.held_out)[0]
+        gain = float(weight @ saved / weight.sum())
+        error = float(np.sqrt(weight @ (saved - gain) ** 2)) / float(weight.sum())
+        if gain > max(wanted, errors * error, least):
+            best, least = candidate, gain
+    if best is None or (len(rows) == len(data.matrix) and folds == len(data.folds)):
+        return best
+    everybody = best.fit(data.matrix, data.tally.weight)
+    return replace(best, held_out=_held_out(data, best.fit), estimator=everybody)
+
+
+def _possible_gain(data: _Data, model: _Model) -> float:
+    """What any model of these inputs could cut the log loss by at most, two standard errors up.
+
+    Of two people with equal inputs the product of residuals has the mean (q - p)^2, where q is the
+    truth and p the model's; (q - p)^2 / 2p(1-p) is what q saves. Infinite where too few people
+    have the inputs of others.
+    """
+    p, weight, squared = data.mean(model.held_out), data.tally.weight, data.tally.squared
+    total, people = weight.sum(axis=1), data.tally.people.sum(axis=1)
+    pairs = total**2 - squared.sum(axis=1)
+    several = (people > 1) & (pairs > 0)
+    if total[several].sum() < REPEATED * total.sum():
+        return float("inf")
+    residual = weight[:, 1] * (1 - p) - weight[:, 0] * p
+    own = squared[:, 1] * (1 - p) ** 2 + squared[:, 0] * p**2
+    share = np.divide(total, pairs, out=np.zeros_like(total), where=several)
+    saved = (residual**2 - own) * share / (2 * p * (1 - p))
+    error = np.sqrt((total * share)[several].sum() / 2)
+    return float((saved[several].sum() + 2 * error) / total[several].sum())
+
+
+def _with_pairs(data: _Data) -> _Model | None:
+    """Logistic regression with products of inputs, squares of numbers among them."""
+    matrix = data.matrix
+    if matrix.shape[1] * (matrix.shape[1] + 3) / 2 > WIDE:
+        return None
+    lowest, highest = matrix.min(axis=0), matrix.max(axis=0)
+    two_valued = ((matrix == lowest) | (matrix == highest)).all(axis=0)
+    first, second = np.triu_indices(matrix.shape[1])
+    products = matrix[:, first] * matrix[:, second]
+    kept = (np.ptp(products, axis=0) > 0) & ~((first == second) & two_valued[first])
+    first, second = first[kept], second[kept]
+    if len(first) == 0 or len(matrix) * (matrix.shape[1] + len(first)) > MOST_CELLS:
+        return None
+    kind = "l2 logistic regression with pairs of inputs"
+    return _tuned(data, kind, PAIR_PENALTIES, partial(_pair_regression, first, second))
+
+
+def _boosted(data: _Data) -> _Model | None:
+    """Gradient boosting; a leaf's least size is in people, not in distinct rows."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    if len(data.matrix) < BOOSTED_ROWS:
+        return None
+    cells = int((data.tally.weight > 0).sum())
+    leaf = max(1, round(LEAF_PEOPLE * cells / float(data.tally.people.sum())))
+    estimator = HistGradientBoostingClassifier(
+        max_leaf_nodes=8, min_samples_leaf=leaf, l2_regularization=1.0, max_bins=64,
+        max_iter=60, early_stopping=False, random_state=0,
+    )  # fmt: skip
+    fit = partial(_any, estimator)
+    everybody = fit(data.matrix, data.tally.weight)
+    return _Model("gradient boosting", _held_out(data, fit), everybody, fit)
+
+
+# -------------------------------------------------------------------- errors
+
+
+def _standard_error(data: _Data, model: _Model) -> FloatArray | None:
+    """Of each row's probability where a closed form is known: of logistic regressions."""
+    if model.penalty is None:
+        return None
+    if isinstance(model.estimator, PairLogistic):
+        pairs = model.estimator
+        columns = _with_products(data.matrix, pairs.first, pairs.second)
+        return _logistic_error(pairs.model, columns, data.tally, model.penalty)
+    return _logistic_error(model.estimator, data.matrix, data.tally, model.penalty)
 
 
 def _logistic_error(

@@ -5,9 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scipy.special import chdtrc, expit, gammaln, logit, logsumexp, ndtr, ndtri, rel_entr, xlogy
+    from scipy.special import (
+        betaincinv,
+        expit,
+        gammaln,
+        logit,
+        logsumexp,
+        ndtr,
+        ndtri,
+        rel_entr,
+        xlogy,
+    )
 
-__all__ = ["chdtrc", "expit", "gammaln", "logit", "logsumexp", "ndtr", "ndtri", "rel_entr", "xlogy"]
+__all__ = [
+    "betaincinv",
+    "expit",
+    "gammaln",
+    "logit",
+    "logsumexp",
+    "ndtr",
+    "ndtri",
+    "rel_entr",
+    "xlogy",
+]
 
 
 def __getattr__(name: str) -> Any:

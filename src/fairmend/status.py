@@ -14,9 +14,10 @@ class Status(Enum):
     PARTLY = "The gap is closed to the level asked for."
     NOTHING_TO_DO = "There is no gap to close: the counterfactual is what is observed."
     IRRECONCILABLE = (
-        "No distribution over these inputs closes the gap: this one narrows it. P(Y | X) differs "
-        "between the groups, or the target group has no such inputs as the baseline has, or equal "
-        "inputs get different decisions. More or other inputs may tell them apart."
+        "No distribution over these inputs, with outcomes as estimated, closes the gap: this one "
+        "narrows it. Possible reasons: P(Y | X) differs between the groups, the target group lacks "
+        "inputs that the baseline has, or equal inputs get different decisions. More or other "
+        "inputs may help."
     )
     STOPPED = (
         "The descent stopped before the gap was closed: this is the best it found. Raise max_iter "

@@ -150,7 +150,7 @@ class RepairTask:
         level: float = 1.0,
         cost: Cost | None = None,
         rank: Rank | None = None,
-        outcome_model: Any = "logistic",
+        outcome_model: Any = "auto",
         random_state: int = 0,
         require_significant: bool = False,
         protected: float | None = None,
@@ -422,6 +422,7 @@ class RepairTask:
             pooled_tally(data) if pooled else source.tally,
             what="P(Y=1 | x)" if pooled else f"P(Y=1 | x, {self.target})",
             estimator=self.outcome_model,
+            boosting=False,  # a repair is stored as numbers
             random_state=self.random_state,
         )
         return KnownOutcome(table, fitted.probability, fitted)

@@ -183,10 +183,9 @@ def _reconcilable(report: Report) -> str:
         why = "" if report.provenance is None else report.provenance.unexplained
         return f"This cannot be told: {why}." if why else "This was not asked."
     ended = "" if found.closed and found.certificate else found.status
-    tested = f"A direct test: {found.outcomes_differ}" if found.outcomes_differ else ""
     said = " ".join(
         part if part.endswith(".") else f"{part}."
-        for part in (found.certificate, ended, tested, found.decisions_differ)
+        for part in (found.certificate, ended, found.decisions_differ)
         if part
     )
     whose_gap = f"This was asked for {_name(found.target_name)}, whose gap was the largest. "

@@ -49,7 +49,7 @@ from fairmend.joint import JointPlan
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.neighbours import Search
 from fairmend.order import OrderPlan, ShiftPlan
-from fairmend.outcomes import FittedProbability, Logistic
+from fairmend.outcomes import FittedProbability, Logistic, PairLogistic
 from fairmend.plan import HarmlessPlan, Outlook, PlanStatus
 from fairmend.realised import RealisedGap
 from fairmend.repair import Cut, FlipPlan, Ranking
@@ -94,9 +94,9 @@ _CLASSES: dict[str, type] = {
     for cls in (
         Alignment, Answers, Audit, AuditData, Combination, Cost, CouplingPlan, Cut, Donors,
         EditCost, Feature, FeatureMap, FittedProbability, FlipPlan, Gap, GroupSummary, HarmlessPlan,
-        IdentityPlan, JointPlan, KnownOutcome, Labels, Logistic, OrderPlan, Outlook, Population,
-        Ranking, RealisedGap, Search, ShiftPlan, SoftPlan, StoredColumn, StoredFrame, StoredValues,
-        Tally, _Axis,
+        IdentityPlan, JointPlan, KnownOutcome, Labels, Logistic, OrderPlan, Outlook, PairLogistic,
+        Population, Ranking, RealisedGap, Search, ShiftPlan, SoftPlan, StoredColumn, StoredFrame,
+        StoredValues, Tally, _Axis,
     )
 }  # fmt: skip
 _PLAIN_RATES = (SP, FNR, FPR, FDR, SELECTION)
@@ -286,7 +286,7 @@ def _not_storable(where: str, value: Any) -> ArtifactError:
         "cost": "Use 'l1', 'l2' or 'squared_l2' with weights, immutable, one_way and max_edits.",
         "disparity": "Use sp, fnr, fpr, fdr or da, or sums of them.",
         "groups_from": "Name the column of X that holds the groups.",
-        "outcome_model": "Use 'logistic' or 'empirical'.",
+        "outcome_model": "Use 'auto', 'logistic' or 'empirical'.",
     }
     got = f"got {value!r:.80}"
     if isinstance(value, Disparity):
@@ -575,6 +575,10 @@ def _probability(one: FittedProbability) -> bool:
         return one.features is one.estimator is None
     features = one.features.features
     width = sum(len(each.values) or 1 + each.may_be_missing for each in features)
+    pairs = one.estimator
+    if isinstance(pairs, PairLogistic):
+        inside = _inside(pairs.first, width) and _inside(pairs.second, width)
+        return inside and len(pairs.model.slope) == width + len(pairs.first)
     return isinstance(one.estimator, Logistic) and len(one.estimator.slope) == width
 
 
@@ -617,6 +621,7 @@ _SHAPES: dict[type, Callable[[Any], bool]] = {
     OrderPlan: lambda one: _flat(one.knots, one.place, one.support_score)
     and _alike(one.knots, one.place) and _alike(one.support, one.support_score)
     and len(one.knots) > 0 and _inside(one.place, len(one.support)),
+    PairLogistic: lambda one: _flat(one.first, one.second) and _alike(one.first, one.second),
     Population: _population,
     RealisedGap: lambda one: one.weight.ndim == 2 and one.weight.shape[1] == 2,
     ShiftPlan: lambda one: _flat(one.support_score) and _alike(one.support, one.support_score)

@@ -43,7 +43,7 @@ from fairmend.features import FeatureMap
 from fairmend.files import refuse_existing, writing
 from fairmend.findings import fingerprint
 from fairmend.model import SAME_ANSWER, Answers, BlackBox, Labels
-from fairmend.outcomes import Logistic
+from fairmend.outcomes import Logistic, PairLogistic
 from fairmend.plan import Plan
 from fairmend.task import KnownOutcome
 
@@ -245,10 +245,10 @@ def _refuse_if_needed(repaired: RepairedClassifier) -> None:
         ranking = getattr(plan, "ranking", None)
         known = getattr(plan, "outcome", None) or getattr(ranking, "outcome", None)
         fitted = None if known is None else known.fitted
-        if fitted is not None and not isinstance(fitted.estimator, Logistic | None):
+        if fitted is not None and not isinstance(fitted.estimator, Logistic | PairLogistic | None):
             raise ArtifactError(
                 "outcome_model",
-                "must be 'logistic' or 'empirical' where the plan needs it for new people",
+                "must be 'auto', 'logistic' or 'empirical' where the plan needs it for new people",
                 f"the plan of {group!r} asks a {type(fitted.estimator).__name__}",
                 "Fit with one of these, or with rank='score'.",
             )

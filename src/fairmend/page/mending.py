@@ -64,6 +64,8 @@ def explanation(found: Explanation) -> Section:
     ]
     if not found.closed:
         blocks.append(Text(found.status))
+    if found.outcomes_differ:
+        blocks.append(Text(f"{found.outcomes_differ}."))
     blocks += [*_marginals(found, target, baseline), _scores(found, target)]
     if found.joint_proxies:
         blocks.append(_proxies(found))

@@ -38,7 +38,7 @@ def transport(
     counterfactual_method: Literal["projection", "descent"] = "projection",
     individual_fairness: Callable[[Any, Any], Any] | None = None,
     ties: Ties = "stay",
-    outcome_model: Any = "logistic",
+    outcome_model: Any = "auto",
     random_state: int = 0,
     other: Population | None = None,
 ) -> Plan:
@@ -172,7 +172,7 @@ def paper(
     stop: Stop = "tolerance",
     tolerance: float = 1e-3,
     max_iter: int = 500,
-    outcome_model: Any = "logistic",
+    outcome_model: Any = "auto",
     random_state: int = 0,
     other: Population | None = None,
 ) -> Plan:
