@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.destinations import Destinations
 from fairmend.model import Answers
-from fairmend.tables import points
+from fairmend.naming import GroupNames
+from fairmend.wording import Told, share, tell
 
 __all__ = ["Outlook", "Plan", "PlanStatus", "Route"]
 
@@ -29,16 +30,16 @@ class PlanStatus(Enum):
     PARTLY = "The realised gap is closed to the level asked for on the audit data."
     IDENTITY = "The target group is not worse off in the audit data: nobody is edited."
     REMAINS = (
-        "The plan does what it aims at, but part of the gap people experience remains: the outlook "
-        "has it. Calibrate on the realised gap, or allow more edits."
+        "The plan was carried out, but the gap people experience is not closed. Calibrate on the "
+        "realised gap, or allow more edits."
     )
     UNREACHABLE = (
-        "The allowed edits cannot close the gap: everybody whose edit helps is edited, and this is "
-        "the closest. Allow more edits, or lower the level."
+        "The allowed edits cannot close the gap: this is the smallest that they leave. Allow more "
+        "edits, or lower the level."
     )
     INFEASIBLE = (
-        "No edit of this group's inputs meets all constraints at once: this is the closest "
-        "reachable. Drop a constraint, or lower the level."
+        "These gaps cannot all be closed at once, by the outcomes estimated from the audit data: "
+        "this is the closest. Drop a metric, or lower the level."
     )
 
     @property
@@ -223,6 +224,8 @@ class Outlook:
     to_negative: float = 0.0
     by_metric: tuple[tuple[str, float, float], ...] = ()
     """Each metric with its realised gap before and after."""
+    tolerance: float = 1e-9
+    """A gap of at most this is closed: half a person of the smaller denominator, or 1e-9."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +238,8 @@ class Plan(ABC):
     method: str
     status: PlanStatus
     outlook: Outlook
+    known_as: tuple[str, str] = field(default=("", ""), kw_only=True)
+    """What people read for the target and the reference group; empty: their labels."""
 
     @abstractmethod
     def route(self, rows: Frame, answers: Answers) -> Route:
@@ -245,20 +250,32 @@ class Plan(ABC):
         """Where destinations are sought and how many of the nearest are found; may be empty."""
         return ""
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> Told:
+        """What it does on the audit data, in sentences."""
         o = self.outlook
+        return tell(
+            self.status,
+            o.by_metric,
+            interval=(o.expected_low, o.expected_high),
+            tolerance=o.tolerance,
+        )
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The target and the reference group as people read them."""
+        target, baseline = self.known_as
+        return target or GroupNames()(self.target), baseline or GroupNames()(self.baseline)
+
+    def __str__(self) -> str:
+        o, (target, baseline) = self.outlook, self.names
         lines = [
-            f"Plan for {self.target} against {self.baseline}: {self.metric} by {self.method}",
-            self.status.value,
-            *(
-                f"{metric}: {points(before)} points before, {points(after)} after"
-                for metric, before, after in o.by_metric
-            ),
-            f"expected on new data {points(o.expected_low)} to {points(o.expected_high)}",
-            f"{100 * o.edited:.1f} % of the group edited (mean cost {o.cost:.2f}), "
-            f"{100 * o.randomised:.1f} % by a draw, {100 * o.unreachable:.1f} % unreachable",
-            f"decisions turned positive for {100 * o.to_positive:.1f} %, "
-            f"negative for {100 * o.to_negative:.1f} %",
+            f"Plan for {target} against {baseline}: {self.metric} by {self.method}",
+            str(self.told),
+            f"{share(o.edited)} of the group edited (mean cost {o.cost:.2f}), "
+            f"{share(o.randomised)} randomised, {share(o.unreachable)} unreachable",
+            f"decisions flipped to positive for {share(o.to_positive)}, "
+            f"to negative for {share(o.to_negative)}",
             *([f"destinations {self.search}"] if self.search else []),
         ]
         return "\n".join(lines)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -405,10 +405,11 @@ class Decoder:
         return checked_table(what, self._member(place), types_, _whole(rows))
 
     def _object(self, cls: type, rest: dict[str, Any]) -> Any:
-        named = [field.name for field in fields(cls) if field.init]
-        if sorted(rest) != sorted(named):
+        named = [field for field in fields(cls) if field.init]
+        needed = {field.name for field in named if field.default is MISSING}
+        if not needed <= set(rest) <= {field.name for field in named}:  # an older one has fewer
             raise _odd(f"{cls.__name__} with other fields")
-        found = {name: self.decode(rest[name]) for name in named}
+        found = {field.name: self.decode(rest[field.name]) for field in named if field.name in rest}
         hints = _hints(cls)
         for name, value in found.items():
             if not fits(value, hints[name]):

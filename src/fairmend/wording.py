@@ -1,0 +1,237 @@
+"""Sentences about a gap before and after a repair, made from the figures printed beside them.
+
+A plan's text, the command line, a verdict and the page all take their words from here. What a
+status claims is repeated only where the figures bear it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import TYPE_CHECKING
+
+from fairmend.tables import UNKNOWN
+
+if TYPE_CHECKING:
+    from fairmend.plan import PlanStatus
+
+__all__ = ["Told", "figures", "people_of", "share", "span", "tell", "tell_gap", "verb"]
+
+NAN = float("nan")
+EXACT = 1e-9
+"""The tolerance where no person stands behind a gap."""
+EQUAL = 1e-6
+"""Gaps that differ by less are as wide as each other."""
+MOST_DECIMALS = 4
+Metric = tuple[str, float, float]
+"""A metric with its gap before and after."""
+
+
+# -------------------------------------------------------------------- figures
+
+
+def figures(*values: float, tolerance: float = 0.0) -> tuple[str, ...]:
+    """Gaps in signed points, with the fewest decimals that tell them apart and from none.
+
+    What is within the tolerance may read as 0, what is equal reads the same.
+
+    >>> figures(0.0734, 0.003), figures(0.07304, 0.07301), figures(0.0004, float("nan"))
+    (('+7.3', '+0.3'), ('+7.304', '+7.301'), ('+0.04', '–'))
+    >>> figures(0.0730001, -0.0730002), figures(2e-8), figures(1e-10, tolerance=1e-9)
+    (('+7.3', '-7.3'), ('+2.0e-06',), ('+0.0',))
+    """
+    same = _levelled(values)
+    known = [value for value in same if not isnan(value)]
+    decimals = next(
+        (d for d in range(1, MOST_DECIMALS + 1) if _tells(known, d, tolerance)), MOST_DECIMALS
+    )
+    return tuple(_figure(value, decimals, tolerance) for value in same)
+
+
+def _levelled(values: Sequence[float]) -> list[float]:
+    """The values, with those that are as wide as an earlier one made exactly so."""
+    found: list[float] = []
+    for value in values:
+        alike = [abs(one) for one in found if abs(abs(one) - abs(value)) <= EQUAL]
+        found.append((alike[0] if value >= 0 else -alike[0]) if alike and value else value)
+    return found
+
+
+def _tells(values: Sequence[float], decimals: int, tolerance: float) -> bool:
+    shown = {abs(value): abs(round(100 * value, decimals)) for value in values}
+    apart = len(set(shown.values())) == len(shown)
+    return apart and all(seen > 0 for value, seen in shown.items() if value > tolerance)
+
+
+def _figure(value: float, decimals: int, tolerance: float) -> str:
+    if isnan(value):
+        return UNKNOWN
+    shown = round(100 * value, decimals) + 0.0
+    if shown == 0 and abs(value) > tolerance:
+        return f"{100 * value:+.1e}"
+    return f"{shown:+.{decimals}f}"
+
+
+def span(low: float, high: float) -> str:
+    """An interval in points; an end that is not 0 does not read as 0."""
+    return f"{figures(low)[0]} to {figures(high)[0]}"
+
+
+def share(value: float) -> str:
+    """A share in per cent; only nobody is 0.0 % and only everybody is 100.0 %.
+
+    >>> share(0.0), share(0.0004), share(0.1786), share(0.9998), share(1.0), share(float("nan"))
+    ('0.0 %', '< 0.1 %', '17.9 %', '> 99.9 %', '100.0 %', '–')
+    """
+    if isnan(value):
+        return UNKNOWN
+    shown = round(100 * value, 1)
+    if shown == 0 and value > EXACT:
+        return "< 0.1 %"
+    if shown == 100 and value < 1 - EXACT:
+        return "> 99.9 %"
+    return f"{shown + 0.0:.1f} %"
+
+
+def people_of(people: float, n: int) -> str:
+    """So many people and their share of a group; expected numbers are rounded.
+
+    >>> people_of(162.3, 3_563), people_of(0.2, 3_563), people_of(0, 10), people_of(9.9, 10)
+    ('162 (4.6 %)', 'fewer than 1 (< 0.1 %)', '0 (0.0 %)', '10 (99.0 %)')
+    """
+    few = round(people) == 0 and people > EXACT
+    count = "fewer than 1" if few else f"{round(people):,}"
+    return f"{count} ({share(people / n)})" if n else count
+
+
+# -------------------------------------------------------------------- one gap
+
+
+def became(before: float, after: float, tolerance: float = EXACT) -> str:
+    """What became of a gap, in a word or two.
+
+    >>> became(0.1, 0.0), became(0.1, 0.03), became(0.1, 0.2), became(0.1, -0.05), became(0.1, 0.1)
+    ('closed', 'narrower', 'wider', 'reversed and narrower', 'unchanged')
+    >>> became(0.618, 0.03, tolerance=1 / 26), became(0.01, 0.03, tolerance=1 / 26)
+    ('closed to within half a person', 'wider, but within half a person of 0')
+    """
+    if isnan(before) or isnan(after):
+        return "not known"
+    width = abs(after) - abs(before)
+    if abs(after) <= tolerance:
+        return _nearly_closed(before, after, width)
+    reversed_ = before * after < 0 and abs(before) > tolerance
+    if abs(width) <= EQUAL:
+        return "reversed and as wide as before" if reversed_ else "unchanged"
+    size = "wider" if width > 0 else "narrower"
+    return f"reversed and {size}" if reversed_ else size
+
+
+def _nearly_closed(before: float, after: float, width: float) -> str:
+    shows = round(100 * after, 1) != 0
+    if abs(width) <= EQUAL:
+        return "unchanged, within half a person of 0" if shows else "no gap before or after"
+    if width > 0:
+        return "wider, but within half a person of 0"
+    return "closed to within half a person" if shows else "closed"
+
+
+def verb(before: float, after: float) -> str:
+    """What a repair does to a gap: ``closes it``, ``narrows it to``; the figure comes behind."""
+    change = became(before, after)
+    if change.startswith("reversed"):
+        return "reverses it, to"
+    verbs = {"narrower": "narrows it to", "wider": "widens it to", "closed": "closes it, to"}
+    return verbs.get(change, "leaves it at")
+
+
+def tell_gap(metric: str, before: float, after: float, tolerance: float = EXACT) -> str:
+    """One metric: its gap before and after, and what became of it.
+
+    >>> tell_gap("fnr", 0.179, 0.0), tell_gap("da", 0.02, 0.05)
+    ('fnr: +17.9 points before, +0.0 after: closed', 'da: +2.0 before, +5.0 after: wider')
+    """
+    was, now = figures(before, after, tolerance=tolerance)
+    unit = "" if metric.startswith("da") else " points"
+    return f"{metric}: {was}{unit} before, {now} after: {became(before, after, tolerance)}"
+
+
+# -------------------------------------------------------------------- a whole repair
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a repair does on some people, in sentences."""
+
+    status: str
+    gaps: tuple[str, ...]
+    """A line for each metric."""
+    interval: str
+    """Where the gap is expected among new people; empty where that is not known."""
+    people: str
+    """How many are edited; empty where nobody was counted."""
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self.status, *self.gaps, self.interval, self.people)))
+
+
+def tell(
+    status: PlanStatus,
+    gaps: Sequence[Metric],
+    *,
+    interval: tuple[float, float] = (NAN, NAN),
+    people: tuple[float, int] | None = None,
+    tolerance: float = EXACT,
+) -> Told:
+    """What a plan did: its status, a line for each metric, the interval, and people edited.
+
+    ``interval`` is that of the widest gap that is left; ``people`` are those edited, as expected,
+    and all of the group.
+    """
+    return Told(
+        status=_status(status, gaps, tolerance, edited=people is not None and people[0] > 0),
+        gaps=tuple(tell_gap(*gap, tolerance=tolerance) for gap in gaps),
+        interval=_expected(gaps, *interval),
+        people="" if people is None else _edited(*people),
+    )
+
+
+def _status(status: PlanStatus, gaps: Sequence[Metric], tolerance: float, *, edited: bool) -> str:
+    """The status in its own words where the figures bear it out, else what they say."""
+    within = all(abs(after) <= tolerance for _, _, after in gaps)
+    wider = any(abs(after) > abs(before) + EQUAL for _, before, after in gaps)
+    same = all(abs(after - before) <= EQUAL for _, before, after in gaps)
+    worse_off = any(before > tolerance for _, before, _ in gaps)
+    borne_out = {
+        "CLOSED": within,
+        "PARTLY": not wider and not within,
+        "IDENTITY": same and not worse_off and not edited,
+        "REMAINS": not within,
+        "UNREACHABLE": not within and not wider,
+        "INFEASIBLE": not within,
+    }
+    if borne_out[status.name] or not gaps:
+        return status.value
+    if within:
+        return "The realised gap is closed on the audit data."
+    return "The realised gap is not closed on the audit data."
+
+
+def _expected(gaps: Sequence[Metric], low: float, high: float) -> str:
+    if isnan(low) or isnan(high):
+        return ""
+    whose = f"{widest(gaps)[0]} " if len(gaps) > 1 else ""
+    side = ", above 0" if low > 0 else ", below 0" if high < 0 else ""
+    return f"{whose}expected on new data {span(low, high)}{side}"
+
+
+def widest(gaps: Sequence[Metric]) -> Metric:
+    """The metric of which most is left; one that is not known counts as more."""
+    return max(gaps, key=lambda gap: float("inf") if isnan(gap[2]) else abs(gap[2]))
+
+
+def _edited(people: float, n: int) -> str:
+    if people <= EXACT:
+        return f"nobody of {n:,} is edited"
+    return f"{people_of(people, n)} of {n:,} people are edited"
