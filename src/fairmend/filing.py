@@ -21,6 +21,7 @@ from fairmend.audit import TOO_FEW, Audit, is_below_four_fifths
 from fairmend.columns import FloatArray, is_missing
 from fairmend.data import AuditData
 from fairmend.errors import DataError
+from fairmend.naming import JOINER, GroupNames
 
 __all__ = [
     "GroupMetrics",
@@ -43,8 +44,6 @@ UNKNOWN_LABELS = frozenset(
 )
 """Labels, in lower case, that say that the category of a person is not known. Not "none", which is
 a category of its own where people are asked for a disability or a religion."""
-JOINER = " & "
-"""Between the labels of an intersection, as in `AuditData.attribute`."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,11 @@ class ImpactTable:
     unknown: int
     """Those who are in no category because their label says that it is not known."""
     confidence: float = 0.95
+
+    @property
+    def names(self) -> GroupNames:
+        """What people read for the categories."""
+        return GroupNames(self.by, tuple(line.category for line in self.lines))
 
 
 # -------------------------------------------------------------------- people by label

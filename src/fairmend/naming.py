@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["JOINER", "GroupNames"]
+__all__ = ["JOINER", "GroupNames", "shown"]
 
 JOINER = " & "
 """Between the labels of an intersection, and between the names of its attributes."""
@@ -34,6 +34,10 @@ class GroupNames:
 
     attribute: str = ""
     groups: tuple[Hashable, ...] = ()
+
+    def pair(self, target: Hashable, baseline: Hashable) -> tuple[str, str]:
+        """A target and a reference group."""
+        return self(target), self(baseline)
 
     def __call__(self, group: Hashable) -> str:
         """One group; "rest" is no label, and line breaks in a label stay out of sentences."""
@@ -62,6 +66,12 @@ class GroupNames:
         lines = [self._labels(group) for group in self.groups]
         whole = [labels for labels in lines if len(labels) == len(self._attributes)]
         return any(_are_codes(column) for column in zip(*whole, strict=True))
+
+
+def shown(known_as: tuple[str, str], target: Hashable, baseline: Hashable) -> tuple[str, str]:
+    """The names of a target and a reference group; their labels where no names are known."""
+    plain = GroupNames()
+    return known_as[0] or plain(target), known_as[1] or plain(baseline)
 
 
 def _are_codes(labels: Sequence[str]) -> bool:

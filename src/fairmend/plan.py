@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.destinations import Destinations
 from fairmend.model import Answers
-from fairmend.naming import GroupNames
+from fairmend.naming import shown
 from fairmend.wording import Told, share, tell
 
 __all__ = ["Outlook", "Plan", "PlanStatus", "Route"]
@@ -256,19 +256,24 @@ class Plan(ABC):
         o = self.outlook
         return tell(
             self.status,
-            o.by_metric,
+            self.by_metric,
             interval=(o.expected_low, o.expected_high),
             tolerance=o.tolerance,
         )
 
     @property
-    def names(self) -> tuple[str, str]:
+    def by_metric(self) -> tuple[tuple[str, float, float], ...]:
+        """Each metric with its realised gap before and after."""
+        o = self.outlook
+        return o.by_metric or ((self.metric, o.gap_before, o.gap_after),)
+
+    @property
+    def group_names(self) -> tuple[str, str]:
         """The target and the reference group as people read them."""
-        target, baseline = self.known_as
-        return target or GroupNames()(self.target), baseline or GroupNames()(self.baseline)
+        return shown(self.known_as, self.target, self.baseline)
 
     def __str__(self) -> str:
-        o, (target, baseline) = self.outlook, self.names
+        o, (target, baseline) = self.outlook, self.group_names
         lines = [
             f"Plan for {target} against {baseline}: {self.metric} by {self.method}",
             str(self.told),

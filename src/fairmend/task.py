@@ -243,7 +243,7 @@ class RepairTask:
             "method": self.method,
             "status": status,
             "outlook": outlook,
-            "known_as": (self.names(self.target), self.names(self.baseline)),
+            "known_as": self.names.pair(self.target, self.baseline),
         }
 
     @property
@@ -381,8 +381,8 @@ class RepairTask:
             )
         warnings.warn(
             f"No member of {self.names(self.target)} is decided as wanted. They are edited to "
-            f"resemble people of other groups, except in {listed(telling)}: it has one value in each group, and "
-            "nobody is edited into another group.",
+            f"resemble people of other groups, except in {listed(telling)}: it has one value in "
+            "each group, and nobody is edited into another group.",
             FairmendWarning,
             stacklevel=5,
         )

@@ -16,7 +16,19 @@ from fairmend.tables import UNKNOWN
 if TYPE_CHECKING:
     from fairmend.plan import PlanStatus
 
-__all__ = ["Told", "figures", "people_of", "share", "span", "tell", "tell_gap", "verb"]
+__all__ = [
+    "Told",
+    "became",
+    "figures",
+    "people_of",
+    "share",
+    "span",
+    "tell",
+    "tell_gap",
+    "tell_left",
+    "verb",
+    "widest",
+]
 
 NAN = float("nan")
 EXACT = 1e-9
@@ -155,6 +167,24 @@ def tell_gap(metric: str, before: float, after: float, tolerance: float = EXACT)
     was, now = figures(before, after, tolerance=tolerance)
     unit = "" if metric.startswith("da") else " points"
     return f"{metric}: {was}{unit} before, {now} after: {became(before, after, tolerance)}"
+
+
+def tell_left(
+    metric: str, names: tuple[str, str], before: float, after: float, tolerance: float = EXACT
+) -> str:
+    """A gap that is not closed, as a headline.
+
+    >>> print(tell_left("fnr", ("b", "a"), 0.179, 0.021))
+    NOT CLOSED: on the audit data the gap in fnr of b against a was +17.9 points and is +2.1 \
+after the repair: narrower
+    """
+    target, baseline = names
+    was, now = figures(before, after, tolerance=tolerance)
+    unit = "" if metric.startswith("da") else " points"
+    return (
+        f"NOT CLOSED: on the audit data the gap in {metric} of {target} against {baseline} was "
+        f"{was}{unit} and is {now} after the repair: {became(before, after, tolerance)}"
+    )
 
 
 # -------------------------------------------------------------------- a whole repair

@@ -28,7 +28,7 @@ from fairmend.cli.output import (
 )
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
 from fairmend.cli.selection import refuse_selected
-from fairmend.cli.shortfall import Rule, find_shortfalls, settings_of
+from fairmend.cli.shortfall import Rule, find_shortfalls, first_metric, settings_of
 from fairmend.errors import DataError
 
 if TYPE_CHECKING:
@@ -277,6 +277,7 @@ def repair(
         mended.audit_, reference, {plan.baseline for plan in mended.plans_.values()}
     )
     shortfalls = find_shortfalls(mended, rules, never, audited)
+    order = mended.audit_.worst_first(first_metric(mended))
     result = mended.report(
         **reported.call,
         frontier=True,
@@ -303,7 +304,7 @@ def repair(
     else:
         for shortfall in shortfalls:
             print(shortfall, end="\n\n")
-        for plan in mended.plans_.values():
+        for plan in sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target)):
             print(plan, end="\n\n")
         if not mended.plans_:
             print("No group fares worse than the reference: nobody is edited.", end="\n\n")
@@ -312,7 +313,7 @@ def repair(
     if key is None and drawn_share(mended) > 0:
         say("note: without --key-file no artifact can tell later whether apply has the right key; "
             "make one first with fairmend key FILE")  # fmt: skip
-    not_closed = [shortfall.headline for shortfall in shortfalls]
+    not_closed = [line for shortfall in shortfalls for line in shortfall.headlines]
     if not_closed:
         not_closed.append("--allow-partial makes a repair like that end with 0")
     gate([*crossed, *([] if allow_partial else not_closed)])
