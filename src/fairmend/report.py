@@ -63,6 +63,7 @@ MOST_EDITS = 5
 """Edits of a feature that are named, those that most people get."""
 MANY_VALUES = 10
 """Numbers with more values than this are told by their median change."""
+WEIGHTED = "Rates and shares are weighted; people are counted."
 SLACK = 1e-9
 """People under a law are sums of chances."""
 
@@ -324,7 +325,7 @@ class Report:
                 "randomised: people whose edit is decided by a draw",
                 "unreachable: people whom the rule would edit, but no allowed edit helps",
                 "unseen: people whose inputs the audit did not have; the rule applies to them too",
-                *(["Shares are weighted; people are counted."] if self.before.weighted else []),
+                *([WEIGHTED] if self.before.weighted else []),
             ],
         )  # fmt: skip
         followed = TextTable(

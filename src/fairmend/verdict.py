@@ -10,7 +10,7 @@ import numpy as np
 from fairmend.audit import FOUR_FIFTHS, Audit, Gap
 from fairmend.naming import GroupNames
 from fairmend.tables import counted, p_said, percent
-from fairmend.wording import figures, people_of, share, verb
+from fairmend.wording import EXACT, Affected, figures, share, tell_people, verb
 
 if TYPE_CHECKING:
     from fairmend.findings import PlanSummary
@@ -140,16 +140,22 @@ def _gap_and_repair(report: Report, plan: PlanSummary, metric: str) -> str:
         takes = f"{takes} ({_span(new)}), which {_chance(new, report.after.confidence)}"
     elsewhere, audited = "", _audited(plan, metric)
     if old.gap <= 0 < audited:
+        edited = any(one.people_edited > 0 for one in report.groups if one.group == plan.target)
         elsewhere = (
             f" Where the repair was fitted {report.names(plan.target)} was worse off, by "
-            f"{size(old, audited)}{unit(old)}; here it is not, and is edited all the same."
+            f"{size(old, audited)}{unit(old)}; here it is not"
+            f"{', and is edited all the same' if edited else ''}."
         )
     return f"{told}{elsewhere} The repair {takes}."
 
 
 def after(old: Gap, new: Gap) -> str:
     """The gap after, with as many decimals as tell it from that before."""
-    return size(new, new.gap) if np.isnan(new.target_rate) else figures(old.gap, new.gap)[1]
+    return (
+        size(new, new.gap)
+        if np.isnan(new.target_rate)
+        else figures(old.gap, new.gap, tolerance=EXACT)[1]
+    )
 
 
 def _audited(plan: PlanSummary, metric: str) -> float:
@@ -161,7 +167,8 @@ def _audited(plan: PlanSummary, metric: str) -> float:
 def _how_sure(gap: Gap, confidence: float) -> str:
     if np.isnan(gap.p_value):
         return "There is no test for it."
-    proof = "" if gap.survives(confidence) else ", which is not proof that there is none"
+    found = gap.survives(confidence) or gap.low > 0 or gap.high < 0
+    proof = "" if found else ", which is not proof that there is none"
     return f"It {_chance(gap, confidence)}{proof} ({p_said(gap.p_adjusted)}, Holm-corrected)."
 
 
@@ -217,39 +224,17 @@ def _effects(report: Report) -> str:
 
 def _effect(report: Report, group: GroupOutcome) -> str:
     """Who is edited, gains and loses: people counted, and shares of people counted."""
-
-    def people(count: float) -> str:
-        return people_of(count, group.n)
-
-    if group.people_edited == 0:
-        edits = "it edits nobody's inputs"
-    else:
-        mean = "weighted average" if report.before.weighted else "average"
-        edits = (
-            f"it edits the inputs of {people(group.people_edited)}, "
-            f"{group.edits_per_person:.1f} features each on {mean}"
-        )
-    gain = "Nobody gains" if group.people_gained == 0 else f"{people(group.people_gained)} gain"
-    lose = "nobody loses it" if group.people_lost == 0 else f"{people(group.people_lost)} lose it"
-    chance = (
-        " No edit is randomised."
-        if group.people_randomised == 0
-        else f" For {people(group.people_randomised)} a draw keyed on the person decides."
+    people = Affected(
+        group.n,
+        edited=group.people_edited,
+        gained=group.people_gained,
+        lost=group.people_lost,
+        randomised=group.people_randomised,
+        unreachable=group.people_unreachable,
     )
-    blocked = (
-        ""
-        if group.people_unreachable == 0
-        else f" {people(group.people_unreachable)} should be edited but no allowed edit helps."
-    )
-    return (
-        f"Of {counted(group.n)} in {report.names(group.group)} {edits}. "
-        f"{_capital(gain)} the favourable decision, {lose}.{chance}{_capital(blocked)}"
-    )
-
-
-def _capital(text: str) -> str:
-    """A sentence that may begin with a number in words."""
-    return text.replace("fewer than", "Fewer than", 1) if text.lstrip().startswith("f") else text
+    mean = "weighted average" if report.before.weighted else "average"
+    each = f"{group.edits_per_person:.1f} features each on {mean}"
+    return tell_people(report.names(group.group), people, each)
 
 
 def whose(report: Report) -> str:

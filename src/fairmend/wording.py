@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING
 
-from fairmend.tables import UNKNOWN
+from fairmend.tables import UNKNOWN, counted
 
 if TYPE_CHECKING:
     from fairmend.plan import PlanStatus
@@ -26,6 +26,7 @@ __all__ = [
     "tell",
     "tell_gap",
     "tell_left",
+    "tell_people",
     "verb",
     "widest",
 ]
@@ -132,7 +133,9 @@ def became(before: float, after: float, tolerance: float = EXACT) -> str:
         return "not known"
     width = abs(after) - abs(before)
     if abs(after) <= tolerance:
-        return _nearly_closed(before, after, width)
+        return _nearly_closed(
+            width, shows=float(figures(before, after, tolerance=tolerance)[1]) != 0
+        )
     reversed_ = before * after < 0 and abs(before) > tolerance
     if abs(width) <= EQUAL:
         return "reversed and as wide as before" if reversed_ else "unchanged"
@@ -140,8 +143,8 @@ def became(before: float, after: float, tolerance: float = EXACT) -> str:
     return f"reversed and {size}" if reversed_ else size
 
 
-def _nearly_closed(before: float, after: float, width: float) -> str:
-    shows = round(100 * after, 1) != 0
+def _nearly_closed(width: float, *, shows: bool) -> str:
+    """A gap within the tolerance; ``shows`` where it does not read as 0."""
     if abs(width) <= EQUAL:
         return "unchanged, within half a person of 0" if shows else "no gap before or after"
     if width > 0:
@@ -153,7 +156,7 @@ def verb(before: float, after: float) -> str:
     """What a repair does to a gap: ``closes it``, ``narrows it to``; the figure comes behind."""
     change = became(before, after)
     if change.startswith("reversed"):
-        return "reverses it, to"
+        return "takes it past 0, to"
     verbs = {"narrower": "narrows it to", "wider": "widens it to", "closed": "closes it, to"}
     return verbs.get(change, "leaves it at")
 
@@ -199,11 +202,9 @@ class Told:
     """A line for each metric."""
     interval: str
     """Where the gap is expected among new people; empty where that is not known."""
-    people: str
-    """How many are edited; empty where nobody was counted."""
 
     def __str__(self) -> str:
-        return "\n".join(filter(None, (self.status, *self.gaps, self.interval, self.people)))
+        return "\n".join(filter(None, (self.status, *self.gaps, self.interval)))
 
 
 def tell(
@@ -211,23 +212,20 @@ def tell(
     gaps: Sequence[Metric],
     *,
     interval: tuple[float, float] = (NAN, NAN),
-    people: tuple[float, int] | None = None,
     tolerance: float = EXACT,
 ) -> Told:
-    """What a plan did: its status, a line for each metric, the interval, and people edited.
+    """What a plan did: its status, a line for each metric, and the interval.
 
-    ``interval`` is that of the widest gap that is left; ``people`` are those edited, as expected,
-    and all of the group.
+    ``interval`` is that of the widest gap that is left.
     """
     return Told(
-        status=_status(status, gaps, tolerance, edited=people is not None and people[0] > 0),
+        status=_status(status, gaps, tolerance),
         gaps=tuple(tell_gap(*gap, tolerance=tolerance) for gap in gaps),
         interval=_expected(gaps, *interval),
-        people="" if people is None else _edited(*people),
     )
 
 
-def _status(status: PlanStatus, gaps: Sequence[Metric], tolerance: float, *, edited: bool) -> str:
+def _status(status: PlanStatus, gaps: Sequence[Metric], tolerance: float) -> str:
     """The status in its own words where the figures bear it out, else what they say."""
     within = all(abs(after) <= tolerance for _, _, after in gaps)
     wider = any(abs(after) > abs(before) + EQUAL for _, before, after in gaps)
@@ -236,7 +234,7 @@ def _status(status: PlanStatus, gaps: Sequence[Metric], tolerance: float, *, edi
     borne_out = {
         "CLOSED": within,
         "PARTLY": not wider and not within,
-        "IDENTITY": same and not worse_off and not edited,
+        "IDENTITY": same and not worse_off,
         "REMAINS": not within,
         "UNREACHABLE": not within and not wider,
         "INFEASIBLE": not within,
@@ -261,7 +259,46 @@ def widest(gaps: Sequence[Metric]) -> Metric:
     return max(gaps, key=lambda gap: float("inf") if isnan(gap[2]) else abs(gap[2]))
 
 
-def _edited(people: float, n: int) -> str:
-    if people <= EXACT:
-        return f"nobody of {n:,} is edited"
-    return f"{people_of(people, n)} of {n:,} people are edited"
+# -------------------------------------------------------------------- people
+
+
+@dataclass(frozen=True)
+class Affected:
+    """Numbers of people of one group, as expected over draws."""
+
+    n: int
+    edited: float
+    gained: float
+    lost: float
+    randomised: float
+    unreachable: float
+
+
+def tell_people(name: str, people: Affected, features: str) -> str:
+    """What a repair does to the people of a group; ``features`` is how many it edits of each.
+
+    >>> few = Affected(5_000, 2.4, 2.4, 0.0, 0.3, 0.0)
+    >>> print(tell_people("b", few, "1.2 features each on average"))
+    Of 5,000 people in b it edits the inputs of 2 (< 0.1 %), 1.2 features each on average. 2 \
+(< 0.1 %) gain the favourable decision, nobody loses it. For fewer than 1 (< 0.1 %) a draw keyed \
+on the person decides.
+    """
+
+    def of(count: float, verb: str, nobody: str) -> str:
+        return f"{people_of(count, people.n)} {verb}" if count > EXACT else nobody
+
+    who = f"Of {counted(people.n)} in {name} it edits"
+    blocked = _sentence(of(people.unreachable, "should be edited but no allowed edit helps", ""))
+    if people.edited <= EXACT:
+        return f"{who} nobody's inputs.{blocked}"
+    gain, lose = of(people.gained, "gain", "nobody gains"), of(people.lost, "lose", "nobody loses")
+    draw = of(people.randomised, "a draw keyed on the person decides", "")
+    return (
+        f"{who} the inputs of {people_of(people.edited, people.n)}, {features}."
+        f"{_sentence(f'{gain} the favourable decision, {lose} it')}"
+        f"{_sentence(f'For {draw}' if draw else 'No edit is randomised')}{blocked}"
+    )
+
+
+def _sentence(text: str) -> str:
+    return f" {text[0].upper()}{text[1:]}." if text else ""

@@ -308,7 +308,9 @@ def _who(group: GroupOutcome, *, weighted: bool) -> Figures:
         return label, share(people / group.n), f"{count}: {meaning}"
 
     mean = "weighted mean" if weighted else "mean"
-    each = f"{group.edits_per_person:.1f} features each, {mean}"
+    each = (
+        f"{group.edits_per_person:.1f} features each, {mean}" if group.people_edited else "inputs"
+    )
     return Figures(
         (
             item("edited", group.people_edited, each),
