@@ -298,10 +298,9 @@ class Report:
                 for old, new in self.gaps_in_order
             ],
         )
-        people = TextTable(
+        right = TextTable(
             "",
-            ("<group", "people", "accuracy", "after", "AUC", "after", "edited", "edits",
-             "gain", "lose", "randomised", "unreachable", "unseen"),
+            ("<group", "people", "accuracy", "after", "AUC", "after"),
             [
                 (
                     self.names(group.group),
@@ -310,6 +309,18 @@ class Report:
                     percent(group.accuracy_after),
                     _decimals(group.auc_before),
                     _decimals(group.auc_after),
+                )
+                for group in self.groups_in_order
+            ],
+        )
+        people = TextTable(
+            "",
+            ("<group", "people", "edited", "edits", "gain", "lose", "randomised", "unreachable",
+             "unseen"),
+            [
+                (
+                    self.names(group.group),
+                    f"{group.n:,}",
                     share(group.edited),
                     f"{group.edits_per_person:.1f}" if group.edited > 0 else UNKNOWN,
                     share(group.gained),
@@ -346,7 +357,7 @@ class Report:
                 for one in group.features
             ],
         )
-        return [table for table in (gaps, people, followed, edits) if table.cells]
+        return [table for table in (gaps, right, people, followed, edits) if table.cells]
 
     def __str__(self) -> str:
         tables = "\n\n".join(str(table) for table in self._tables())
