@@ -109,6 +109,8 @@ class GroupSummary:
     auc: float
     """Of the model's scores within the group; nan where it gives labels only, or where there are
     too few of either outcome."""
+    weight: float = float("nan")
+    """The sum of its people's weights, their number where they have none."""
 
 
 @dataclass(frozen=True)
@@ -770,6 +772,7 @@ def _summaries(data: AuditData, cells: Sequence[Population]) -> tuple[GroupSumma
                 below_four_fifths=None if np.isnan(ratio) else is_below_four_fifths(ratio),
                 accuracy=float(people.mass @ right) if judged else nan,
                 auc=auc(data[group]) if ranked else nan,
+                weight=nan if people.tally is None else float(people.tally.weight.sum()),
             )
         )
     return tuple(summaries)

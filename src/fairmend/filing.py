@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from fairmend.audit import TOO_FEW, Audit, is_below_four_fifths
+from fairmend.audit import TOO_FEW, Audit, GroupSummary, is_below_four_fifths
 from fairmend.columns import FloatArray, is_missing
 from fairmend.data import AuditData
 from fairmend.errors import DataError
@@ -149,13 +149,18 @@ def cells_of_audit(audit: Audit) -> tuple[PeopleCell, ...]:
         PeopleCell(
             labels=_parts(group.group, parts),
             people=group.n,
-            weight=float(group.n),
+            weight=_weight(group),
             squared=float("nan") if audit.weighted else float(group.n),
-            selected=group.n * group.selection_rate,
+            selected=_weight(group) * group.selection_rate,
         )
         for group in audit.groups
         if group.n > 0
     )
+
+
+def _weight(group: GroupSummary) -> float:
+    """What its people weigh; their number where that is not known."""
+    return float(group.n) if np.isnan(group.weight) else group.weight
 
 
 def _parts(group: Hashable, parts: int) -> tuple[str, ...]:
