@@ -321,7 +321,7 @@ def test_rest_is_everybody_else():
     assert (
         audit(h, None, y, sensitive_features=s, reference="rest")
         .verdict()
-        .endswith("sp is 60.0 points lower for b than for the rest.")
+        .endswith("sp is 60.0 points higher for t than for the rest, over 100 people.")
     )
 
 
@@ -566,23 +566,64 @@ gap: in percentage points; people: those the two rates are over
 
 group   people  positive outcomes  positive decisions  impact ratio             accuracy  AUC
 Female     100             50.0 %              20.0 %          0.44  below 0.8    50.0 %    –
-Male       100             50.0 %              45.0 %          1.00               49.0 %    –
 X            3                  –                   –             –                    –    –
+Male       100             50.0 %              45.0 %          1.00               49.0 %    –
 
-2 of 2 gaps are more than chance at 95 % confidence (Holm-corrected). The largest: sp is 25.0 points
-higher for Female than for Male. 2 other gaps cannot be judged."""  # noqa: E501
+2 of 2 gaps are significant at 95 % confidence (Holm-corrected). The worst by points times people:
+sp is 25.0 points higher for Female than for Male, over 100 people. 2 other gaps cannot be judged."""  # noqa: E501
     assert str(audit(h, None, y, sensitive_features=s, metrics=["sp", "fnr"])) == expected
+
+
+def crowd(*groups):
+    """Groups of (label, people, of these decided negatively), every outcome negative in turn."""
+    s, h = [], []
+    for label, n, refused in groups:
+        s += [label] * n
+        h += [0] * refused + [1] * (n - refused)
+    return np.array(h), np.arange(len(h)) % 2, np.array(s)
+
+
+def test_the_headline_is_the_worst_by_people_and_points():
+    """The widest gap is that of 20 people, the worst that of 2,000."""
+    h, y, s = crowd(("z small", 20, 16), ("b large", 2_000, 800), ("a best", 2_000, 400))
+    found = audit(h, None, y, sensitive_features=s, metrics=["sp"])
+    assert max(found.gaps, key=lambda gap: gap.gap).target == "z small"
+    assert all(gap.survives(0.95) for gap in found.gaps)
+    assert found.verdict().endswith(
+        "The worst by points times people: sp is 20.0 points higher for b large than for a best, "
+        "over 2,000 people."
+    )
+    assert found.worst_first() == ("b large", "z small", "a best")
+
+
+def test_what_is_not_significant_is_no_headline_and_comes_later():
+    h, y, s = crowd(("b", 300, 160), ("c", 1_000, 330), ("a", 1_000, 300), ("d", 1_000, 303))
+    found = audit(h, None, y, sensitive_features=s, metrics=["sp"], reference="a")
+    harms = {gap.target: gap.harm for gap in found.gaps}
+    assert harms["b"] == pytest.approx(70)
+    assert "for b than for a" in found.verdict()
+    assert found.worst_first() == ("b", "c", "d", "a"), "the reference last"
+    shown = [line.split()[1] for line in str(found).splitlines() if line.startswith("sp  ")]
+    assert shown == ["b", "c", "d"]
+    assert found.to_frame()["target"].tolist() == ["b", "c", "d"]
+
+
+def test_a_better_off_group_is_no_headline_while_another_is_worse_off():
+    h, y, s = crowd(("better", 4_000, 400), ("worse", 200, 140), ("reference", 1_000, 500))
+    found = audit(h, None, y, sensitive_features=s, metrics=["sp"], reference="reference")
+    assert "20.0 points higher for worse than for reference, over 200 people" in found.verdict()
+    assert found.worst_first() == ("worse", "better", "reference")
 
 
 def test_verdict_of_a_fair_model():
     h, y, s = counted((50, 100), (51, 100))
     fair = audit(h, None, y, sensitive_features=s, confidence=0.999)
     assert fair.verdict() == (
-        "None of the 4 gaps can be told from chance at 99.9 % confidence (Holm-corrected). "
+        "None of the 4 gaps is significant at 99.9 % confidence (Holm-corrected). "
         "That is not proof that there is none."
     )
     one = audit(h, None, y, sensitive_features=s, metrics=["sp"])
-    assert one.verdict().startswith("The gap cannot be told from chance")
+    assert one.verdict().startswith("The gap is not significant")
     untested = audit(h, None, y, sensitive_features=s, metrics=[SP + Alignment()])
     assert untested.verdict().startswith("There is no test for these gaps.")
 

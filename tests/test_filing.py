@@ -275,3 +275,22 @@ def test_messages():
         local_law_144(sex=["F"], race=["A"], selected=[1], score=[1])
     with pytest.raises(DataError, match="got 1 and 2 for 2 people"):
         local_law_144(sex=["F"], race=["A", "B"], selected=[1, 0])
+
+
+def test_an_audit_of_weighted_people_pools_by_weight():
+    """A category of an intersection is worth what its people weigh, not how many they are."""
+    rng = np.random.default_rng(0)
+    n = 1_000
+    sex, race = rng.choice(["F", "M"], n), rng.choice(["A", "B"], n)
+    said = (rng.random(n) < np.where(race == "A", 0.7, 0.2)).astype(int)
+    weight = np.where(race == "A", 5.0, 1.0) * rng.uniform(0.5, 2, n)
+    found = audit(
+        said, None, rng.integers(0, 2, n), sample_weight=weight,
+        sensitive_features={"sex": sex, "race": race},
+    )  # fmt: skip
+    tables = impact_tables(found.attribute, cells_of_audit(found))
+    for table, labels in zip(tables, (sex, race), strict=False):
+        for line in table.lines:
+            own = labels == line.category
+            assert line.people == own.sum()
+            assert line.rate == pytest.approx(np.average(said[own], weights=weight[own]))

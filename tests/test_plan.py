@@ -137,10 +137,10 @@ def test_identity_and_what_a_plan_says():
     assert str(plan) == (
         "Plan for a against b: fnr by least_change\n"
         "The target group is not worse off in the audit data: nobody is edited.\n"
-        "fnr: -10.0 points before, -10.0 after\n"
-        "expected on new data -15.0 to -5.0\n"
-        "0.0 % of the group edited (mean cost 0.00), 0.0 % by a draw, 0.0 % unreachable\n"
-        "decisions turned positive for 0.0 %, negative for 0.0 %"
+        "fnr: -10.0 points before, -10.0 after: unchanged\n"
+        "expected on new data -15.0 to -5.0, below 0\n"
+        "0.0 % of the group edited (mean cost 0.00), 0.0 % randomised, 0.0 % unreachable\n"
+        "decisions flipped to positive for 0.0 %, to negative for 0.0 %"
     )
 
 

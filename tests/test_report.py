@@ -10,7 +10,9 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from fairmend import FNR, DataError, FairmendWarning, RateGap
 from fairmend.classifier import RepairedClassifier
+from fairmend.columns import Frame
 from fairmend.costs import Cost
+from fairmend.model import Answers
 from fairmend.report import EditedFeature, Report
 
 NAMES = ["income", "member", "town"]
@@ -437,3 +439,60 @@ def test_labels_that_are_also_names_of_columns_are_labels():
     assert told.groups == plain.groups
     points = [kept.frontier(X, y, sensitive_features=one, levels=[1]) for one in (s.tolist(), s)]
     assert points[0] == points[1]
+
+
+# -------------------------------------------------------------------- people are counted
+
+
+@pytest.mark.parametrize("metric", ["sp", "fnr", "fpr", "fdr"])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+def test_people_are_counted_one_by_one_whatever_they_weigh(metric, seed):
+    rng = np.random.default_rng(seed)
+    n = 1_500
+    s = np.where(rng.random(n) < 0.4, "a", "b")
+    X = (rng.random((n, 4)) < np.where(s == "a", 0.4, 0.6)[:, None]).astype(int)
+    y = (rng.random(n) < 1 / (1 + np.exp(2.5 - X.sum(axis=1)))).astype(int)
+
+    def model(rows):
+        return 1 / (1 + np.exp(2.4 - np.asarray(rows).sum(axis=1)))
+
+    kept = RepairedClassifier(model, metric, random_state=0)
+    kept.fit(X, y, sensitive_features=s)
+    weight = rng.uniform(0.5, 6.0, n) * np.where(y == 1, 1.0, 4.0)
+    new = rng.permutation(n)[:1_000]
+    X, y, s, weight = X[new], y[new], s[new], weight[new]
+    report = kept.report(X, y, sensitive_features=s, sample_weight=weight)
+    change = kept.positive_chance(X, sensitive_features=s) - (model(X) > 0.5)
+    for group in report.groups:
+        own = s == group.group
+        gains, loses = np.maximum(change, 0) * own, np.maximum(-change, 0) * own
+        for outcome, word in ((1, "positive"), (0, "negative")):
+            at = y == outcome
+            assert getattr(group, f"people_gained_{word}") == pytest.approx(gains[at].sum())
+            assert getattr(group, f"people_lost_{word}") == pytest.approx(loses[at].sum())
+        assert group.people_gained == pytest.approx(gains.sum())
+        assert group.people_lost == pytest.approx(loses.sum())
+        assert group.people_favourable_before == ((model(X) > 0.5) & own).sum()
+        assert group.people_unseen == 0
+        if not group.repaired:
+            assert group.people_edited == group.people_randomised == 0
+            continue
+        rows = Frame.read(X[own])
+        answers = Answers((model(X[own]) > 0.5).astype(float), model(X[own]))
+        route = kept.plans_[group.group].route(rows, answers)
+        assert group.people_edited == pytest.approx(route.moving.sum())
+        assert group.people_randomised == route.random.sum()
+        assert group.people_unreachable == route.unreachable.sum()
+    more = sum(group.people_gained - group.people_lost for group in report.groups)
+    if abs(more) > 1:
+        assert f"Favourable decisions (1): {abs(round(more)):,} " in report.verdict()[-1][1]
+    assert "weighted" in str(report)
+    assert "share of the group, weighted" in report.to_html()
+
+
+def test_without_weights_counts_and_shares_agree(report):
+    for group in report.groups:
+        for name in ("edited", "gained", "lost", "randomised", "unreachable", "unseen"):
+            assert getattr(group, f"people_{name}") == pytest.approx(getattr(group, name) * group.n)
+    assert "weighted" not in str(report).lower()

@@ -1,5 +1,6 @@
 """The report in words: every answer follows from the figures."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from fairmend import RepairedClassifier, audit
 from fairmend.audit import Gap
+from fairmend.tables import points
 from fairmend.verdict import audit_verdict, in_words
 
 
@@ -43,26 +45,29 @@ def test_four_questions_answered_from_the_figures(report):
     assert f"Yes: {100 * old.target_rate:.1f} % of b" in there
     assert f"a gap of {100 * old.gap:+.1f} points" in there
     assert f"(95 % interval {100 * old.low:+.1f} to {100 * old.high:+.1f}, from" in there
-    assert "It is more than chance (p < .001, Holm-corrected)" in there
-    assert f"The repair takes it to {round(100 * new.gap, 1) + 0.0:+.1f} points" in there
-    assert there.endswith("which cannot be told from chance.")
+    assert "It is significant (p < .001, Holm-corrected)" in there
+    assert re.search(rf"The repair .* {re.escape(points(new.gap))} points \(", there)
+    assert there.endswith("which is not significant.")
     assert answers["Can any distribution of inputs close it?"].startswith("The gap can be closed")
     done = answers["What does the repair do, and to whom?"]
-    assert (
-        f"Of {group.n:,} people in b it edits the inputs of {round(group.edited * group.n)}" in done
-    )
+    assert f"Of {group.n:,} people in b it edits the inputs of {round(group.people_edited)}" in done
     assert "nobody loses it" in done
     assert "No decision about a changes." in done
 
 
 def test_losses_draws_and_the_unreachable_are_named(report):
-    worse = replace(report.groups[1], lost=0.25, randomised=0.5, unreachable=0.1)
+    n = report.groups[1].n
+    worse = replace(
+        report.groups[1],
+        people_lost=0.25 * n,
+        people_randomised=0.5 * n,
+        people_unreachable=0.1 * n,
+    )
     said = dict(replace(report, groups=(report.groups[0], worse)).verdict())
     done = said["What does the repair do, and to whom?"]
-    n = worse.n
     assert f"{round(0.25 * n):,} (25.0 %) lose it" in done
     assert f"For {round(0.5 * n):,} (50.0 %) a draw keyed on the person decides." in done
-    assert "no allowed edit reaches them" in done
+    assert f"{round(0.1 * n):,} (10.0 %) should be edited but no allowed edit helps." in done
 
 
 def test_its_best_case_is_called_so():
@@ -169,7 +174,7 @@ def test_gaps_in_words():
     assert in_words(GAP) == (
         "Perhaps: of those with a negative outcome, 50.0 % of a and 40.0 % of the rest get a "
         "positive decision, a gap of +10.0 points (95 % interval -10.0 to +30.0, from 5 and 5 "
-        "people). It cannot be told from chance, which is not proof that there is none (p = .200, "
+        "people). It is not significant, which is not proof that there is none (p = .200, "
         "Holm-corrected)."
     )
     nan = float("nan")
@@ -185,11 +190,11 @@ def test_gaps_in_words():
 @pytest.mark.parametrize(
     ("gap", "interval", "p", "first", "sure"),
     [
-        (0.1, (0.02, 0.18), 0.04, "Yes:", "It is more than chance (p = .040"),
-        (0.1, (0.02, 0.18), 0.126, "Perhaps:", "It would be more than chance alone, but among all"),
-        (0.1, (-0.02, 0.22), 0.3, "Perhaps:", "It cannot be told from chance"),
-        (-0.1, (-0.22, 0.02), 0.3, "Not on these people:", "It cannot be told from chance"),
-        (-0.1, (-0.18, -0.02), 0.04, "No, the other way round:", "It is more than chance"),
+        (0.1, (0.02, 0.18), 0.04, "Yes:", "It is significant (p = .040"),
+        (0.1, (0.02, 0.18), 0.126, "Perhaps:", "It is significant on its own, not after Holm's"),
+        (0.1, (-0.02, 0.22), 0.3, "Perhaps:", "It is not significant"),
+        (-0.1, (-0.22, 0.02), 0.3, "Not on these people:", "It is not significant"),
+        (-0.1, (-0.18, -0.02), 0.04, "No, the other way round:", "It is significant"),
     ],
 )
 def test_the_first_word_and_the_test_agree(gap, interval, p, first, sure):
@@ -234,9 +239,8 @@ def test_each_of_several_groups_has_a_line(several):
     assert audited > 0 > old.gap > new.gap
     assert (
         f"Where the repair was fitted c c was worse off, by {100 * audited:+.1f} points; here it "
-        f"is not, and is edited all the same. The repair takes it to {100 * new.gap:+.1f} points "
-        f"({100 * new.low:+.1f} to {100 * new.high:+.1f}), which is more than chance, the other "
-        "way round."
+        f"is not, and is edited all the same. The repair widens it to {100 * new.gap:+.1f} points "
+        f"({100 * new.low:+.1f} to {100 * new.high:+.1f}), which is significant."
     ) in c
     done = answers["What does the repair do, and to whom?"].split("\n")
     assert [line[:22] for line in done] == [
@@ -251,10 +255,15 @@ def test_each_of_several_groups_has_a_line(several):
 
 def counted(group, before, after, *, favours_positive=True):
     """An outcome of 100 people from their (tp, fp, fn, tn), decisions turning one way only."""
-    turn = (sum(after[:2]) - sum(before[:2])) / 100 * (1 if favours_positive else -1)
+    side = 1 if favours_positive else -1
+    flipped = {
+        "positive": side * (after[0] - before[0]), "negative": side * (after[1] - before[1]),
+    }  # fmt: skip
+    gained, lost = ({k: max(way * n, 0) for k, n in flipped.items()} for way in (1, -1))
     return replace(
-        group, n=100, gained=max(turn, 0.0), lost=max(-turn, 0.0),
-        accuracy_before=(before[0] + before[3]) / 100, accuracy_after=(after[0] + after[3]) / 100,
+        group, n=100, people_gained=sum(gained.values()), people_lost=sum(lost.values()),
+        **{f"people_gained_{k}": n for k, n in gained.items()},
+        **{f"people_lost_{k}": n for k, n in lost.items()},
     )  # fmt: skip
 
 
@@ -279,7 +288,7 @@ def test_more_favourable_decisions_and_the_outcomes_on_record(report):
         "Favourable decisions (1): 12 more; those about people with a negative outcome on record: "
         "4 more." in left(taken, given)
     )
-    unknown = replace(given, accuracy_before=float("nan"), accuracy_after=float("nan"))
+    unknown = replace(given, people_gained_negative=float("nan"))
     assert "Favourable decisions (1): 20 more. " in left(same, unknown)
     assert "Favourable decisions" not in left(same)
 

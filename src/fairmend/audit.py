@@ -52,8 +52,9 @@ from fairmend.disparity import (
 )
 from fairmend.errors import DataError, FairmendError, require
 from fairmend.model import BlackBox, Labels
+from fairmend.naming import GroupNames
 from fairmend.selection import OneDecision, find_one_decision, find_selection
-from fairmend.tables import UNKNOWN, TextTable, p_value, percent
+from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,6 +100,17 @@ class Gap:
     def judged(self) -> bool:
         return not np.isnan(self.gap)
 
+    @property
+    def harm(self) -> float:
+        """Points of the gap times the people its rate is over: who is worse off, and how many."""
+        return self.gap * (self.given_target or 1)  # an exact distribution has no people
+
+    def survives(self, confidence: float) -> bool:
+        """Whether it is significant after Holm's correction; by its interval without a test."""
+        if np.isnan(self.p_adjusted):
+            return self.low > 0 or self.high < 0
+        return self.p_adjusted <= 1 - confidence
+
 
 @dataclass(frozen=True)
 class GroupSummary:
@@ -116,6 +128,8 @@ class GroupSummary:
     auc: float
     """Of the model's scores within the group; nan where it gives labels only, or where there are
     too few of either outcome."""
+    weight: float = float("nan")
+    """The sum of its people's weights, their number where they have none."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +205,32 @@ class Audit:
         """Whether the distribution itself was audited instead of a sample from it."""
         return all(group.n == 0 for group in self.groups)
 
+    @property
+    def names(self) -> GroupNames:
+        """What people read for the groups."""
+        return GroupNames(self.attribute, tuple(group.group for group in self.groups))
+
+    def worst_first(self, metric: str | None = None) -> tuple[Hashable, ...]:
+        """The groups by their largest harm, significant before others; the reference last.
+
+        ``metric``: by the gaps in one metric; by default by all.
+        """
+        judged = [gap for gap in self.gaps if gap.judged and metric in (None, gap.metric)]
+        rates = [gap for gap in judged if not np.isnan(gap.target_rate)]
+        references = {gap.baseline for gap in judged}
+        last = references if len(references) == 1 else set()
+        worst: dict[Hashable, tuple[bool, float]] = {}
+        for gap in rates or judged:
+            found = (gap.gap > 0 and gap.survives(self.confidence), gap.harm)
+            worst[gap.target] = max(found, worst.get(gap.target, found))
+        nothing = (False, 0.0)
+
+        def place(group: Hashable) -> tuple[bool, bool, float]:
+            significant, harm = worst.get(group, nothing)
+            return group in last, not significant, -harm
+
+        return tuple(sorted((summary.group for summary in self.groups), key=place))
+
     def verdict(self) -> str:
         """The audit in a few sentences."""
         return f"{self._finding()} {self.note}".strip()
@@ -203,19 +243,43 @@ class Audit:
         others = "1 other gap" if unsaid == 1 else f"{unsaid} other gaps"
         more = f" {others} cannot be judged." if unsaid else ""
         if self.exact:
-            return f"These are the gaps of the distribution itself. {_largest(judged)}{more}"
+            return f"These are the gaps of the distribution itself. {self._worst(judged)}{more}"
         tested = [gap for gap in judged if not np.isnan(gap.p_value)]
         if not tested:
-            return f"There is no test for these gaps. {_largest(judged)}{more}"
-        certain = [gap for gap in tested if gap.p_adjusted <= 1 - self.confidence]
+            return f"There is no test for these gaps. {self._worst(judged)}{more}"
+        certain = [gap for gap in tested if gap.survives(self.confidence)]
         sure = f"at {_per_cent(self.confidence)} confidence (Holm-corrected)."
         if not certain:
-            who = "The gap cannot" if len(tested) == 1 else f"None of the {len(tested)} gaps can"
+            who = "The gap is not" if len(tested) == 1 else f"None of the {len(tested)} gaps is"
             hedge = "That is not proof that there is none."
-            return f"{who} be told from chance {sure} {hedge}{more}"
+            return f"{who} significant {sure} {hedge}{more}"
         who = "The gap" if len(tested) == 1 else f"{len(certain)} of {len(tested)} gaps"
         verb = "is" if len(certain) == 1 else "are"
-        return f"{who} {verb} more than chance {sure} {_largest(certain)}{more}"
+        return f"{who} {verb} significant {sure} {self._worst(certain)}{more}"
+
+    def _worst(self, gaps: Sequence[Gap]) -> str:
+        """The gap with the largest harm in words; rates come before what has no points."""
+        worst = max(
+            gaps, key=lambda gap: (not np.isnan(gap.target_rate), gap.gap > 0, abs(gap.harm))
+        )
+        target, baseline = self.names(worst.target), self.names(worst.baseline)
+        how = "" if self.exact else " by points times people"
+        first = f"The worst{how}: " if len(gaps) > 1 else ""
+        if np.isnan(worst.target_rate):
+            return f"{first}{worst.metric} is {worst.gap:.3f} for {target} against {baseline}."
+        over = "" if self.exact else f", over {counted(worst.given_target)}"
+        return (
+            f"{first}{worst.metric} is {100 * abs(worst.gap):.1f} points "
+            f"{'higher' if worst.gap > 0 else 'lower'} for {target} than for {baseline}{over}."
+        )
+
+    def in_order(self) -> list[Gap]:
+        """The gaps metric by metric, in each the worst-off group first."""
+        metrics = list(dict.fromkeys(gap.metric for gap in self.gaps))
+        groups = self.worst_first()
+        return sorted(
+            self.gaps, key=lambda gap: (metrics.index(gap.metric), groups.index(gap.target))
+        )
 
     @property
     def who(self) -> str:
@@ -234,8 +298,8 @@ class Audit:
             [
                 (
                     gap.metric,
-                    str(gap.target),
-                    str(gap.baseline),
+                    self.names(gap.target),
+                    self.names(gap.baseline),
                     percent(gap.target_rate),
                     percent(gap.baseline_rate),
                     f"{100 * gap.gap:+.1f}" if gap.judged else UNKNOWN,
@@ -245,7 +309,7 @@ class Audit:
                     UNKNOWN if self.exact else f"{gap.given_target:,} : {gap.given_baseline:,}",
                     gap.note,
                 )
-                for gap in self.gaps
+                for gap in self.in_order()
             ],
             [
                 *(f"{metric}: {title}" for metric, title in self.titles.items() if title),
@@ -254,13 +318,14 @@ class Audit:
                 *([] if self.rows is None else [BY_PERSON]),
             ],
         )  # fmt: skip
+        by_label = {group.group: group for group in self.groups}
         groups = TextTable(
             "",
             ("<group", "people", "positive outcomes", "positive decisions", "impact ratio", "<",
              "accuracy", "AUC"),
             [
                 (
-                    str(group.group),
+                    self.names(group.group),
                     UNKNOWN if self.exact else f"{group.n:,}",
                     percent(group.base_rate),
                     percent(group.selection_rate),
@@ -269,7 +334,7 @@ class Audit:
                     percent(group.accuracy),
                     _decimal(group.auc, 3),
                 )
-                for group in self.groups
+                for group in map(by_label.__getitem__, self.worst_first())
             ],
         )  # fmt: skip
         return gaps, groups
@@ -292,20 +357,6 @@ def _plain(row: Gap | GroupSummary) -> dict[str, Any]:
         return given if isinstance(given, str | int | float | None) else str(given)
 
     return {key: value(given) for key, given in asdict(row).items()}
-
-
-def _largest(gaps: Sequence[Gap]) -> str:
-    """The widest gap in words; rates come before what is not measured in points of a rate."""
-    worst = max(gaps, key=lambda gap: (not np.isnan(gap.target_rate), abs(gap.gap)))
-    baseline = "the rest" if worst.baseline == "rest" else worst.baseline
-    if np.isnan(worst.target_rate):
-        return (
-            f"The largest: {worst.metric} is {worst.gap:.3f} for {worst.target} against {baseline}."
-        )
-    return (
-        f"The largest: {worst.metric} is {100 * abs(worst.gap):.1f} points "
-        f"{'higher' if worst.gap > 0 else 'lower'} for {worst.target} than for {baseline}."
-    )
 
 
 def _per_cent(confidence: float) -> str:
@@ -889,6 +940,7 @@ def _summaries(
                 below_four_fifths=None if np.isnan(ratio) else is_below_four_fifths(ratio),
                 accuracy=float(people.mass @ right) if judged else nan,
                 auc=auc(data[group]) if ranked else nan,
+                weight=nan if people.tally is None else float(people.tally.weight.sum()),
             )
         )
     return tuple(summaries)

@@ -65,6 +65,7 @@ from fairmend.task import IdentityPlan, KnownOutcome, RepairTask, judged
 from fairmend.together import plans_against_the_rest
 from fairmend.transport import paper, transport
 from fairmend.two_sided import meet
+from fairmend.wording import share
 
 __all__ = ["RepairedClassifier"]
 
@@ -489,14 +490,14 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             return
         if self.do_no_harm:
             raise RepairRefused(
-                f"the repair of {plan.metric} for {plan.target}",
+                f"the repair of {plan.metric} for {plan.group_names[0]}",
                 "must not take favourable decisions away",
-                f"it would take them from {100 * loses:.1f} % of the group",
+                f"it would take them from {share(loses)} of the group",
                 "Choose another disparity, or leave do_no_harm out.",
             )
         warnings.warn(
-            f"This repair closes the gap in {plan.metric} by taking the favourable decision from "
-            f"{100 * loses:.1f} % of {plan.target}.",
+            f"This repair of {plan.metric} takes the favourable decision from {share(loses)} of "
+            f"{plan.group_names[0]}.",
             FairmendWarning,
             stacklevel=3,
         )

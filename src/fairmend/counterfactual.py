@@ -35,6 +35,7 @@ from fairmend.disparity import (
 from fairmend.equal_inputs import DecisionDifference, decision_difference, names_of_the_group
 from fairmend.equal_outcomes import OutcomeDifference, outcome_difference
 from fairmend.errors import DataError, nearest
+from fairmend.naming import shown
 from fairmend.outcomes import FittedProbability, fit_probability
 from fairmend.projection import observed_gap, project, tilt
 from fairmend.status import Status
@@ -85,6 +86,13 @@ class Counterfactual:
     """Inputs that only say which group somebody is in."""
     outcome_known: bool = True
     """Whether what really happened was told."""
+    known_as: tuple[str, str] = ("", "")
+    """What people read for the target and the reference group; empty: their labels."""
+
+    @property
+    def group_names(self) -> tuple[str, str]:
+        """The target and the reference group as people read them."""
+        return shown(self.known_as, self.target_name, self.baseline_name)
 
     @cached_property
     def gaps_before(self) -> tuple[float, ...]:
@@ -244,8 +252,9 @@ class Counterfactual:
 
     def __str__(self) -> str:
         names = ", ".join(d.name for d in self.disparities)
+        target, baseline = self.group_names
         lines = [
-            f"Counterfactual distribution for {self.target_name} against {self.baseline_name}, "
+            f"Counterfactual distribution for {target} against {baseline}, "
             f"{names}, by {self.method}",
             f"{self.status.value}",
             *(
@@ -460,6 +469,7 @@ def counterfactual_data(
         if here is None or there is None
         else names_of_the_group(here, there, [len(group) for group in others]),
         outcome_known=data.outcome_known,
+        known_as=data.names.pair(target, baseline),
     )
 
 

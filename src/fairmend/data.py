@@ -38,6 +38,7 @@ from fairmend.engines.source import is_elsewhere
 from fairmend.errors import DataError, listed, nearest
 from fairmend.inputs import People, find_doubts, find_leak, refuse, warn
 from fairmend.model import Answers, BlackBox, Labels
+from fairmend.naming import GroupNames
 
 if TYPE_CHECKING:
     from fairmend.engines.verbs import Gathered
@@ -331,6 +332,11 @@ class AuditData:
     @property
     def n(self) -> int:
         return sum(population.n for population in self.populations)
+
+    @property
+    def names(self) -> GroupNames:
+        """What people read for the groups."""
+        return GroupNames(self.attribute, self.groups)
 
 
 def pooled(populations: Sequence[Population]) -> Population:

@@ -17,10 +17,11 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtri
 
-from fairmend.audit import TOO_FEW, Audit, is_below_four_fifths
+from fairmend.audit import TOO_FEW, Audit, GroupSummary, is_below_four_fifths
 from fairmend.columns import FloatArray, is_missing
 from fairmend.data import AuditData
 from fairmend.errors import DataError
+from fairmend.naming import JOINER, GroupNames
 
 __all__ = [
     "GroupMetrics",
@@ -43,8 +44,6 @@ UNKNOWN_LABELS = frozenset(
 )
 """Labels, in lower case, that say that the category of a person is not known. Not "none", which is
 a category of its own where people are asked for a disability or a religion."""
-JOINER = " & "
-"""Between the labels of an intersection, as in `AuditData.attribute`."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,11 @@ class ImpactTable:
     unknown: int
     """Those who are in no category because their label says that it is not known."""
     confidence: float = 0.95
+
+    @property
+    def names(self) -> GroupNames:
+        """What people read for the categories."""
+        return GroupNames(self.by, tuple(line.category for line in self.lines))
 
 
 # -------------------------------------------------------------------- people by label
@@ -148,11 +152,11 @@ def cells_of_audit(audit: Audit) -> tuple[PeopleCell, ...]:
         PeopleCell(
             labels=_parts(group.group, parts),
             people=group.n,
-            weight=float(group.n),
+            weight=_weight(group),
             squared=float(group.n) if _counts_equally(audit) else float("nan"),
             selected=float("nan")
             if np.isnan(group.impact_ratio)
-            else group.n * group.selection_rate,
+            else _weight(group) * group.selection_rate,
         )
         for group in audit.groups
         if group.n > 0
@@ -162,6 +166,11 @@ def cells_of_audit(audit: Audit) -> tuple[PeopleCell, ...]:
 def _counts_equally(audit: Audit) -> bool:
     """Whether everybody is one row of weight 1."""
     return not audit.weighted and audit.rows is None
+
+
+def _weight(group: GroupSummary) -> float:
+    """What its people weigh; their number where that is not known."""
+    return float(group.n) if np.isnan(group.weight) else group.weight
 
 
 def _parts(group: Hashable, parts: int) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from fairmend.counterfactual import Counterfactual
 from fairmend.data import AuditData, Population
 from fairmend.disparity import Disparity
 from fairmend.explain import FeatureScore, JointProxy, Marginal
+from fairmend.naming import shown
 from fairmend.plan import Outlook, Plan
 from fairmend.status import Status
 
@@ -86,6 +87,13 @@ class Explanation:
     """Values of features that fewer people have."""
     prototypes_not_shown: int = 0
     """Rows that stand for fewer people."""
+    known_as: tuple[str, str] = ("", "")
+    """What people read for the target and the reference group; empty: their labels."""
+
+    @property
+    def group_names(self) -> tuple[str, str]:
+        """The target and the reference group as people read them."""
+        return shown(self.known_as, self.target_name, self.baseline_name)
 
     @classmethod
     def of(cls, found: Counterfactual, smallest_cell: int = SMALLEST_CELL) -> Explanation:
@@ -119,6 +127,7 @@ class Explanation:
             smallest_cell=smallest_cell,
             values_not_shown=len(lines) - len(shown),
             prototypes_not_shown=len(every) - len(rows),
+            known_as=found.known_as,
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.destinations import Destinations
 from fairmend.model import Answers
-from fairmend.tables import points
+from fairmend.naming import shown
+from fairmend.wording import Told, share, tell, tell_gap
 
 __all__ = ["HarmlessPlan", "Outlook", "Plan", "PlanStatus", "Route"]
 
@@ -29,16 +30,16 @@ class PlanStatus(Enum):
     PARTLY = "The realised gap is closed to the level asked for on the audit data."
     IDENTITY = "The target group is not worse off in the audit data: nobody is edited."
     REMAINS = (
-        "The plan does what it aims at, but part of the gap people experience remains: the outlook "
-        "has it. Calibrate on the realised gap, or allow more edits."
+        "The plan was carried out, but the gap people experience is not closed. Calibrate on the "
+        "realised gap, or allow more edits."
     )
     UNREACHABLE = (
-        "The allowed edits cannot close the gap: everybody whose edit helps is edited, and this is "
-        "the closest. Allow more edits, or lower the level."
+        "The allowed edits cannot close the gap: this is the smallest that they leave. Allow more "
+        "edits, or lower the level."
     )
     INFEASIBLE = (
-        "No edit of this group's inputs meets all constraints at once: this is the closest "
-        "reachable. Drop a constraint, or lower the level."
+        "These gaps cannot all be closed at once, by the outcomes estimated from the audit data: "
+        "this is the closest. Drop a metric, or lower the level."
     )
 
     @property
@@ -243,12 +244,17 @@ class Outlook:
     """Share of the group whose decision turns from negative to positive."""
     to_negative: float = 0.0
     by_metric: tuple[tuple[str, float, float], ...] = ()
-    """Each metric with its realised gap before and after; of a sum, the sum and then its parts."""
+    """Each metric with its realised gap before and after."""
+    parts: tuple[tuple[str, float, float], ...] = ()
+    """The same for the parts of a sum of metrics, which alone is to be closed."""
+    metric: str = ""
+    """Whose gap and interval are told where there are several: most of it is left."""
     optimism: float = 0.0
     """How much larger the gap is on people the plan was not fitted on: cross-fitted where outcomes
     or rows that were seen decide how far the plan goes, else 0. The interval includes it."""
     tolerance: float = 1e-9
-    """A gap within this of its aim counts as closed: half a person of the smaller denominator."""
+    """A gap within this of its aim counts as closed: half a person of the smaller denominator, or
+    1e-9."""
     unseen: float = 0.0
     """Share of new people expected on rows the audit did not have, where the plan has no rule for
     them but borrows that of another row or leaves them as they are; estimated by the share of
@@ -265,6 +271,8 @@ class Plan(ABC):
     method: str
     status: PlanStatus
     outlook: Outlook
+    known_as: tuple[str, str] = field(default=("", ""), kw_only=True)
+    """What people read for the target and the reference group; empty: their labels."""
 
     @abstractmethod
     def route(self, rows: Frame, answers: Answers) -> Route:
@@ -275,20 +283,39 @@ class Plan(ABC):
         """Where destinations are sought and how many of the nearest are found; may be empty."""
         return ""
 
-    def __str__(self) -> str:
+    @property
+    def told(self) -> Told:
+        """What it does on the audit data, in sentences."""
         o = self.outlook
+        return tell(
+            self.status,
+            self.by_metric,
+            interval=(o.expected_low, o.expected_high),
+            interval_of=o.metric,
+            tolerance=o.tolerance,
+        )
+
+    @property
+    def by_metric(self) -> tuple[tuple[str, float, float], ...]:
+        """Each metric with its realised gap before and after."""
+        o = self.outlook
+        return o.by_metric or ((self.metric, o.gap_before, o.gap_after),)
+
+    @property
+    def group_names(self) -> tuple[str, str]:
+        """The target and the reference group as people read them."""
+        return shown(self.known_as, self.target, self.baseline)
+
+    def __str__(self) -> str:
+        o, (target, baseline) = self.outlook, self.group_names
         lines = [
-            f"Plan for {self.target} against {self.baseline}: {self.metric} by {self.method}",
-            self.status.value,
-            *(
-                f"{metric}: {points(before)} points before, {points(after)} after"
-                for metric, before, after in o.by_metric
-            ),
-            f"expected on new data {points(o.expected_low)} to {points(o.expected_high)}",
-            f"{100 * o.edited:.1f} % of the group edited (mean cost {o.cost:.2f}), "
-            f"{100 * o.randomised:.1f} % by a draw, {100 * o.unreachable:.1f} % unreachable",
-            f"decisions turned positive for {100 * o.to_positive:.1f} %, "
-            f"negative for {100 * o.to_negative:.1f} %",
+            f"Plan for {target} against {baseline}: {self.metric} by {self.method}",
+            str(self.told),
+            *(f"its part {tell_gap(*part)}" for part in o.parts),
+            f"{share(o.edited)} of the group edited (mean cost {o.cost:.2f}), "
+            f"{share(o.randomised)} randomised, {share(o.unreachable)} unreachable",
+            f"decisions flipped to positive for {share(o.to_positive)}, "
+            f"to negative for {share(o.to_negative)}",
             *([f"destinations {self.search}"] if self.search else []),
         ]
         return "\n".join(lines)

@@ -78,7 +78,7 @@ def trace(found: Counterfactual) -> alt.LayerChart:
     zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=GREY).encode(y="zero:Q")
     return _titled(
         (zero + lines).properties(width=WIDTH, height=260),
-        f"{name} gap of {found.target_name} against {found.baseline_name} during the descent",
+        f"{name} gap of {found.group_names[0]} against {found.group_names[1]} during the descent",
         found,
     )
 
@@ -101,9 +101,9 @@ def marginals(found: Explained) -> alt.LayerChart:
     shown = sorted(shares, key=lambda line: -abs(line.shift))[:MOST_BARS]
     labels = [_label(line) for line in shown]
     sides = {
-        f"{found.target_name}, observed": "observed",
-        f"{found.target_name}, counterfactual": "counterfactual",
-        f"{found.baseline_name}, observed": "baseline",
+        f"{found.group_names[0]}, observed": "observed",
+        f"{found.group_names[0]}, counterfactual": "counterfactual",
+        f"{found.group_names[1]}, observed": "baseline",
     }
     points = [
         {"feature": label, "share": getattr(line, side), "of": name}
@@ -140,7 +140,7 @@ def marginals(found: Explained) -> alt.LayerChart:
     )
     return _titled(
         (moved + marks).properties(width=WIDTH, height=ROW_HEIGHT * len(shown)),
-        f"Inputs of {found.target_name} under which the {_names(found)} gap would be "
+        f"Inputs of {found.group_names[0]} under which the {_names(found)} gap would be "
         f"{'closed' if _closed(found) else 'narrower'}",
         found,
         *_left_out("values", len(shown), len(shares)),
@@ -178,7 +178,7 @@ def feature_scores(found: Explained) -> alt.LayerChart:
     )
     return _titled(
         (bars + ticks).properties(width=WIDTH, height=ROW_HEIGHT * len(shown)),
-        f"Which inputs carry the {_names(found)} gap of {found.target_name}",
+        f"Which inputs carry the {_names(found)} gap of {found.group_names[0]}",
         found,
         *_left_out("features", len(shown), len(scores)),
     )

@@ -4,7 +4,8 @@ The report takes tabulated people and the plans' laws; it draws nothing, so its 
 expectations over the few whose edit is left to chance. Gaps come in two readings: realised, where
 everybody keeps their own outcome, and counterfactual, M(Q), where outcomes follow the edited inputs
 through the target group's P(Y=1 | x). They agree for sp; people experience the first. Values that
-fewer than a smallest number of people have are counted and not told.
+fewer than a smallest number of people have are suppressed. Shares are weighted where weights are in
+force; people are counted.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ from fairmend.findings import (
     heads,
     rounded,
 )
+from fairmend.naming import GroupNames
 from fairmend.plan import Plan, Route
 from fairmend.rows import differing, find_rows
 from fairmend.tables import UNKNOWN, TextTable, number, percent, points
 from fairmend.task import KnownOutcome
 from fairmend.verdict import verdict, whose
+from fairmend.wording import share
 
 __all__ = [
     "Edit",
@@ -60,6 +63,7 @@ MOST_EDITS = 5
 """Edits of a feature that are named, those that most people get."""
 MANY_VALUES = 10
 """Numbers with more values than this are told by their median change."""
+WEIGHTED = "Rates and shares are weighted; people are counted."
 SLACK = 1e-9
 """People under a law are sums of chances."""
 
@@ -136,6 +140,20 @@ class GroupOutcome:
     counterfactual: tuple[tuple[str, float, float], ...] = ()
     """Each metric of the repair with M before and M(Q) after: the gap if outcomes followed the
     edited inputs through the group's P(Y=1 | x). Empty where there is no such model."""
+    people_favourable_before: float = 0.0
+    """People with the favourable decision before the repair; shares above are weighted where
+    weights are in force, these are always people counted, as expected over draws."""
+    people_edited: float = 0.0
+    people_gained: float = 0.0
+    people_gained_positive: float = 0.0
+    """Of those who gain, people with a positive outcome on record; nan where it is not known."""
+    people_gained_negative: float = 0.0
+    people_lost: float = 0.0
+    people_lost_positive: float = 0.0
+    people_lost_negative: float = 0.0
+    people_randomised: float = 0.0
+    people_unreachable: float = 0.0
+    people_unseen: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -179,12 +197,39 @@ class Report:
     def n(self) -> int:
         return sum(group.n for group in self.groups)
 
-    def gap(self, audit: Audit, group: Hashable) -> Gap | None:
+    def gap(self, audit: Audit, group: Hashable, metric: str | None = None) -> Gap | None:
         """The gap that is repaired, of one group; None where it was not compared."""
         for gap in audit.gaps:
-            if gap.metric == self.metric and gap.target == group:
+            if gap.metric == (metric or self.metric) and gap.target == group:
                 return gap
         return None
+
+    @property
+    def names(self) -> GroupNames:
+        """What people read for the groups."""
+        return self.before.names
+
+    @property
+    def order(self) -> tuple[Hashable, ...]:
+        """The groups, the worst-off by the metric of the repair first and the reference last."""
+        return self.before.worst_first(self.metric)
+
+    @property
+    def groups_in_order(self) -> tuple[GroupOutcome, ...]:
+        return tuple(sorted(self.groups, key=lambda one: self.order.index(one.group)))
+
+    @property
+    def plans_in_order(self) -> tuple[PlanSummary, ...]:
+        return tuple(sorted(self.plans, key=lambda plan: self.order.index(plan.target)))
+
+    @property
+    def gaps_in_order(self) -> list[tuple[Gap, Gap]]:
+        """Each gap before and after, metric by metric, the worst-off group first."""
+        metrics = list(dict.fromkeys(gap.metric for gap in self.before.gaps))
+        return sorted(
+            zip(self.before.gaps, self.after.gaps, strict=True),
+            key=lambda pair: (metrics.index(pair[0].metric), self.order.index(pair[0].target)),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON."""
@@ -243,50 +288,63 @@ class Report:
             [
                 (
                     old.metric,
-                    str(old.target),
-                    str(old.baseline),
+                    self.names(old.target),
+                    self.names(old.baseline),
                     points(old.gap),
                     _interval(old.low, old.high),
                     points(new.gap),
                     _interval(new.low, new.high),
                 )
-                for old, new in zip(self.before.gaps, self.after.gaps, strict=True)
+                for old, new in self.gaps_in_order
             ],
         )
-        people = TextTable(
+        right = TextTable(
             "",
-            ("<group", "people", "accuracy", "after", "AUC", "after", "edited", "edits",
-             "gain", "lose", "drawn", "blocked", "unseen"),
+            ("<group", "people", "accuracy", "after", "AUC", "after"),
             [
                 (
-                    str(group.group),
+                    self.names(group.group),
                     f"{group.n:,}",
                     percent(group.accuracy_before),
                     percent(group.accuracy_after),
                     _decimals(group.auc_before),
                     _decimals(group.auc_after),
-                    percent(group.edited),
-                    f"{group.edits_per_person:.1f}" if group.edited > 0 else UNKNOWN,
-                    percent(group.gained),
-                    percent(group.lost),
-                    percent(group.randomised),
-                    percent(group.unreachable),
-                    percent(group.unseen),
                 )
-                for group in self.groups
+                for group in self.groups_in_order
+            ],
+        )
+        people = TextTable(
+            "",
+            ("<group", "people", "edited", "edits", "gain", "lose", "randomised", "unreachable",
+             "unseen"),
+            [
+                (
+                    self.names(group.group),
+                    f"{group.n:,}",
+                    share(group.edited),
+                    f"{group.edits_per_person:.1f}" if group.edited > 0 else UNKNOWN,
+                    share(group.gained),
+                    share(group.lost),
+                    share(group.randomised),
+                    share(group.unreachable),
+                    share(group.unseen),
+                )
+                for group in self.groups_in_order
             ],
             [
-                "gain, lose: people whose decision turns to or from the favourable one",
-                "blocked: people whom the rule would edit, but no allowed edit helps",
+                "gain, lose: people whose decision flips to or from the favourable one",
+                "randomised: people whose edit is decided by a draw",
+                "unreachable: people whom the rule would edit, but no allowed edit helps",
                 "unseen: people whose inputs the audit did not have; the rule applies to them too",
+                *([WEIGHTED] if self.before.weighted else []),
             ],
         )  # fmt: skip
         followed = TextTable(
             "The same if outcomes followed the edited inputs, M(Q)",
             ("<metric", "<group", "before", "after"),
             [
-                (metric, str(group.group), points(before), points(after))
-                for group in self.groups
+                (metric, self.names(group.group), points(before), points(after))
+                for group in self.groups_in_order
                 for metric, before, after in group.counterfactual
             ],
         )
@@ -294,12 +352,12 @@ class Report:
             "Features edited, as a share of the edited people",
             ("<group", "<feature", "edited", "<how"),
             [
-                (str(group.group), one.feature, percent(one.share_of_edited), one.how)
-                for group in self.groups
+                (self.names(group.group), one.feature, share(one.share_of_edited), one.how)
+                for group in self.groups_in_order
                 for one in group.features
             ],
         )
-        return [table for table in (gaps, people, followed, edits) if table.cells]
+        return [table for table in (gaps, right, people, followed, edits) if table.cells]
 
     def __str__(self) -> str:
         tables = "\n\n".join(str(table) for table in self._tables())
@@ -378,6 +436,7 @@ def make_report(
                 features=tuple(features),
                 edits_per_person=edits,
                 unseen=_unseen(rows, old.mass, audited, group),
+                people_unseen=_unseen(rows, _people(old).sum(axis=1), audited, group),
             )
             known, baseline = outcomes.get(group), plans[group].baseline
             if known is not None:
@@ -490,17 +549,23 @@ class _Applied:
         """What happens to a group, but for what is told of features and rows."""
         old, new, route = self.data[group], self.after[group], self.routes.get(group)
         p, change = old.mass, new.decision - old.decision
+        people, favoured = _people(old), change if self.favours_positive else -change
+        gains, loses = np.maximum(favoured, 0.0) @ people, np.maximum(-favoured, 0.0) @ people
+        count, known = people.sum(axis=1), self.data.outcome_known
         to_positive, to_negative = (float(p @ np.maximum(side * change, 0.0)) for side in (1, -1))
         gained, lost = to_positive, to_negative
         if not self.favours_positive:
             gained, lost = lost, gained
         unreachable = edited = cost = drawn = 0.0
+        moving = random = blocked = 0.0
         auc_after = auc(new)
         if route is not None:
             edited, drawn = float(p @ route.moving), float(p @ route.random)
             unreachable = 0.0 if route.unreachable is None else float(p @ route.unreachable)
             cost = float(p @ route.expected_cost()) / edited if edited > 0 else 0.0
             auc_after = auc_after if self.probabilities else _auc_by_law(old, route)
+            moving, random = float(count @ route.moving), float(count @ route.random)
+            blocked = 0.0 if route.unreachable is None else float(count @ route.unreachable)
         return GroupOutcome(
             group=group,
             n=old.n,
@@ -522,7 +587,26 @@ class _Applied:
             unreachable=unreachable,
             unseen=0.0,
             features=(),
+            people_favourable_before=float(
+                count @ (old.decision if self.favours_positive else 1 - old.decision)
+            ),
+            people_gained=float(gains.sum()),
+            people_gained_positive=float(gains[1]) if known else NAN,
+            people_gained_negative=float(gains[0]) if known else NAN,
+            people_lost=float(loses.sum()),
+            people_lost_positive=float(loses[1]) if known else NAN,
+            people_lost_negative=float(loses[0]) if known else NAN,
+            people_edited=moving,
+            people_randomised=random,
+            people_unreachable=blocked,
         )
+
+
+def _people(population: Population) -> FloatArray:
+    """People per row and outcome, whatever they weigh; none behind an exact distribution."""
+    if population.tally is None:
+        return np.zeros((len(population), 2))
+    return population.tally.people
 
 
 def _reference(plans: Mapping[Hashable, Plan]) -> Hashable:
@@ -579,7 +663,7 @@ def _counterfactual(
 
 
 def _unseen(rows: Frame, mass: FloatArray, audited: AuditData, group: Hashable) -> float:
-    """The share of a group's people on rows that its audit did not have."""
+    """How much of a group is on rows that its audit did not have."""
     assert audited.table is not None
     known = audited.table.take(np.asarray(audited[group].rows))
     return float(mass[find_rows(known, rows) < 0].sum())

@@ -29,6 +29,7 @@ from fairmend.disparity import (
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed
 from fairmend.features import FeatureMap
 from fairmend.model import Answers, BlackBox
+from fairmend.naming import GroupNames
 from fairmend.outcomes import (
     FittedProbability,
     fit_probability,
@@ -96,6 +97,10 @@ class _Measure:
     after: float
     aim: float
     tolerance: float
+
+    @property
+    def told(self) -> tuple[str, float, float]:
+        return self.disparity.name, self.before, self.after
 
     @property
     def closed(self) -> bool:
@@ -289,7 +294,13 @@ class RepairTask:
             "method": self.method,
             "status": status,
             "outlook": outlook,
+            "known_as": self.names.pair(self.target, self.baseline),
         }
+
+    @property
+    def names(self) -> GroupNames:
+        """What people read for the groups."""
+        return self.data.names
 
     def finished(
         self,
@@ -379,15 +390,15 @@ class RepairTask:
         chance = "too few people to judge" if np.isnan(judged.p_value) else p_said(judged.p_value)
         if self.require_significant:
             raise RepairRefused(
-                f"the gap in {name} of {self.target}",
-                "must be more than chance to be mended",
+                f"the gap in {name} of {self.names(self.target)}",
+                "must be significant to be repaired",
                 f"got {value:+.1f} points, {chance}",
                 "Audit more people, or leave require_significant out.",
             )
         warnings.warn(
-            f"The gap in {name} of {self.target}, {value:+.1f} points, is within 2 standard errors "
-            f"of 0 ({chance}): it may be chance, and its sign wrong. Repairing it changes "
-            "decisions for no proven reason.",
+            f"The gap in {name} of {self.names(self.target)}, {value:+.1f} points, is within 2 "
+            f"standard errors of 0 ({chance}): it may be chance, and its sign wrong. Repairing it "
+            "changes decisions for no proven reason.",
             FairmendWarning,
             stacklevel=3,
         )
@@ -473,9 +484,9 @@ class RepairTask:
                 "Nobody is edited into another group: allow edits of other features.",
             )
         warnings.warn(
-            f"No member of {self.target} is decided as wanted. They are edited to resemble people "
-            f"of other groups, except in {listed(telling)}: it has one value in each group, and "
-            "nobody is edited into another group.",
+            f"No member of {self.names(self.target)} is decided as wanted. They are edited to "
+            f"resemble people of other groups, except in {listed(telling)}: it has one value in "
+            "each group, and nobody is edited into another group.",
             FairmendWarning,
             stacklevel=5,
         )
@@ -534,7 +545,7 @@ class RepairTask:
 
 
 def _furthest_from_its_aim(measure: _Measure) -> tuple[float, float]:
-    """Of several gaps the one to show: what is left if something is, or else what there was."""
+    """Of several gaps the one to show: that which is most open, or else the widest before."""
     left = 0.0 if measure.closed else abs(measure.after - measure.aim)
     return (np.inf if np.isnan(left) else left, abs(measure.before))
 

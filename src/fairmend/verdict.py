@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairmend.audit import FOUR_FIFTHS, Audit, Gap
-from fairmend.tables import counted, p_said, percent, points
+from fairmend.naming import GroupNames
+from fairmend.tables import counted, p_said, percent
+from fairmend.wording import EXACT, Affected, figures, share, tell_people, verb
 
 if TYPE_CHECKING:
     from fairmend.findings import PlanSummary
     from fairmend.report import GroupOutcome, Report
 
-__all__ = ["audit_verdict", "in_words", "size", "unit", "verdict", "whose"]
+__all__ = [
+    "after",
+    "audit_verdict",
+    "in_words",
+    "metrics_of",
+    "size",
+    "unit",
+    "verdict",
+    "whose",
+]
 
 _SAID = {
     "sp": ("", "get a negative decision"),
@@ -37,7 +48,11 @@ def verdict(report: Report) -> tuple[tuple[str, str], ...]:
                 "Nothing to anybody: no group fared worse than the reference where it was fitted.",
             ),
         )
-    gaps = (_gap_and_repair(report, plan) for plan in report.plans)
+    gaps = (
+        _gap_and_repair(report, plan, metric)
+        for plan in report.plans_in_order
+        for metric in metrics_of(report, plan)
+    )
     return (
         (
             "Is there a gap, how sure is that, and what becomes of it?",
@@ -51,11 +66,13 @@ def verdict(report: Report) -> tuple[tuple[str, str], ...]:
 
 def audit_verdict(audit: Audit) -> tuple[tuple[str, str], ...]:
     """Is there a gap and how sure, and which groups are below four fifths."""
-    low = [group for group in audit.groups if group.below_four_fifths]
+    by_label = {group.group: group for group in audit.groups}
+    ordered = [by_label[label] for label in audit.worst_first()]
+    low = [group for group in ordered if group.below_four_fifths]
     judged = any(group.below_four_fifths is not None for group in audit.groups)
     if low:
         named = _listed(
-            [f"{_name(group.group)} ({group.impact_ratio:.2f})" for group in low],
+            [f"{audit.names(group.group)} ({group.impact_ratio:.2f})" for group in low],
         )
         ratio = f"Impact ratio below {FOUR_FIFTHS:g}: {named}."
     else:
@@ -69,14 +86,15 @@ def audit_verdict(audit: Audit) -> tuple[tuple[str, str], ...]:
 # -------------------------------------------------------------------- one gap
 
 
-def in_words(gap: Gap, confidence: float = 0.95) -> str:
-    """One gap, and whether it is more than chance, in one voice: "yes" is said of no other.
+def in_words(gap: Gap, confidence: float = 0.95, names: GroupNames | None = None) -> str:
+    """One gap, and whether it is significant, in one voice: "yes" is said of no other.
 
     >>> print(in_words(Gap("sp", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)))
     Yes: 60.0 % of b and 40.0 % of a get a negative decision, a gap of +20.0 points (95 % \
-interval +10.0 to +30.0, from 90 and 80 people). It is more than chance (p = .020, Holm-corrected).
+interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Holm-corrected).
     """
-    target, baseline = _name(gap.target), _name(gap.baseline)
+    named = names or GroupNames()
+    target, baseline = named(gap.target), named(gap.baseline)
     if not gap.judged:
         return f"The gap in {gap.metric} of {target} cannot be judged: {gap.note}."
     interval = (
@@ -90,38 +108,54 @@ interval +10.0 to +30.0, from 90 and 80 people). It is more than chance (p = .02
             f"{gap.metric} of {target} against {baseline} is {size(gap, gap.gap)}{interval}. "
             f"{_how_sure(gap, confidence)}"
         )
-    if _sure(gap, confidence):
+    if gap.survives(confidence):
         found = "Yes" if gap.gap > 0 else "No, the other way round"
     else:
         found = "Perhaps" if gap.gap > 0 else "Not on these people"
     given, what = _SAID.get(gap.metric, ("", f"count for {gap.metric}"))
     return (
-        f"{found}: {given}{percent(gap.target_rate)} of {target} and {percent(gap.baseline_rate)} "
-        f"of {baseline} {what}, a gap of {points(gap.gap)} points{interval}. "
+        f"{found}: {given}{share(gap.target_rate)} of {target} and {share(gap.baseline_rate)} "
+        f"of {baseline} {what}, a gap of {size(gap, gap.gap)} points{interval}. "
         f"{_how_sure(gap, confidence)}"
     )
 
 
-def _gap_and_repair(report: Report, plan: PlanSummary) -> str:
-    """What is known of the gap of one group, and what the repair does to it; empty if nothing."""
-    old, new = (report.gap(audit, plan.target) for audit in (report.before, report.after))
+def metrics_of(report: Report, plan: PlanSummary) -> list[str]:
+    """The gaps a plan is to close, the first one that of the report."""
+    return list(dict.fromkeys((report.metric, *(name for name, *_ in plan.outlook.by_metric))))
+
+
+def _gap_and_repair(report: Report, plan: PlanSummary, metric: str) -> str:
+    """What is known of one gap of one group, and what the repair does to it; empty if nothing."""
+    old, new = (report.gap(audit, plan.target, metric) for audit in (report.before, report.after))
     if old is None:
         return ""
-    said = in_words(old, report.before.confidence)
+    told = in_words(old, report.before.confidence, report.names)
+    if len(metrics_of(report, plan)) > 1:
+        told = f"{metric}. {told}"
     if new is None or not (old.judged and new.judged):
-        return said
-    takes = f"takes it to {size(new, new.gap)}{unit(new)}"
+        return told
+    takes = f"{verb(old.gap, new.gap)} {after(old, new)}{unit(new)}"
     if not np.isnan(new.low):
         takes = f"{takes} ({_span(new)}), which {_chance(new, report.after.confidence)}"
-        if new.gap < 0 and _sure(new, report.after.confidence):
-            takes += ", the other way round"
-    elsewhere, audited = "", _audited(plan, report.metric)
+    elsewhere, audited = "", _audited(plan, metric)
     if old.gap <= 0 < audited:
+        edited = any(one.people_edited > 0 for one in report.groups if one.group == plan.target)
         elsewhere = (
-            f" Where the repair was fitted {_name(plan.target)} was worse off, by "
-            f"{size(old, audited)}{unit(old)}; here it is not, and is edited all the same."
+            f" Where the repair was fitted {report.names(plan.target)} was worse off, by "
+            f"{size(old, audited)}{unit(old)}; here it is not"
+            f"{', and is edited all the same' if edited else ''}."
         )
-    return f"{said}{elsewhere} The repair {takes}."
+    return f"{told}{elsewhere} The repair {takes}."
+
+
+def after(old: Gap, new: Gap) -> str:
+    """The gap after, with as many decimals as tell it from that before."""
+    return (
+        size(new, new.gap)
+        if np.isnan(new.target_rate)
+        else figures(old.gap, new.gap, tolerance=EXACT)[1]
+    )
 
 
 def _audited(plan: PlanSummary, metric: str) -> float:
@@ -133,31 +167,23 @@ def _audited(plan: PlanSummary, metric: str) -> float:
 def _how_sure(gap: Gap, confidence: float) -> str:
     if np.isnan(gap.p_value):
         return "There is no test for it."
-    proof = "" if _sure(gap, confidence) else ", which is not proof that there is none"
+    found = gap.survives(confidence) or gap.low > 0 or gap.high < 0
+    proof = "" if found else ", which is not proof that there is none"
     return f"It {_chance(gap, confidence)}{proof} ({p_said(gap.p_adjusted)}, Holm-corrected)."
 
 
 def _chance(gap: Gap, confidence: float) -> str:
     """What can be said of a gap, where its own interval and Holm's correction differ too."""
-    if _sure(gap, confidence):
-        return "is more than chance"
+    if gap.survives(confidence):
+        return "is significant"
     if gap.low > 0 or gap.high < 0:
-        return (
-            "would be more than chance alone, but among all gaps looked at cannot be told from it"
-        )
-    return "cannot be told from chance"
-
-
-def _sure(gap: Gap, confidence: float) -> bool:
-    """Whether it is more than chance among all gaps looked at; by its interval without a test."""
-    if np.isnan(gap.p_adjusted):
-        return gap.low > 0 or gap.high < 0
-    return gap.p_adjusted <= 1 - confidence
+        return "is significant on its own, not after Holm's correction"
+    return "is not significant"
 
 
 def size(gap: Gap, value: float) -> str:
     """In points where the gap is one of rates, as a plain number otherwise."""
-    return f"{value:.3f}" if np.isnan(gap.target_rate) else points(value)
+    return f"{value:.3f}" if np.isnan(gap.target_rate) else figures(value)[0]
 
 
 def unit(gap: Gap) -> str:
@@ -167,11 +193,6 @@ def unit(gap: Gap) -> str:
 
 def _span(gap: Gap) -> str:
     return f"{size(gap, gap.low)} to {size(gap, gap.high)}"
-
-
-def _name(group: Hashable) -> str:
-    """A group in a sentence: "rest" is no name, and an answer's lines are not a name's to break."""
-    return "the rest" if group == "rest" else " ".join(str(group).splitlines())
 
 
 # -------------------------------------------------------------------- the repair
@@ -188,38 +209,32 @@ def _reconcilable(report: Report) -> str:
         for part in (found.certificate, ended, found.decisions_differ)
         if part
     )
-    whose_gap = f"This was asked for {_name(found.target_name)}, whose gap was the largest. "
+    target = report.names(found.target_name)
+    whose_gap = f"This was asked for {target}, whose gap was the largest. "
     return f"{whose_gap}{said}" if len(report.plans) > 1 else said
 
 
 def _effects(report: Report) -> str:
-    sentences = [_effect(group) for group in report.groups if group.repaired]
-    others = [_name(group.group) for group in report.groups if not group.repaired]
+    sentences = [_effect(report, group) for group in report.groups_in_order if group.repaired]
+    others = [report.names(one.group) for one in report.groups_in_order if not one.repaired]
     if others:
         sentences.append(f"No decision about {_listed(others)} changes.")
     return ("\n" if len(report.plans) > 1 else " ").join(sentences)
 
 
-def _effect(group: GroupOutcome) -> str:
-    def people(share: float) -> str:
-        return f"{round(share * group.n):,} ({percent(share)})"
-
-    lose = "nobody loses it" if group.lost == 0 else f"{people(group.lost)} lose it"
-    chance = (
-        " No edit is drawn by chance."
-        if group.randomised == 0
-        else f" For {people(group.randomised)} a draw keyed on the person decides."
+def _effect(report: Report, group: GroupOutcome) -> str:
+    """Who is edited, gains and loses: people counted, and shares of people counted."""
+    people = Affected(
+        group.n,
+        edited=group.people_edited,
+        gained=group.people_gained,
+        lost=group.people_lost,
+        randomised=group.people_randomised,
+        unreachable=group.people_unreachable,
     )
-    blocked = (
-        ""
-        if group.unreachable == 0
-        else f" {people(group.unreachable)} should be helped but no allowed edit reaches them."
-    )
-    return (
-        f"Of {counted(group.n)} in {_name(group.group)} it edits the inputs of "
-        f"{people(group.edited)}, {group.edits_per_person:.1f} features each on average. "
-        f"{people(group.gained)} gain the favourable decision, {lose}.{chance}{blocked}"
-    )
+    mean = "weighted average" if report.before.weighted else "average"
+    each = f"{group.edits_per_person:.1f} features each on {mean}"
+    return tell_people(report.names(group.group), people, each)
 
 
 def whose(report: Report) -> str:
@@ -240,42 +255,38 @@ def _left_out(report: Report) -> str:
 
 
 def _left(report: Report) -> str:
+    repaired = {name for plan in report.plans for name in metrics_of(report, plan)}
     sentences = [whose(report), _left_out(report), _given(report)]
     sentences.append(
-        f"Accuracy over everybody goes from {percent(report.accuracy_before)} to "
-        f"{percent(report.accuracy_after)}."
+        f"{'Weighted accuracy' if report.before.weighted else 'Accuracy'} over everybody goes from "
+        f"{percent(report.accuracy_before)} to {percent(report.accuracy_after)}."
         if report.outcome_known
         else "Outcomes are not known: whether decisions are right is not judged."
     )
     others = [
-        f"{gap.metric} of {_name(gap.target)} ({size(gap, gap.gap)})"
-        for gap in report.after.gaps
-        if gap.judged and gap.metric != report.metric and _sure(gap, report.after.confidence)
+        f"{gap.metric} of {report.names(gap.target)} ({size(gap, gap.gap)}{unit(gap)})"
+        for _, gap in report.gaps_in_order
+        if gap.judged and gap.metric not in repaired and gap.survives(report.after.confidence)
     ]
     if others:
-        sentences.append(f"Other gaps that are more than chance remain: {_listed(others)}.")
+        sentences.append(f"Other significant gaps remain: {_listed(others)}.")
     return " ".join(filter(None, sentences))
 
 
 def _given(report: Report) -> str:
-    """How many more favourable decisions, and how many of them to people with the other outcome.
-
-    Each favourable decision that is added either meets the outcome on record or does not, so that
-    the number of those that do not is half of what the decisions rise by and accuracy does not.
-    """
+    """How many more favourable decisions, and how many of them to people with the other outcome."""
+    other = "negative" if report.favours_positive else "positive"
     more = wrong = lost = 0.0
     for group in report.groups:
-        added = group.n * (group.gained - group.lost)
-        more += added
-        wrong += (added - group.n * (group.accuracy_after - group.accuracy_before)) / 2
-        lost += group.n * group.lost
+        more += group.people_gained - group.people_lost
+        wrong += getattr(group, f"people_gained_{other}") - getattr(group, f"people_lost_{other}")
+        lost += group.people_lost
     if round(more) == 0 and round(lost) == 0:
         return ""
-    side = "negative" if report.favours_positive else "positive"
     decisions = "Favourable decisions" + (f" ({report.favourable})" if report.favourable else "")
     if np.isnan(wrong):
         return f"{decisions}: {_change(more)}."
-    people = f"people with a {side} outcome on record"
+    people = f"people with a {other} outcome on record"
     if round(lost) == 0:
         return f"{decisions}: {round(more):,} more, {round(wrong):,} of them about {people}."
     return f"{decisions}: {_change(more)}; those about {people}: {_change(wrong)}."

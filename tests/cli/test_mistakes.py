@@ -176,7 +176,7 @@ def test_a_gap_that_stays_is_said_first_and_by_the_exit_code(dated, call):
     assert f"fairmend: {headline}" in done.err
     said = " ".join(done.out.split())
     assert "With --predictions people can only be edited into rows that are in the file" in said
-    assert "With --model the model itself is asked" in said
+    assert "With --model the model itself is queried" in said
     assert {path.name for path in dated.iterdir()} == {"dated.csv", "m.fairmend", "m.html"}
     partial = call(*arguments, *rules, "--allow-partial", "--json", cwd=dated)
     assert partial.code == 0

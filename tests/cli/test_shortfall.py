@@ -1,6 +1,7 @@
 """A gap that stays: the true reason first, and no advice that does not help."""
 
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -33,11 +34,14 @@ def test_where_the_constraints_conflict_no_rule_is_blamed(call, tmp_path):
     done = repair(call, tmp_path, *both)
     assert done.code == 1, done.err
     said = " ".join(done.out.split())
-    reason = said.partition(" after the repair. ")[2]
-    assert reason.startswith("No edit of this group's inputs meets all constraints at once")
+    headlines = re.findall(r"NOT CLOSED: .*? the gap in (\w+) of a .*? after the repair: ", said)
+    assert headlines == ["fnr", "fpr"], "a line for each metric, with its own figures"
+    assert "These gaps cannot all be closed at once" in said
     [short] = json.loads(repair(call, tmp_path, *both, "--json").out)["not_closed"]
     [trial] = short["trials"]
     assert (short["status"], trial["gap_without"]) == ("INFEASIBLE", short["after"])
+    left = max(short["gaps"], key=lambda gap: abs(gap["after"]))
+    assert (short["before"], short["after"]) == (left["before"], left["after"])
     assert "Without --immutable x" not in said, "its own table shows that this does not help"
     assert "drop a rule" not in said
 
@@ -52,4 +56,23 @@ def test_the_rule_that_is_in_the_way_is_named_with_what_it_leaves(call, tmp_path
     assert day["gap_without"] < short["after"] - 0.01
     assert c["gap_without"] > day["gap_without"]
     assert "for " in said.partition("With --predictions people can only be edited into rows")[2]
-    assert f"Without --immutable day the gap would be {points(day['gap_without'])}." in said
+    assert f"Without --immutable day the gap would be {points(day['gap_without'])} points." in said
+
+
+def test_a_coded_group_has_its_name_on_the_command_line(call, tmp_path):
+    write_people(tmp_path)
+    table = pl.read_csv(tmp_path / "people.csv")
+    coded = table["s"].replace_strict({"a": "yes", "b": "no"}).alias("afam")
+    table.drop("s").with_columns(coded).write_csv(tmp_path / "coded.csv")
+    named = ("coded.csv", "--label", "y", "--group", "afam", "--predictions", "said")
+    audited = call("audit", *named, "--fail-on", "sp>0.01", cwd=tmp_path)
+    assert "sp: the gap of afam = yes against afam = no is +" in audited.err
+    rules = ("--immutable", "c", "--immutable", "day", "--force", "-o", "m.fairmend")
+    done = call("repair", *named, *rules, cwd=tmp_path)
+    assert done.out.startswith("NOT CLOSED: on the audit data the gap in sp of afam = yes against")
+    assert "Plan for afam = yes against afam = no: sp by least_change" in done.out
+    found = json.loads(call("repair", *named, *rules, "--json", cwd=tmp_path).out)
+    assert [(short["target"], short["baseline"]) for short in found["not_closed"]] == [
+        ("yes", "no")
+    ]
+    assert "afam = yes" in call("inspect", "m.fairmend", cwd=tmp_path).out

@@ -13,8 +13,10 @@ from typing import Any
 
 from fairmend.artifact.codec import Decoder, Encoder, fits, parse, storable, write
 from fairmend.artifact.container import MANIFEST, Container, opened
+from fairmend.naming import GroupNames
 from fairmend.plan import Outlook, PlanStatus
-from fairmend.tables import TextTable, percent, points
+from fairmend.tables import TextTable
+from fairmend.wording import figures, share
 
 __all__ = ["FORMAT", "Manifest", "inspect", "read_manifest", "write_manifest"]
 
@@ -127,6 +129,7 @@ class Manifest:
 
     def __str__(self) -> str:
         about = self.about
+        names = GroupNames(about.attribute, about.groups)
         lines = [
             f"Repair of {about.metric} by {about.method}, for groups of {about.attribute}",
             f"fitted on {about.people:,} people, {about.rows:,} distinct rows in {about.container}",
@@ -139,18 +142,19 @@ class Manifest:
         ]
         plans = TextTable(
             "Plans, gaps in points as expected from the audit data",
-            ("<group", "<against", "before", "after", "edited", "drawn", "<status"),
+            ("<group", "<against", "<metric", "before", "after", "edited", "randomised", "<status"),
             [
                 (
-                    str(plan.target),
-                    str(plan.baseline),
-                    points(plan.outlook.gap_before),
-                    points(plan.outlook.gap_after),
-                    percent(plan.outlook.edited),
-                    percent(plan.outlook.randomised),
+                    names(plan.target),
+                    names(plan.baseline),
+                    metric,
+                    *figures(before, after, tolerance=plan.outlook.tolerance),
+                    share(plan.outlook.edited),
+                    share(plan.outlook.randomised),
                     plan.status.name.lower(),
                 )
                 for plan in about.plans
+                for metric, before, after in plan.outlook.by_metric
             ],
         )
         columns = TextTable(

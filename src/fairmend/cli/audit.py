@@ -113,11 +113,13 @@ def tell_backwards(result: Audit, positive: Any) -> None:
 
 def tell_small_reference(result: Audit, reference: str, chosen: Collection[Hashable]) -> None:
     """Say that the best-off group is a small one, which may be best by luck."""
+    from fairmend.wording import share
+
     everybody = sum(group.n for group in result.groups)
     for group in result.groups:
         if reference == "best" and group.group in chosen and group.n < SMALL * everybody:
-            say(f"note: {str(group.group)!r}, with whom others are compared as the best-off, is "
-                f"{100 * group.n / everybody:.1f} % of the people and may be so by luck; "
+            say(f"note: {result.names(group.group)!r}, with whom others are compared as the "
+                f"best-off, is {share(group.n / everybody)} of the people and may be so by luck; "
                 "--reference GROUP names another")  # fmt: skip
 
 
@@ -162,10 +164,11 @@ def read_limit(text: str) -> Limit:
 def over_the_limit(result: Audit, limits: Sequence[Limit]) -> list[str]:
     """One line per gap beyond its limit, in either direction."""
     return [
-        f"{gap.metric}: the gap of {gap.target} against {gap.baseline} is "
-        f"{limit.written(gap.gap, '+')}, beyond {limit.written(limit.most)}"
+        f"{gap.metric}: the gap of {result.names(gap.target)} against "
+        f"{result.names(gap.baseline)} is {limit.written(gap.gap, '+')}, "
+        f"beyond {limit.written(limit.most)}"
         for limit in limits
-        for gap in result.gaps
+        for gap in result.in_order()
         if gap.metric == limit.metric and gap.judged and abs(gap.gap) > limit.most
     ]
 

@@ -27,7 +27,7 @@ from fairmend.cli.output import (
     say,
 )
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
-from fairmend.cli.shortfall import Rule, find_shortfalls, settings_of
+from fairmend.cli.shortfall import Rule, find_shortfalls, first_metric, settings_of
 from fairmend.errors import DataError
 from fairmend.selection import refuse_selected
 
@@ -176,6 +176,14 @@ ReportFile = Annotated[
 ]
 
 
+def _check_apart(apart: bool | None, holdout: str | None) -> None:
+    if apart is not None and holdout is None:
+        raise typer.BadParameter(
+            "is for --holdout FILE; without it the people reported on are kept apart",
+            param_hint="--apart",
+        )
+
+
 def repair(
     file: o.File,
     group: o.Group,
@@ -235,11 +243,7 @@ def repair(
         *(Rule("--one-way", _read_direction(text)) for text in one_way or ()),
         *(Rule("--max-edits", most) for most in [max_edits] if most is not None),
     ]
-    if apart is not None and holdout is None:
-        raise typer.BadParameter(
-            "is for --holdout FILE; without it the people reported on are kept apart",
-            param_hint="--apart",
-        )
+    _check_apart(apart, holdout)
     refuse_unwritable(output, force=force)
     page = report if report is not None else str(Path(output).with_suffix(".html"))
     refuse_unwritable(page, force=force)
@@ -282,6 +286,7 @@ def repair(
         mended.audit_, reference, {plan.baseline for plan in mended.plans_.values()}
     )
     shortfalls = find_shortfalls(mended, rules, never, audited)
+    order = mended.audit_.worst_first(first_metric(mended))
     result = mended.report(
         **reported.call,
         frontier=True,
@@ -308,7 +313,7 @@ def repair(
     else:
         for shortfall in shortfalls:
             print(shortfall, end="\n\n")
-        for plan in mended.plans_.values():
+        for plan in sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target)):
             print(plan, end="\n\n")
         if not mended.plans_:
             print("No group fares worse than the reference: nobody is edited.", end="\n\n")
@@ -317,7 +322,7 @@ def repair(
     if key is None and drawn_share(mended) > 0:
         say("note: without --key-file no artifact can tell later whether apply has the right key; "
             "make one first with fairmend key FILE")  # fmt: skip
-    not_closed = [shortfall.headline for shortfall in shortfalls]
+    not_closed = [line for shortfall in shortfalls for line in shortfall.headlines]
     if not_closed:
         not_closed.append("--allow-partial makes a repair like that end with 0")
     gate([*crossed, *([] if allow_partial else not_closed)])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairmend.cli.elsewhere import AnyPeople
     from fairmend.plan import Plan
 
-__all__ = ["Rule", "Shortfall", "find_shortfalls", "settings_of"]
+__all__ = ["Rule", "Shortfall", "find_shortfalls", "first_metric", "settings_of"]
 
 MOST_RULES, MOST_PEOPLE = 6, 20_000
 """Beyond these it takes long to try what each rule does."""
@@ -77,41 +77,38 @@ class Shortfall:
     status: str
     before: float
     after: float
+    """Of the metric of which most is left, both."""
     edited: float
     unreachable: float
-    """Share of the group for whom no allowed edit helps."""
+    """Share of the group that the rule would edit but no allowed edit helps."""
     why: str
     trials: tuple[Trial, ...] = ()
-
-    @property
-    def headline(self) -> str:
-        from fairmend.tables import points
-
-        return (
-            f"NOT CLOSED: on the audit data the gap in {self.metric} of {self.target} against "
-            f"{self.baseline} was {points(self.before)} points and is {points(self.after)} after "
-            "the repair"
-        )
+    gaps: tuple[dict[str, Any], ...] = ()
+    """Each metric with its gap before and after, and whether it is closed."""
+    headlines: tuple[str, ...] = ()
+    """One for each metric whose gap is not closed."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def __str__(self) -> str:
-        parts = [fill(f"{self.headline}. {self.why}", WIDTH)]
+        parts = [fill(f"{line}.", WIDTH) for line in self.headlines[:-1]]
+        parts.append(fill(f"{self.headlines[-1]}. {self.why}", WIDTH))
         if self.trials:
             parts.append(str(self._table()))
         return "\n\n".join(parts)
 
     def _table(self) -> Any:
-        from fairmend.tables import TextTable, percent, points
+        from fairmend.tables import TextTable, points
+        from fairmend.wording import share
 
         cells = [
             (
                 trial.rule,
                 points(trial.gap_without),
-                percent(trial.unreachable_without),
+                share(trial.unreachable_without),
                 points(trial.gap_alone),
-                percent(trial.unreachable_alone),
+                share(trial.unreachable_alone),
             )
             for trial in self.trials
         ]
@@ -125,49 +122,78 @@ def find_shortfalls(
     always: Sequence[str],
     people: AnyPeople,
 ) -> list[Shortfall]:
-    """The largest first, with what each rule does to that one where it is cheap to try."""
+    """The worst-off group first, with what each rule does to that one where it is cheap to try."""
     from fairmend.plan import PlanStatus
+    from fairmend.wording import tell_left, widest
 
+    order = mended.audit_.worst_first(first_metric(mended))
     short = [
         plan
-        for plan in mended.plans_.values()
-        if not plan.status.closed and plan.status is not PlanStatus.IDENTITY
+        for plan in sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target))
+        if not plan.status.closed and plan.status is not PlanStatus.IDENTITY and _is_left(plan)
     ]
-    short.sort(key=lambda plan: -plan.outlook.gap_after)
     recorded = mended.box_.column is not None
     cheap = recorded and len(rules) <= MOST_RULES and len(people) <= MOST_PEOPLE
     found = []
     for place, plan in enumerate(short):
         trials = _tried(mended, rules, always, people, plan) if cheap and place == 0 else ()
+        outlook = plan.outlook
+        _, before, after = widest(plan.by_metric)
         found.append(
             Shortfall(
                 plan.metric,
                 str(plan.target),
                 str(plan.baseline),
                 plan.status.name,
-                plan.outlook.gap_before,
-                plan.outlook.gap_after,
-                plan.outlook.edited,
-                plan.outlook.unreachable,
+                before,
+                after,
+                outlook.edited,
+                outlook.unreachable,
                 _why(plan, trials, recorded=recorded, ruled=bool(rules)),
                 trials,
+                tuple(
+                    {"metric": name, "before": old, "after": new, "closed": _closed(plan, new)}
+                    for name, old, new in plan.by_metric
+                ),
+                tuple(
+                    tell_left(gap[0], plan.group_names, *gap[1:], outlook.tolerance)
+                    for gap in plan.by_metric
+                    if not _closed(plan, gap[2])
+                ),
             )
         )
     return found
 
 
+def first_metric(mended: RepairedClassifier) -> str:
+    """The one that decides who is worst off, as in the report."""
+    from fairmend.counterfactual import read_disparities
+
+    return read_disparities(mended.disparity)[0].name
+
+
+def _closed(plan: Plan, after: float) -> bool:
+    return abs(after) <= plan.outlook.tolerance
+
+
+def _is_left(plan: Plan) -> bool:
+    return not all(_closed(plan, after) for _, _, after in plan.by_metric)
+
+
 def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) -> str:
     """What is in the way, the first thing first, and what would help."""
     from fairmend.plan import PlanStatus
+    from fairmend.wording import share
 
     blocked = recorded and plan.outlook.unreachable > 0
-    said = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.status.value]
+    said = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.told.status]
     if blocked:
         kept = " that keeps to the rules for edits" if ruled else ""
         said.append(
             "With --predictions people can only be edited into rows that are in the file: for "
-            f"{100 * plan.outlook.unreachable:.1f} % of {plan.target} there is none with the other "
-            f"decision{kept}. With --model the model itself is asked about further rows."
+            f"{share(plan.outlook.unreachable)} of {plan.group_names[0]}, whom the repair would "
+            f"edit, there is none with the other decision{kept}. With --model the model itself is "
+            "queried about further rows."
         )
     said += _worth_dropping(plan, trials)
     return " ".join(said)
@@ -176,11 +202,13 @@ def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) ->
 def _worth_dropping(plan: Plan, trials: Sequence[Trial]) -> list[str]:
     """The rule without which least of the gap is left, if that is less than now."""
     from fairmend.tables import points
+    from fairmend.wording import widest
 
     best = min(trials, key=lambda trial: abs(trial.gap_without), default=None)
-    if best is None or abs(best.gap_without) > abs(plan.outlook.gap_after) - LEAST_HELP:
+    if best is None or abs(best.gap_without) > abs(widest(plan.by_metric)[2]) - LEAST_HELP:
         return []
-    return [f"Without {best.rule} the gap would be {points(best.gap_without)}."]
+    which = "the gap" if len(plan.by_metric) == 1 else "the widest gap left"
+    return [f"Without {best.rule} {which} would be {points(best.gap_without)} points."]
 
 
 def _tried(

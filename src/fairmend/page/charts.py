@@ -16,10 +16,11 @@ from fairmend.audit import FOUR_FIFTHS, Gap
 from fairmend.errors import DataError
 from fairmend.filing import ImpactTable
 from fairmend.findings import Explanation, FrontierPoint
+from fairmend.naming import GroupNames
 from fairmend.page.table import typeset
 from fairmend.plot import BLUE, GREY, INK, MOST_BARS, VERMILION
 from fairmend.report import EditedFeature, GroupOutcome
-from fairmend.tables import percent
+from fairmend.wording import share as share_text
 
 __all__ = ["edits", "feature_scores", "flow", "frontier", "gaps", "impact", "marginals"]
 
@@ -39,7 +40,7 @@ def impact(before: ImpactTable, after: ImpactTable | None) -> Any:
     sides = [(BEFORE, before), *([(AFTER, after)] if after is not None else [])]
     rows = [
         {
-            "name": line.category,
+            "name": before.names(line.category),
             "side": side,
             "value": line.ratio,
             "low": _known(line.ratio_low),
@@ -49,16 +50,21 @@ def impact(before: ImpactTable, after: ImpactTable | None) -> Any:
         for line in table.lines
         if not isnan(line.ratio)
     ]
-    names = [line.category for line in before.lines]
+    names = [before.names(line.category) for line in before.lines]
     ticks = alt.Axis(format=".2f", grid=True, tickCount=7)
     return _intervals(rows, names, "impact ratio: rate over the highest rate", ticks, FOUR_FIFTHS)
 
 
-def gaps(before: Sequence[Gap], after: Sequence[Gap] = ()) -> Any:
+def gaps(before: Sequence[Gap], after: Sequence[Gap] = (), names: GroupNames | None = None) -> Any:
     """Gaps with intervals and the line at 0, before and after."""
+    named = names or GroupNames()
+
+    def title(gap: Gap) -> str:
+        return f"{gap.metric}: {named(gap.target)} against {named(gap.baseline)}"
+
     rows = [
         {
-            "name": _gap_name(gap),
+            "name": title(gap),
             "side": side,
             "value": 100 * gap.gap,
             "low": 100 * gap.low,
@@ -69,13 +75,7 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap] = ()) -> Any:
         if gap.judged
     ]
     ticks = alt.Axis(labelExpr=SIGNED, grid=True, tickCount=7)
-    return _intervals(
-        rows, [_gap_name(gap) for gap in before], "gap in percentage points", ticks, 0.0
-    )
-
-
-def _gap_name(gap: Gap) -> str:
-    return f"{gap.metric}: {gap.target} against {gap.baseline}"
+    return _intervals(rows, [title(gap) for gap in before], "gap in percentage points", ticks, 0.0)
 
 
 def _known(value: float) -> float | None:
@@ -195,7 +195,7 @@ def flow(group: GroupOutcome, *, favours_positive: bool) -> Any:
         for x, top in ((0.0, left), (0.2, left), (0.8, right), (1.0, right))
     ]
     ends = [
-        {"x": x, "y": y, "text": f"{said} {percent(share)}"}
+        {"x": x, "y": y, "text": f"{said} {share_text(share)}"}
         for x, favourable in ((0.0, start), (1.0, end))
         for said, share, y in (
             ("favourable", favourable, favourable / 2),

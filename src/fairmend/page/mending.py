@@ -31,9 +31,11 @@ from fairmend.page.blocks import (
 )
 from fairmend.page.svg import drawn
 from fairmend.page.table import Column, Kind, Table, typeset
+from fairmend.plan import PlanStatus
 from fairmend.plot import MOST_BARS
 from fairmend.report import NAN, EditedFeature, GroupOutcome, Report
 from fairmend.tables import counted, number, percent, points
+from fairmend.wording import share, tell
 
 __all__ = ["explanation", "frontier", "origin", "repair"]
 
@@ -47,7 +49,7 @@ _INTERVALS = (
 
 def explanation(found: Explanation) -> Section:
     """On which inputs the gap rests."""
-    target, baseline = str(found.target_name), str(found.baseline_name)
+    target, baseline = found.group_names
     modelled = (
         "Outcomes are modelled here, so that they follow the inputs: the modelled gap"
         if found.modelled
@@ -263,7 +265,7 @@ def _text(value: object) -> str:
 
 def repair(report: Report) -> Section:
     """What is edited, and what happens to whom."""
-    mended = [group for group in report.groups if group.repaired]
+    mended = [group for group in report.groups_in_order if group.repaired]
     made = report.provenance
     blocks: list[Block] = []
     if mended and made is not None and made.recorded:
@@ -278,9 +280,9 @@ def repair(report: Report) -> Section:
         )
     plans = {plan.target: plan for plan in report.plans}
     for place, group in enumerate(mended):
-        its = (Text(_planned(plans[group.group])), *_of_group(report, group, place))
+        its = (Text(_planned(plans[group.group], report)), *_of_group(report, group, place))
         if len(mended) > 1:
-            blocks.append(Fold(str(group.group), its, place < MOST_OPEN))
+            blocks.append(Fold(report.names(group.group), its, place < MOST_OPEN))
         else:
             blocks += its
     if not blocks:
@@ -288,26 +290,31 @@ def repair(report: Report) -> Section:
     return Section("repair", "The repair", tuple(blocks))
 
 
-def _planned(plan: PlanSummary) -> str:
+def _planned(plan: PlanSummary, report: Report) -> str:
+    """The plan's own text about the people it was fitted on."""
     outlook = plan.outlook
+    told = tell(
+        PlanStatus[plan.status],
+        outlook.by_metric,
+        interval=(outlook.expected_low, outlook.expected_high),
+        tolerance=outlook.tolerance,
+    )
+    target, baseline = report.names.pair(plan.target, plan.baseline)
     search = f" Destinations are {plan.search}." if plan.search else ""
     return (
-        f"{plan.message} The {plan.metric} gap of {plan.target} against {plan.baseline}, by "
-        f"{plan.method}: {points(outlook.gap_before)} points before and "
-        f"{points(outlook.gap_after)} after on the people it was fitted on; expected among new "
-        f"people {points(outlook.expected_low)} to {points(outlook.expected_high)}.{search}"
+        f"{told.status} The gap of {target} against {baseline}, by {plan.method}, on the people it "
+        f"was fitted on: {'; '.join(filter(None, (*told.gaps, told.interval)))}.{search}"
     )
 
 
 def _of_group(report: Report, group: GroupOutcome, place: int) -> list[Block]:
     said = report.favourable
-    caption = f"Decisions about {group.group} before (left) and after (right)"
+    name = report.names(group.group)
+    caption = f"Decisions about {name} before (left) and after (right)"
     flow = charts.flow(group, favours_positive=report.favours_positive)
-    told = (
-        f"{percent(group.gained)} gain the favourable decision and {percent(group.lost)} lose it."
-    )
+    told = f"{share(group.gained)} gain the favourable decision and {share(group.lost)} lose it."
     blocks: list[Block] = [
-        _who(group),
+        _who(group, weighted=report.before.weighted),
         Chart(
             f"flow-{place}",
             f"{caption}; favourable is {said}",
@@ -316,50 +323,60 @@ def _of_group(report: Report, group: GroupOutcome, place: int) -> list[Block]:
         ),
     ]
     if group.features:
-        caption = f"Features edited, as a share of the edited people of {group.group}"
+        caption = f"Features edited, as a share of the edited people of {name}"
         key = f"edits-{place}"
         first = group.features[0]
-        told = f"{first.feature} is edited most, for {percent(first.share_of_edited)} of them."
+        told = f"{first.feature} is edited most, for {share(first.share_of_edited)} of them."
         picture = drawn(charts.edits(group.features), key, caption, told)
         table = _edit_table(group, f"{key}-table", caption, report.smallest_cell)
         blocks.append(Chart(key, caption, picture, table))
     return blocks
 
 
-def _who(group: GroupOutcome) -> Figures:
-    def item(label: str, share: float, meaning: str) -> tuple[str, str, str]:
-        return label, percent(share), f"{counted(round(share * group.n))}: {meaning}"
+def _who(group: GroupOutcome, *, weighted: bool) -> Figures:
+    """People counted, and shares of people counted, also where rates are weighted."""
 
+    def item(label: str, people: float, meaning: str) -> tuple[str, str, str]:
+        few = round(people) == 0 and people > 0
+        count = "fewer than 1 person" if few else counted(round(people))
+        return label, share(people / group.n), f"{count}: {meaning}"
+
+    mean = "weighted mean" if weighted else "mean"
+    each = (
+        f"{group.edits_per_person:.1f} features each, {mean}" if group.people_edited else "inputs"
+    )
     return Figures(
         (
-            item("edited", group.edited, f"{group.edits_per_person:.1f} features each"),
-            item("gain", group.gained, "decision turns favourable"),
-            item("lose", group.lost, "decision turns unfavourable"),
-            item("randomised", group.randomised, "a draw keyed on the person decides"),
-            item("unreachable", group.unreachable, "no allowed edit helps"),
-            item("unseen", group.unseen, "inputs the audit did not have; the rule applies"),
+            item("edited", group.people_edited, each),
+            item("gain", group.people_gained, "decision flips to the favourable one"),
+            item("lose", group.people_lost, "decision flips from the favourable one"),
+            item("randomised", group.people_randomised, "a draw keyed on the person decides"),
+            item("unreachable", group.people_unreachable, "no allowed edit helps"),
+            item("unseen", group.people_unseen, "inputs the audit did not have; the rule applies"),
         )
     )
 
 
 def _flow_table(report: Report, group: GroupOutcome, key: str, caption: str) -> Table:
     start = group.selected_before if report.favours_positive else 1 - group.selected_before
+    had, gained, lost = group.people_favourable_before, group.people_gained, group.people_lost
     rows = (
-        ("favourable", "favourable", start - group.lost),
-        ("unfavourable", "favourable", group.gained),
-        ("favourable", "unfavourable", group.lost),
-        ("unfavourable", "unfavourable", 1 - start - group.gained),
+        ("favourable", "favourable", start - group.lost, had - lost),
+        ("unfavourable", "favourable", group.gained, gained),
+        ("favourable", "unfavourable", group.lost, lost),
+        ("unfavourable", "unfavourable", 1 - start - group.gained, group.n - had - gained),
     )
+    weighted = ", weighted" if report.before.weighted else ""
     return Table(
         key,
         caption,
         (
             Column("before"),
             Column("after"),
-            Column("share of the group", "rate"),
+            Column(f"share of the group{weighted}", "rate"),
             Column("people, expected", "count"),
         ),
-        tuple((before, after, share, round(share * group.n)) for before, after, share in rows),
+        tuple((before, after, part, round(people)) for before, after, part, people in rows),
     )
 
 
@@ -414,7 +431,7 @@ def _direction(rises: float) -> str:
     """Which way a number goes, and for how many of them."""
     if rises in (0.0, 1.0):
         return "always up" if rises else "always down"
-    return f"up for {percent(rises)}"
+    return f"up for {share(rises)}"
 
 
 # -------------------------------------------------------------------- the frontier
@@ -438,16 +455,20 @@ def frontier(report: Report) -> Section:
     levels = sorted({point.level for point in found})
     in_force = 1.0 if report.provenance is None else report.provenance.level
     start = min(range(len(levels)), key=lambda place: abs(levels[place] - in_force))
-    names = list(dict.fromkeys(str(point.group) for point in found))
-    by_group = {name: [p for p in found if str(p.group) == name] for name in names}
+    present = {point.group for point in found}
+    by_group = {
+        report.names(group): [point for point in found if point.group == group]
+        for group in report.order
+        if group in present
+    }
     pictures, groups = [], []
     for place, (name, its) in enumerate(by_group.items()):
         key, caption = f"frontier-{place}", f"{name}: what closing more of the {metric} gap does"
         first, last = its[0], its[-1]
         told = (
             f"From level {first.level:g} to {last.level:g} the gap goes from {points(first.gap)} "
-            f"to {points(last.gap)} points, the edited from {percent(first.edited)} to "
-            f"{percent(last.edited)}"
+            f"to {points(last.gap)} points, the edited from {share(first.edited)} to "
+            f"{share(last.edited)}"
         )
         if report.outcome_known:
             told += f" and accuracy from {percent(first.accuracy)} to {percent(last.accuracy)}"
@@ -470,6 +491,7 @@ def frontier(report: Report) -> Section:
         "The level is how much of the gap the repair closes, from 0 (nothing) to 1 (all of it). "
         "What to choose is a decision of the people responsible; these are its consequences for "
         "the people of this report. The shaded band is the interval of the gap."
+        f"{' Rates and shares are weighted.' if report.before.weighted else ''}"
     )
     return Section("frontier", "The frontier", (intro, slider))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from math import isnan
 
 from fairmend.audit import BY_PERSON, FOUR_FIFTHS, Audit, Gap, is_below_four_fifths
 from fairmend.filing import (
     SMALL,
+    GroupMetrics,
     ImpactLine,
     ImpactTable,
     PeopleCell,
@@ -16,6 +17,7 @@ from fairmend.filing import (
     group_metrics,
     impact_tables,
 )
+from fairmend.naming import JOINER
 from fairmend.page import charts
 from fairmend.page.blocks import (
     Answers,
@@ -31,7 +33,8 @@ from fairmend.page.svg import drawn
 from fairmend.page.table import Column, Table
 from fairmend.report import Report
 from fairmend.tables import percent
-from fairmend.verdict import audit_verdict, size, unit, whose
+from fairmend.verdict import after, audit_verdict, metrics_of, size, unit, whose
+from fairmend.wording import share
 
 __all__ = ["audit_filing", "audit_groups", "audit_words", "filing", "groups", "holdout", "words"]
 
@@ -53,22 +56,27 @@ _WHOSE = {
 def words(report: Report) -> Section:
     """The report in words, and the few figures to remember."""
     figures = []
-    for plan in report.plans:
-        old, new = (report.gap(audit, plan.target) for audit in (report.before, report.after))
-        if old is not None and new is not None:
-            figures.append(_gap_figure(f"{report.metric} gap of {plan.target}", old, new))
+    for plan in report.plans_in_order:
+        for metric in metrics_of(report, plan):
+            old, new = (
+                report.gap(audit, plan.target, metric) for audit in (report.before, report.after)
+            )
+            if old is not None and new is not None:
+                label = f"{metric} gap of {report.names(plan.target)}"
+                figures.append(_gap_figure(label, old, new))
+    weighted = ", weighted" if report.before.weighted else ""
     figures += [
         (
-            f"{group.group} whose inputs are edited",
-            percent(group.edited),
-            f"{percent(group.gained)} gain, {percent(group.lost)} lose",
+            f"{report.names(group.group)} whose inputs are edited{weighted}",
+            share(group.edited),
+            f"{share(group.gained)} gain, {share(group.lost)} lose",
         )
-        for group in report.groups
+        for group in report.groups_in_order
         if group.repaired
     ]
     figures.append(
         (
-            "accuracy of everybody",
+            f"accuracy of everybody{weighted}",
             f"{percent(report.accuracy_before)} → {percent(report.accuracy_after)}"
             if report.outcome_known
             else "not known",
@@ -83,7 +91,7 @@ def _gap_figure(label: str, old: Gap, new: Gap) -> tuple[str, str, str]:
         return label, "not judged", old.note or new.note
     return (
         f"{label}, in points" if unit(new) else label,
-        f"{size(old, old.gap)} → {size(new, new.gap)}",
+        f"{size(old, old.gap)} → {after(old, new)}",
         f"interval now {size(new, new.low)} to {size(new, new.high)}",
     )
 
@@ -120,7 +128,7 @@ def _groups(audit: Audit, before: Cells, after: Cells, *, gaps: bool = False) ->
     if audit.rows is not None:
         blocks.append(Text(BY_PERSON))
     tables = [
-        impact_tables(audit.attribute, cells, confidence=audit.confidence)
+        impact_tables(audit.attribute, _sorted(cells, audit), confidence=audit.confidence)
         for cells in (before, after)
     ]
     repaired = tables[1] or (None,) * len(tables[0])
@@ -130,13 +138,21 @@ def _groups(audit: Audit, before: Cells, after: Cells, *, gaps: bool = False) ->
         picture = drawn(charts.impact(old, new), key, caption, _impact_words(old, new), wide=True)
         blocks.append(Chart(key, caption, picture, _impact_table(key, caption, old, new)))
     if gaps:
-        blocks.append(_gap_chart("gaps", audit.gaps, (), audit))
+        blocks.append(_gap_chart("gaps", audit.in_order(), (), audit))
     return Section("groups", "Groups and intersections", tuple(blocks))
 
 
+def _sorted(cells: Cells, audit: Audit) -> list[PeopleCell]:
+    """The worst-off group first."""
+    order = [str(group) for group in audit.worst_first()]
+    return sorted(cells, key=lambda cell: order.index(JOINER.join(cell.labels)))
+
+
 def _impact_words(old: ImpactTable, new: ImpactTable | None) -> str:
-    low = [line.category for line in old.lines if line.below_four_fifths]
-    still = [line.category for line in new.lines if line.below_four_fifths] if new else []
+    low = [old.names(line.category) for line in old.lines if line.below_four_fifths]
+    still = (
+        [new.names(line.category) for line in new.lines if line.below_four_fifths] if new else []
+    )
     text = f"Below {FOUR_FIFTHS:g} before: {', '.join(low) or 'nobody'}."
     return f"{text} After: {', '.join(still) or 'nobody'}." if new else text
 
@@ -164,7 +180,7 @@ def _impact_table(
     rows = []
     for line in old.lines:
         row = [
-            line.category,
+            old.names(line.category),
             line.people,
             line.rate,
             (line.low, line.high),
@@ -222,7 +238,7 @@ def holdout(report: Report) -> Section:
         ),
         tuple(
             (
-                str(group.group),
+                report.names(group.group),
                 group.n,
                 group.accuracy_before,
                 group.accuracy_after,
@@ -231,7 +247,7 @@ def holdout(report: Report) -> Section:
                 group.selected_before,
                 group.selected_after,
             )
-            for group in report.groups
+            for group in report.groups_in_order
         ),
         (
             f"Accuracy of everybody: {percent(report.accuracy_before)} before, "
@@ -245,8 +261,8 @@ def holdout(report: Report) -> Section:
         "If outcomes followed the edited inputs, M(Q), in points",
         (Column("group"), Column("metric"), Column("before", "points"), Column("after", "points")),
         tuple(
-            (str(group.group), metric, before, after)
-            for group in report.groups
+            (report.names(group.group), metric, before, after)
+            for group in report.groups_in_order
             for metric, before, after in group.counterfactual
         ),
         ("People keep their own outcomes: this reading is shown beside the gap they live with.",),
@@ -255,7 +271,12 @@ def holdout(report: Report) -> Section:
         Text(
             f"{whose(report)} Figures after the repair are exact expectations over what is drawn."
         ),
-        _gap_chart("gaps", report.before.gaps, report.after.gaps, report.before),
+        _gap_chart(
+            "gaps",
+            [old for old, _ in report.gaps_in_order],
+            [new for _, new in report.gaps_in_order],
+            report.before,
+        ),
         TableBlock(performance),
     ]
     if followed.rows:
@@ -284,11 +305,12 @@ def _gap_chart(key: str, before: Sequence[Gap], after: Sequence[Gap], audit: Aud
     noted = any(gap.note for gap in before)
     if noted:
         columns.append(Column("note"))
+    names = audit.names
     rows = []
     for place, gap in enumerate(before):
         row = [
-            gap.metric, str(gap.target), str(gap.baseline), gap.target_rate, gap.baseline_rate,
-            gap.gap, (gap.low, gap.high), gap.p_adjusted,
+            gap.metric, names(gap.target), names(gap.baseline), gap.target_rate,
+            gap.baseline_rate, gap.gap, (gap.low, gap.high), gap.p_adjusted,
         ]  # fmt: skip
         if after:
             new = after[place]
@@ -296,9 +318,9 @@ def _gap_chart(key: str, before: Sequence[Gap], after: Sequence[Gap], audit: Aud
         rows.append((*row, gap.note) if noted else tuple(row))
     titles = tuple(f"{name}: {title}." for name, title in audit.titles.items() if title)
     caption = "Gaps before and after the repair" if after else "Gaps of every group"
-    sure = [f"{gap.metric} of {gap.target}" for gap in before if gap.low > 0 or gap.high < 0]
+    sure = [f"{gap.metric} of {names(gap.target)}" for gap in before if gap.low > 0 or gap.high < 0]
     told = f"Intervals that exclude 0 before the repair: {', '.join(sure) or 'none'}."
-    picture = drawn(charts.gaps(before, after), key, caption, told, wide=True)
+    picture = drawn(charts.gaps(before, after, names), key, caption, told, wide=True)
     return Chart(
         key, caption, picture, Table(f"{key}-table", caption, tuple(columns), tuple(rows), titles)
     )
@@ -331,7 +353,9 @@ def _filing(before: Audit, cells: Cells, after: Audit | None, cells_after: Cells
             f"sensitive features. These people are grouped by {before.attribute}."
         ),
     ]
-    old, new = (filed_tables(before.attribute, each) for each in (cells, cells_after))
+    old, new = (
+        filed_tables(before.attribute, _sorted(each, before)) for each in (cells, cells_after)
+    )
     for place, (one, other) in enumerate(zip(old, new or (None,) * len(old), strict=True)):
         what = "Selection rates" if one.kind == "selection" else "Scoring rates (above the median)"
         caption = f"{what} and impact ratios by {one.by}"
@@ -352,7 +376,8 @@ def _filing(before: Audit, cells: Cells, after: Audit | None, cells_after: Cells
 
 def _four_fifths(before: Audit, after: Audit | None) -> list[Block]:
     def lines(audit: Audit) -> dict[str, tuple[float, float]]:
-        return {str(g.group): (g.selection_rate, g.impact_ratio) for g in audit.groups}
+        found = {g.group: (g.selection_rate, g.impact_ratio) for g in audit.groups}
+        return {audit.names(group): found[group] for group in before.worst_first()}
 
     def said(ratio: float) -> str:
         if isnan(ratio):
@@ -396,11 +421,18 @@ def _annex_four(before: Audit, after: Audit | None) -> Table:
         ),
         tuple(
             (
-                line.group, side, line.people, line.accuracy,
+                before.names(label), side, line.people, line.accuracy,
                 (line.accuracy_low, line.accuracy_high), line.auc, line.selection, line.fnr,
                 line.fpr, line.fdr,
             )
             for side, audit in sides
-            for line in group_metrics(audit)
+            for label, line in _metrics_in_order(audit, before.worst_first())
         ),
     )  # fmt: skip
+
+
+def _metrics_in_order(
+    audit: Audit, order: Sequence[Hashable]
+) -> list[tuple[Hashable, GroupMetrics]]:
+    lines = dict(zip((group.group for group in audit.groups), group_metrics(audit), strict=True))
+    return [(label, lines[label]) for label in order]
