@@ -389,7 +389,7 @@ def fingerprint(data: AuditData) -> str:
     names = () if data.table is None else data.table.names
     for name, column in zip(names, _columns(data), strict=True):
         digest.update(repr((str(name), [str(value) for value in column.values])).encode())
-    _count_in(digest, data)
+    _count_in(digest, data, outcomes=True)
     return digest.hexdigest()
 
 
@@ -397,15 +397,15 @@ def _columns(data: AuditData) -> list[Encoded]:
     return [] if data.table is None else list(data.table.encoded)
 
 
-def _count_in(digest: Any, data: AuditData) -> None:
+def _count_in(digest: Any, data: AuditData, *, outcomes: bool) -> None:
     """People and answers by row, rows by the order of their values, whatever these are called."""
     columns = _columns(data)
     by_name = dict(zip(map(str, data.groups), data.populations, strict=True))
     for group in sorted(by_name):
         people = by_name[group]
-        parts = [people.mass, people.decision, people.outcome]
+        parts = [people.mass, people.decision, *([people.outcome] if outcomes else [])]
         parts += [] if people.score is None else [people.score]
-        if people.tally is not None:
+        if people.tally is not None and outcomes:
             parts += [*people.tally.people.T, *people.tally.weight.T]
         rows = [] if people.rows is None else [column.codes[people.rows] for column in columns]
         # values are sorted, so codes do not depend on the order of people; sums may, in their
@@ -419,11 +419,11 @@ def _count_in(digest: Any, data: AuditData) -> None:
 def repair_fingerprint(data: AuditData, plans: Mapping[Hashable, Plan]) -> str:
     """SHA-256 of the people a repair was fitted on and of what its plans do to them.
 
-    It is the same for the same people in any container. No setting is in it: from a seed it would
-    let others find the key.
+    It is the same for the same people in any container, and with or without outcomes that no plan
+    rests on. No setting is in it: from a seed it would let others find the key.
     """
     digest = sha256()
-    _count_in(digest, data)
+    _count_in(digest, data, outcomes=False)
     for group, plan in plans.items():
         o = plan.outlook
         figures = (o.gap_before, o.gap_after, o.edited, o.randomised, o.unreachable, o.cost,
