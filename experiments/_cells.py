@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from _recount import parts_of
 from _worlds import World
 
 SIZES = (500, 2_000)
@@ -37,7 +38,7 @@ class Cell:
     options: tuple[tuple[str, Any], ...] = ()
     """Further settings of the repair."""
     sizes: tuple[int, ...] = (500,)
-    repetitions: int = 12
+    repetitions: int = 8
     checks: tuple[str, ...] = ()
     """Further statements to check, in the first repetitions: report, frontier."""
     family: str = "varied"
@@ -70,10 +71,7 @@ class Cell:
         """The gaps the repair is about, each a sum of rate gaps with weights."""
         if self.metric == "da":
             return ({"sp": 1.0},)
-        if "+" in self.metric:
-            parts = (part.split() for part in self.metric.split("+"))
-            return ({name: float(weight) for weight, name in parts},)
-        return tuple({name: 1.0} for name in self.metric.split(", "))
+        return tuple(map(parts_of, self.metric.split(", ")))
 
     @property
     def may_widen(self) -> bool:
