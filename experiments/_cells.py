@@ -137,6 +137,8 @@ def varied() -> Iterator[Cell]:
         turn += 1  # another start for every metric
 
 
+_FIXED = (("immutable", ("x0",)),)
+"""The first input may not change, so that some gaps are out of reach."""
 _HARMLESS = tuple((("do_no_harm", True), ("favorable_label", label)) for label in (1, 0))
 
 
@@ -161,6 +163,9 @@ def corners() -> Iterator[Cell]:
         yield corner(metric, cost, World("table", 3, "soft"), reference="rest")
         yield corner(metric, cost, World("fine", 2, "soft", weighted=True))
         yield corner(metric, "transport", two, options=(("calibrate", "counterfactual"),))
+        for method in METHODS:
+            if method not in ("paper", "two_sided", "order"):
+                yield corner(metric, method, World("fine", shift=1.4), options=_FIXED)
         for harmless in _HARMLESS:
             yield corner(metric, score, three, reference="best", options=harmless)
     for method in ("least_change outcome", cost, "order"):

@@ -17,6 +17,8 @@ from fairmend import FDR, FNR, FPR, SP, RepairedClassifier
 LEVELS = tuple(np.round(np.arange(0.1, 1.01, 0.1), 1))
 Record = dict[str, Any]
 Plan = Any
+_SETTINGS = ("do_no_harm", "favorable_label", "immutable")
+"""Options that are settings of the repair; the others are the method's."""
 _BY_NAME = {metric.name: metric for metric in (SP, FNR, FPR, FDR)}
 
 
@@ -44,8 +46,7 @@ def fit(cell: Cell, people: People, **changed: Any) -> RepairedClassifier:
         (parts,) = cell.gaps
         disparity = [sum_of(parts)]
     options = dict(cell.options)
-    named = {name: options.pop(name) for name in ("do_no_harm", "favorable_label")
-             if name in options}  # fmt: skip
+    named = {name: options.pop(name) for name in _SETTINGS if name in options}
     settings: dict[str, Any] = {
         "method": "least_change" if method == "two_sided" else method,
         "rank": rank or None,
