@@ -15,6 +15,13 @@ EXACT = 1e-9
 """Sums of thousands of numbers agree to this."""
 
 
+def parts_of(name: str) -> dict[str, float]:
+    """A metric by its name, or a sum such as ``0.5 fnr + 0.5 fpr``: rates with their weights."""
+    if "+" not in name:
+        return {name: 1.0}
+    return {rate: float(weight) for weight, rate in (part.split() for part in name.split("+"))}
+
+
 def _parts(metric: str, h: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Whom a rate counts, and whom it is over."""
     if metric.startswith("1-"):

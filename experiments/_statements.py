@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from _cells import Cell
-from _recount import EXACT, Count
+from _recount import EXACT, Count, parts_of
 from _worlds import People
 
 from fairmend import FDR, FNR, FPR, SP, RepairedClassifier
@@ -17,6 +17,8 @@ from fairmend import FDR, FNR, FPR, SP, RepairedClassifier
 LEVELS = tuple(np.round(np.arange(0.1, 1.01, 0.1), 1))
 Record = dict[str, Any]
 Plan = Any
+_SETTINGS = ("do_no_harm", "favorable_label", "immutable")
+"""Options that are settings of the repair; the others are the method's."""
 _BY_NAME = {metric.name: metric for metric in (SP, FNR, FPR, FDR)}
 
 
@@ -44,8 +46,7 @@ def fit(cell: Cell, people: People, **changed: Any) -> RepairedClassifier:
         (parts,) = cell.gaps
         disparity = [sum_of(parts)]
     options = dict(cell.options)
-    named = {name: options.pop(name) for name in ("do_no_harm", "favorable_label")
-             if name in options}  # fmt: skip
+    named = {name: options.pop(name) for name in _SETTINGS if name in options}
     settings: dict[str, Any] = {
         "method": "least_change" if method == "two_sided" else method,
         "rank": rank or None,
@@ -181,10 +182,10 @@ class Judge:
         """The outlook against the recount."""
         outlook, own = plan.outlook, self.people.own
         for name, before, after in outlook.by_metric:
-            if name == "da":
+            if name.startswith("da"):
                 continue  # a divergence, not a gap of rates
             for when, said, h in (("before", before, own), ("after", after, self.after)):
-                counted = self.count.gap(name, h, plan.target, plan.baseline)
+                counted = self.count.summed(parts_of(name), h, plan.target, plan.baseline)
                 if not (abs(said - counted) <= EXACT or (np.isnan(said) and np.isnan(counted))):
                     yield f"outlook, {when}: not the counted gap"
         here = self.people.groups == plan.target
@@ -250,7 +251,8 @@ def _report(judge: Judge) -> list[str]:
                 counted = count.gap(gap.metric, h, gap.target, gap.baseline)
                 if abs(gap.gap - counted) > EXACT:
                     found.append(f"report, {when}: not the counted gap")
-        compared = {(gap.metric, gap.target, gap.baseline) for gap in audit.gaps}
+        pairs = {(gap.metric, gap.target, gap.baseline) for gap in audit.gaps}
+        compared = pairs | {(metric, there, here) for metric, here, there in pairs}
         for plan in repair.plans_.values():
             for name, _, _ in plan.outlook.by_metric:
                 if name in ("sp", "fnr", "fpr", "fdr") and (

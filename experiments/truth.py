@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 from _cells import Cell, all_cells
 from _claims import all_claims, tried
-from _recount import Count
+from _recount import Count, parts_of
 from _shared import RESULTS, ROOT, Record, run_all, run_as_script, write_json, write_text
 from _statements import Judge, about_the_repair, chances, fit, harmed, people_of
 
 from fairmend.errors import FairmendError
-from fairmend.tables import TextTable
+from fairmend.tables import UNKNOWN, TextTable
 
 PAGE = ROOT / "docs" / "quality.md"
 MARKS = ("<!-- truth: made by experiments/truth.py --write -->", "<!-- /truth -->")
@@ -45,7 +45,7 @@ BATCH = 50
 """Repetitions a task."""
 REPORTED = 3
 """Reports and frontiers are checked in the first repetitions of a cell."""
-CLOSER = 4
+CLOSER = 2
 """Other levels are tried for this many repairs a task that say that the gap cannot be closed."""
 QUICK = (
     "sp | least_change score | 2 groups | against named | scores | fine",
@@ -65,7 +65,7 @@ def run_cell(name: str, n: int, first: int, last: int) -> list[Record]:
     truth = cell.world.everybody()
     new = Count(truth.y, truth.groups, truth.w)
     found = _empty(cell, n, last - first)
-    tries = CLOSER
+    tries, started = CLOSER, time.process_time()
     for seed in range(first, last):
         people = people_of(cell, n, seed)
         try:
@@ -91,6 +91,7 @@ def run_cell(name: str, n: int, first: int, last: int) -> list[Record]:
         for what in dict.fromkeys(false):
             found["false"][what] += 1
             found["seed"].setdefault(what, seed)
+    found["seconds"] = time.process_time() - started
     return [found]
 
 
@@ -98,7 +99,7 @@ def _empty(cell: Cell, n: int, repetitions: int) -> Record:
     return {
         "cell": cell.name, "n": n, "repetitions": repetitions, "plans": 0, "statuses": Counter(),
         "false": Counter(), "false_repairs": 0, "seed": {}, "wider": 0, "refused": Counter(),
-        "covered": 0, "before": [], "left": [],
+        "covered": 0, "before": [], "left": [], "seconds": 0.0,
     }  # fmt: skip
 
 
@@ -107,20 +108,21 @@ def _expected(
 ) -> None:
     """Whether new people's gap is where it is expected: of several gaps, the one left widest."""
     outlook, target, baseline = plan.outlook, plan.target, plan.baseline
-    widest = max(range(len(outlook.by_metric)), key=lambda k: abs(outlook.by_metric[k][2]))
-    one = cell.gaps[min(widest, len(cell.gaps) - 1)]
+    widest = max(outlook.by_metric, key=lambda entry: abs(entry[2]))[0]
+    one = cell.gaps[0] if widest.startswith("da") else parts_of(widest)
     left = new.summed(one, after, target, baseline)
-    found["before"].append(new.summed(one, own, target, baseline))
-    found["left"].append(left)
+    side = -1.0 if outlook.gap_before < 0 else 1.0  # two-sided, the better off have a plan too
+    found["before"].append(side * new.summed(one, own, target, baseline))
+    found["left"].append(side * left)
     found["covered"] += bool(outlook.expected_low <= left <= outlook.expected_high)
 
 
 def run_claim(name: str, n: int, first: int, last: int) -> list[Record]:
     """How often a statement was made, and how often it was so."""
-    claim = all_claims()[name]
+    claim, started = all_claims()[name], time.process_time()
     said = [one for seed in range(first, last) for one in tried(claim, n, seed)]
     return [{"claim": name, "n": n, "repetitions": last - first, "said": len(said),
-             "true": sum(said)}]  # fmt: skip
+             "true": sum(said), "seconds": time.process_time() - started}]  # fmt: skip
 
 
 def merged(lines: Iterable[Record]) -> list[Record]:
@@ -154,11 +156,26 @@ def within(share: float, bounds: tuple[float, float], repetitions: int) -> bool:
     return low - margin(low, repetitions) <= share <= high + margin(high, repetitions)
 
 
-def coverage_of(one: Record) -> tuple[str, bool]:
-    """The share covered with its verdict; "short" is what is outside its bounds."""
-    share = one["covered"] / one["plans"]
-    met = within(share, COVERED, one["plans"])
-    return f"{share:.3f}" if met else f"short: {share:.3f}", met
+def fitted(one: Record) -> int:
+    """Repetitions that ended in a repair."""
+    return int(one["repetitions"] - sum(one["refused"].values()))
+
+
+def coverage_of(records: Sequence[Record]) -> str:
+    """The share covered, marked where it is outside its bounds; plans of one repair are not many.
+
+    Fewer than 100 repairs tell next to nothing of a share so near 1.
+    """
+    plans, repairs = (sum(map(count, records)) for count in (lambda one: one["plans"], fitted))
+    if plans == 0:
+        return UNKNOWN
+    share = sum(one["covered"] for one in records) / plans
+    return marked(share, COVERED, repairs) if repairs >= 100 else f"({share:.2f})"
+
+
+def marked(share: float, bounds: tuple[float, float], repetitions: int) -> str:
+    """A share, marked where it is outside its bounds."""
+    return f"{'' if within(share, bounds, repetitions) else 'short: '}{share:.3f}"
 
 
 # -------------------------------------------------------------------- tables
@@ -173,11 +190,12 @@ def core_table(found: Sequence[Record]) -> TextTable:
         if cell is None or cell.family != "core" or one["plans"] == 0:
             continue
         left = np.array(one["left"])
+        left = left[~np.isnan(left)]
         error = 200 * left.std() / np.sqrt(len(left))
         lines.append(
             (cell.metric, cell.method, cell.world.kind, f"{one['n']:,}", f"{one['plans']:,}",
-             f"{100 * np.mean(one['before']):+.1f}", f"{100 * left.mean():+.2f} ± {error:.2f}",
-             coverage_of(one)[0])
+             f"{100 * np.nanmean(one['before']):+.1f}", f"{100 * left.mean():+.2f} ± {error:.2f}",
+             coverage_of([one]))
         )  # fmt: skip
     return TextTable(
         "New people: the mean gap before and left (points), and how often it is as expected",
@@ -221,23 +239,32 @@ def statement_tables(found: Sequence[Record]) -> list[TextTable]:
         lines = []
         for value, records in by_side.items():
             statuses = sum((Counter(one["statuses"]) for one in records), Counter())
-            fitted = sum(one["repetitions"] - sum(one["refused"].values()) for one in records)
             false = sum(one["false_repairs"] for one in records)
             lines.append(
                 (
                     value,
                     f"{len({one['cell'] for one in records})}",
-                    f"{fitted:,}",
+                    f"{sum(map(fitted, records)):,}",
                     ", ".join(f"{name.lower()} {k:,}" for name, k in statuses.most_common()),
                     f"{sum(sum(one['refused'].values()) for one in records):,}",
                     f"{sum(one['wider'] for one in records):,}",
                     f"short: {false:,}" if false else "0",
+                    coverage_of(records),
                 )
             )
         tables.append(
             TextTable(
                 f"Audited people, by {dimension}",
-                (f"<{dimension}", "cells", "repairs", "<statuses", "refused", "wider", "false"),
+                (
+                    f"<{dimension}",
+                    "cells",
+                    "repairs",
+                    "<statuses",
+                    "refused",
+                    "wider",
+                    "false",
+                    "covered",
+                ),
                 lines,
             )
         )
@@ -274,10 +301,9 @@ def claims_table(found: Sequence[Record]) -> TextTable:
             claim = known[one["claim"]]
             what, _, where = claim.name.partition(" | ")
             share = one["true"] / one["said"] if one["said"] else float("nan")
-            met = within(share, (claim.low, claim.high), one["said"])
             bounds = f"{claim.low:g} to {claim.high:g}"
             lines.append((what, where, f"{one['n']:,}", f"{one['said']:,}", bounds,
-                          f"{share:.3f}" if met else f"short: {share:.3f}"))  # fmt: skip
+                          marked(share, (claim.low, claim.high), one["repetitions"])))  # fmt: skip
     return TextTable(
         "Audits and explanations",
         ("<statement", "<population", "n", "said", "bounds", "share"),
