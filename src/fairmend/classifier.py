@@ -775,6 +775,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             scores_are_probabilities=self.box_.output == "probability",
             favours_positive=self._favours_positive(self.data_.labels),
             smallest_cell=smallest_cell,
+            reference=self.reference,
         )
 
     def _told(self) -> dict[str, Any]:

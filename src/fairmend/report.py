@@ -408,11 +408,13 @@ def make_report(
     outcomes: Mapping[Hashable, KnownOutcome | None],
     scores_are_probabilities: bool,
     favours_positive: bool = True,
+    reference: Hashable = "best",
     smallest_cell: int = SMALLEST_CELL,
 ) -> Report:
     """Put the plans to new data and compare.
 
-    ``outcomes`` are the groups' own models of P(Y=1 | x), for the counterfactual reading. People
+    ``reference`` is that of the audits where there is no plan to name one. ``outcomes`` are the
+    groups' own models of P(Y=1 | x), for the counterfactual reading. People
     whose edit is drawn are ranked by their expected probability, as `predict_proba` gives it; other
     scores are not averaged, and those people count with each of theirs.
     """
@@ -422,7 +424,7 @@ def make_report(
     usual = METRICS if data.outcome_known else ("sp",)
     metrics = {d.name: d for d in (*map(as_disparity, usual), *disparities)}
     audits = [
-        audit_data(each, metrics=list(metrics.values()), reference=_reference(plans))
+        audit_data(each, metrics=list(metrics.values()), reference=_reference(plans, reference))
         for each in (data, applied.after)
     ]
     groups = []
@@ -609,10 +611,13 @@ def _people(population: Population) -> FloatArray:
     return population.tally.people
 
 
-def _reference(plans: Mapping[Hashable, Plan]) -> Hashable:
-    """One reference for both audits, or before and after would compare different groups."""
-    named = {plan.baseline for plan in plans.values()}
-    return named.pop() if len(named) == 1 else "rest"
+def _reference(plans: Mapping[Hashable, Plan], otherwise: Hashable = "best") -> Hashable:
+    """One reference for both audits, or before and after would compare different groups.
+
+    Where all groups meet at one rate the reference has a plan too, against the worst-off.
+    """
+    worst = max(plans.values(), key=lambda plan: plan.outlook.gap_before, default=None)
+    return otherwise if worst is None else worst.baseline
 
 
 def _repaired(population: Population, route: Route | None) -> Population:
