@@ -316,7 +316,7 @@ def test_or_refused():
     with pytest.raises(RepairRefused) as error:
         least_change(data, disparity="sp", box=box, require_significant=True)
     assert str(error.value) == (
-        "the gap in sp of b: must be significant to be repaired; got +3.0 points, p = .674. "
+        "the gap in sp of b: must be more than chance to be mended; got +3.0 points, p = .674. "
         "Audit more people, or leave require_significant out."
     )
 
