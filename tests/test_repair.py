@@ -533,7 +533,7 @@ def refused(n=400, *, by_sex, columns=("merit", "sex")):
 def test_nobody_is_edited_into_another_group(rank):
     box, data = refused(by_sex=True)
     with pytest.warns(
-        FairmendWarning, match=r"No member of 0 is decided as wanted.*except in 'x1'"
+        FairmendWarning, match=r"No member of group = 0 is decided as wanted.*except in 'x1'"
     ):
         plan = least_change(data, disparity="sp", target=0, box=box, rank=rank)
     assert plan.status is PlanStatus.UNREACHABLE
