@@ -534,7 +534,8 @@ def test_taking_favourable_decisions_away_is_said_loudly():
         kept.fit(X, y, sensitive_features=s)
     lost = 100 * kept.plan_.outlook.to_negative
     assert str(caught[-1].message) == (
-        f"This repair of fpr takes the favourable decision from {lost:.1f} % of b."
+        "This repair closes the gap in fpr by taking the favourable decision from "
+        f"{lost:.1f} % of b."
     )
     assert caught[-1].filename == __file__
 
@@ -559,7 +560,7 @@ def test_a_gap_that_may_be_chance_can_be_refused():
     X, y = pd.DataFrame(rng.random((200, 2)), columns=["u", "v"]), rng.integers(0, 2, 200)
     s = np.where(np.arange(200) % 2, "a", "b")
     careful = RepairedClassifier(lambda rows: rows["u"], "sp", require_significant=True)
-    with pytest.raises(RepairRefused, match="must be significant to be repaired"):
+    with pytest.raises(RepairRefused, match="must be more than chance to be mended"):
         careful.fit(X, y, sensitive_features=s)
     with pytest.warns(FairmendWarning, match="may be chance"):
         clone(careful).set_params(require_significant=False).fit(X, y, sensitive_features=s)

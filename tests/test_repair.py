@@ -359,7 +359,7 @@ def test_or_refused():
     with pytest.raises(RepairRefused) as error:
         least_change(data, disparity="sp", box=box, require_significant=True)
     assert str(error.value) == (
-        "the gap in sp of b: must be significant to be repaired; got +3.0 points, p = .674. "
+        "the gap in sp of b: must be more than chance to be mended; got +3.0 points, p = .674. "
         "Audit more people, or leave require_significant out."
     )
 
@@ -576,7 +576,7 @@ def refused(n=400, *, by_sex, columns=("merit", "sex")):
 def test_nobody_is_edited_into_another_group(rank):
     box, data = refused(by_sex=True)
     with pytest.warns(
-        FairmendWarning, match=r"No member of 0 is decided as wanted.*except in 'x1'"
+        FairmendWarning, match=r"No member of group = 0 is decided as wanted.*except in 'x1'"
     ):
         plan = least_change(data, disparity="sp", target=0, box=box, rank=rank)
     assert plan.status is PlanStatus.UNREACHABLE

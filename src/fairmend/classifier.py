@@ -56,7 +56,7 @@ from fairmend.findings import (
 from fairmend.frontier import Levels
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.order import order_preserving
-from fairmend.plan import HarmlessPlan, Plan, Route
+from fairmend.plan import HarmlessPlan, Plan, PlanStatus, Route
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
@@ -495,9 +495,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 f"it would take them from {share(loses)} of the group",
                 "Choose another disparity, or leave do_no_harm out.",
             )
+        closes = "closes" if plan.status is PlanStatus.CLOSED else "changes"
         warnings.warn(
-            f"This repair of {plan.metric} takes the favourable decision from {share(loses)} of "
-            f"{plan.group_names[0]}.",
+            f"This repair {closes} the gap in {plan.metric} by taking the favourable decision from "
+            f"{share(loses)} of {plan.group_names[0]}.",
             FairmendWarning,
             stacklevel=3,
         )

@@ -391,7 +391,7 @@ class RepairTask:
         if self.require_significant:
             raise RepairRefused(
                 f"the gap in {name} of {self.names(self.target)}",
-                "must be significant to be repaired",
+                "must be more than chance to be mended",
                 f"got {value:+.1f} points, {chance}",
                 "Audit more people, or leave require_significant out.",
             )
