@@ -38,7 +38,7 @@ class Cell:
     options: tuple[tuple[str, Any], ...] = ()
     """Further settings of the repair."""
     sizes: tuple[int, ...] = (500,)
-    repetitions: int = 8
+    repetitions: int = 6
     checks: tuple[str, ...] = ()
     """Further statements to check, in the first repetitions: report, frontier."""
     family: str = "varied"
