@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ from _results import write_json, write_text
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from fairmend.columns import Frame
+from fairmend.data import Tally
 from fairmend.datasets import Bunch, load_adult, load_compas
+from fairmend.outcomes import fit_probability
 from fairmend.progress import progress
 from fairmend.tables import UNKNOWN, TextTable, percent
 
@@ -139,10 +143,12 @@ class Contestant:
     variant: str
     title: str
     access: str
-    """What it sees of the model: labels or scores."""
+    """What it is given: the model's labels, its scores, or its labels and a surrogate score."""
     aims: tuple[str, ...] = AIMS
     slow: bool = False
     """Takes many seconds a fit: runs on few splits."""
+    by: str = ""
+    """The script's variant, where it is not named like this one."""
 
     @property
     def key(self) -> str:
@@ -155,6 +161,19 @@ CONTESTANTS = (
     Contestant("oxonfair", "labels", "OxonFair", "labels"),
     Contestant("equipy", "labels", "EquiPy", "labels", ("sp",)),
     Contestant("aif360", "eq_odds", "AIF360 EqOdds", "labels", ("fnr", "fpr")),
+    Contestant("fairlearn", "surrogate", "fairlearn", "surrogate", by="scores"),
+    Contestant("error-parity", "surrogate", "error-parity", "surrogate", by="scores"),
+    Contestant("oxonfair", "surrogate", "OxonFair", "surrogate", by="scores"),
+    Contestant("equipy", "surrogate", "EquiPy", "surrogate", ("sp",), by="scores"),
+    Contestant(
+        "aif360",
+        "surrogate",
+        "AIF360 RejectOption",
+        "surrogate",
+        ("sp", "fnr"),
+        True,
+        by="reject_option",
+    ),
     Contestant("fairmend", "labels", "fairmend", "labels"),
     Contestant("fairlearn", "scores", "fairlearn", "scores"),
     Contestant("error-parity", "scores", "error-parity", "scores"),
@@ -165,6 +184,8 @@ CONTESTANTS = (
     Contestant("fairmend", "order", "fairmend, order", "scores"),
     Contestant("fairmend", "two_sided", "fairmend, two-sided", "scores"),
 )
+ACCESS = {"labels": "labels", "surrogate": "labels + surrogate", "scores": "scores"}
+"""What is said of each access in tables."""
 IN_THE_COST_RACE = ("fairlearn.labels", "fairlearn.scores", "fairmend.labels", "fairmend.scores")
 
 
@@ -235,6 +256,35 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Surrogate:
+    """P(Y=1 | x) as fairmend fits it from labels alone, for packages that cannot do without scores.
+
+    An l2 logistic regression of the outcomes on the inputs of everybody in the audit part,
+    cross-fitted there. It knows nothing of the model.
+    """
+
+    audit: np.ndarray
+    """A value for each person, from a fit that did not see their row."""
+    holdout: np.ndarray
+    """From the fit on the whole audit part."""
+    seconds: float
+    """CPU seconds of the fit; part of every contestant's own that uses it."""
+
+    @classmethod
+    def fit(cls, audit: Part, holdout: Part, seed: int) -> Surrogate:
+        rows, place = np.unique(audit.X, axis=0, return_inverse=True)
+        place = place.ravel()
+        counts = np.zeros((len(rows), 2))
+        np.add.at(counts, (place, audit.y.astype(int)), 1)
+        started = time.process_time()
+        fitted = fit_probability(
+            Frame.read(rows), Tally(counts, counts, counts), what="P(Y=1 | x)", random_state=seed
+        )
+        seconds = time.process_time() - started
+        return cls(fitted.probability[place], fitted.predict(Frame.read(holdout.X)), seconds)
+
+
+@dataclass(frozen=True)
 class Split:
     """A model trained on 30 % of a data set, 50 % to audit and mend on, 20 % to judge by."""
 
@@ -258,10 +308,20 @@ class Split:
         """The model's own P(1 | x)."""
         return self.model.predict_proba(X)[:, 1]
 
-    def as_arrays(self, jobs: list[dict[str, str]], **asked: Any) -> dict[str, np.ndarray]:
+    @cached_property
+    def surrogate(self) -> Surrogate:
+        """A score for those who are given labels alone."""
+        return Surrogate.fit(self.audit, self.holdout, self.seed)
+
+    def as_arrays(self, jobs: list[dict[str, Any]], **asked: Any) -> dict[str, np.ndarray]:
         """What a contestant is told; never the outcomes of the holdout."""
         targets = TARGETS[self.data]
+        scores = {}
+        if any(job["surrogate"] for job in jobs):
+            scores["surrogate_audit"] = self.surrogate.audit
+            scores["surrogate_holdout"] = self.surrogate.holdout
         return {
+            **scores,
             "X_audit": self.audit.X,
             "y_audit": self.audit.y,
             "s_audit": self.audit.s,
@@ -314,14 +374,19 @@ def ask(package: Package, python: Path, arrays: dict[str, np.ndarray]) -> Answer
     return Answer(found, content)
 
 
-def jobs_of(package: str, split: int, slow_splits: int) -> list[dict[str, str]]:
+def jobs_of(package: str, split: int, slow_splits: int) -> list[dict[str, Any]]:
     """What a package is asked to do on one split."""
     return [
-        {"name": f"{one.key}.{aim}", "variant": one.variant, "aim": aim}
+        _job(one, aim, f"{one.key}.{aim}")
         for one in CONTESTANTS
         if one.package == package and (not one.slow or split < slow_splits)
         for aim in one.aims
     ]
+
+
+def _job(one: Contestant, aim: str, name: str) -> dict[str, Any]:
+    variant, surrogate = one.by or one.variant, one.access == "surrogate"
+    return {"name": name, "variant": variant, "aim": aim, "surrogate": surrogate}
 
 
 def run_quality(
@@ -358,8 +423,10 @@ def run_quality(
                 elif "failed" in answer.found[job["name"]]:
                     failures[where] = _reason(answer.found[job["name"]]["failed"])
                 else:
-                    told = answer.of(job["name"])
-                    records.append(_judge(split, key, aim, told, answer.found[job["name"]]))
+                    told, measured = answer.of(job["name"]), answer.found[job["name"]]
+                    if job["surrogate"]:
+                        measured["fit"] += split.surrogate.seconds
+                    records.append(_judge(split, key, aim, told, measured))
     return records, failures
 
 
@@ -483,7 +550,7 @@ def run_cost(
         for rows, turn in turns:
             split = _resampled(rows)
             for one in racing:
-                jobs = [{"name": one.key, "variant": one.variant, "aim": "sp"}]
+                jobs = [_job(one, "sp", one.key)]
                 again = 3 if rows <= 100_000 else 2  # in a row, so that nobody is judged cold
                 asked = {
                     "repeats": again,
@@ -621,21 +688,42 @@ def _labels_only(records: list[dict[str, Any]]) -> Iterator[Bar]:
         "" if most is None else f"{most:.1%} changed in the worst row",
         None if most is None else most == 0,
     )
-    rivals = [one for one in CONTESTANTS if one.access == "labels" and one.package != "fairmend"]
     for data, least in AUC_AHEAD.items():
-        sides = {"measure": "auc_target", "ours": "fairmend.labels"}
-        leads = [
-            (lead, f"{aim}, against {one.title}")
-            for aim in AIMS
-            for one in rivals
-            if (lead := ahead(records, data, aim, theirs=one.key, **sides)) is not None
-        ]
-        lead = min(leads, default=None)
+        lead = least_lead(records, data, "auc_decisions_target", "labels")
         yield Bar(
-            f"labels only: the target's AUC above every labels-only peer's by {least} on {data}",
-            "" if lead is None else f"{lead[0]:+.3f} at the least ({lead[1]})",
+            "labels only: AUC of the decisions about the target above every labels-only peer's by "
+            f"{least} on {data}",
+            _at_the_least(lead),
             None if lead is None else lead[0] >= least,
         )
+    for data in AUC_AHEAD:
+        for measure, access, words in (
+            ("auc_decisions_target", "surrogate", "AUC of the decisions about the target beside "
+             "every peer's that is given the surrogate"),
+            ("auc_target", "labels", "the target's AUC by the final ranking, which for fairmend is "
+             "the model's own score, beside every labels-only peer's"),
+        ):  # fmt: skip
+            lead = least_lead(records, data, measure, access)
+            yield Bar(f"labels only: {words} on {data} (shown, no bar)", _at_the_least(lead), None)
+
+
+def least_lead(
+    records: list[dict[str, Any]], data: str, measure: str, access: str
+) -> tuple[float, str] | None:
+    """By how much fairmend with labels is ahead where it is least; negative: behind."""
+    sides = {"measure": measure, "ours": "fairmend.labels"}
+    leads = [
+        (lead, f"{aim}, against {one.title}")
+        for aim in AIMS
+        for one in CONTESTANTS
+        if one.access == access and one.package != "fairmend"
+        if (lead := ahead(records, data, aim, theirs=one.key, **sides)) is not None
+    ]
+    return min(leads, default=None)
+
+
+def _at_the_least(lead: tuple[float, str] | None) -> str:
+    return "" if lead is None else f"{lead[0]:+.3f} at the least ({lead[1]})"
 
 
 def _behind(records: list[dict[str, Any]], key: str, promise: str, most: float) -> Bar:
@@ -687,7 +775,7 @@ def title_of(key: str) -> str:
     if variant == "audit":
         return f"{PACKAGES[package].name}, audit with intervals"
     one = next(one for one in CONTESTANTS if one.key == key)
-    return f"{one.title}, {one.access}"
+    return f"{one.title}, {ACCESS[one.access]}"
 
 
 def _three(value: float | None) -> str:
@@ -707,8 +795,8 @@ def quality_table(rows: list[dict[str, Any]], data: str, aim: str) -> TextTable:
             percent(row["other_changed"]),
             percent(row["mixed"]),
             percent(row["reordered"]),
-            _three(row["auc_target"]),
             _three(row["auc_decisions_target"]),
+            _three(row["auc_target"]),
             UNKNOWN if row["fit"] is None else f"{row['fit']:.3f}",
             UNKNOWN if row["predict"] is None else f"{row['predict']:.3f}",
         )
@@ -727,8 +815,8 @@ def quality_table(rows: list[dict[str, Any]], data: str, aim: str) -> TextTable:
             "other changed",
             "mixed",
             "reordered",
-            "AUC",
-            "of decisions",
+            "AUC of decisions",
+            "AUC of ranking",
             "fit s",
             "predict s",
         ),
@@ -828,7 +916,7 @@ def chart(rows: list[dict[str, Any]]) -> Any:
         "AIF360": "#CC79A7",
         "EquiPy": "#56B4E9",
     }
-    access = {one.key: one.access for one in CONTESTANTS}
+    access = {one.key: ACCESS[one.access] for one in CONTESTANTS}
     points = [
         {
             "panel": row["aim"],
@@ -841,7 +929,7 @@ def chart(rows: list[dict[str, Any]]) -> Any:
             ),
             "gap": row["gap"],
             "accuracy": row["accuracy"],
-            "auc": row["auc_target"],
+            "auc": row["auc_decisions_target"],
         }
         for row in sorted(rows, key=lambda row: access.get(row["contestant"]) == "labels")
     ]
@@ -870,10 +958,10 @@ def chart(rows: list[dict[str, Any]]) -> Any:
             shape=alt.Shape(
                 "sees:N",
                 scale=alt.Scale(
-                    domain=["labels", "scores", "the model as it is"],
-                    range=["triangle-up", "circle", "cross"],
+                    domain=[*ACCESS.values(), "the model as it is"],
+                    range=["triangle-up", "square", "circle", "cross"],
                 ),
-                legend=alt.Legend(title="what it sees", symbolFillColor=INK),
+                legend=alt.Legend(title="what it is given", symbolFillColor=INK),
             ),
         )
         zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color=GREY, strokeDash=[4, 3])
@@ -886,13 +974,13 @@ def chart(rows: list[dict[str, Any]]) -> Any:
     lines = [
         alt.hconcat(*(panel(data, aim, measure, title) for aim in AIMS))
         for data in present
-        for measure, title in (("accuracy", "accuracy"), ("auc", "AUC of the target"))
+        for measure, title in (("accuracy", "accuracy"), ("auc", "AUC of decisions"))
     ]
     return (
         alt.vconcat(*lines)
         .properties(
             title={
-                "text": "Gap left, accuracy and the target's AUC on the holdout, means over splits",
+                "text": "Gap left, accuracy, and AUC of the decisions about the target, means",
                 "subtitle": "up is better, and nearer to the dashed line",
                 "anchor": "start",
             }

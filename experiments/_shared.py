@@ -59,6 +59,8 @@ class Split(NamedTuple):
     model: Any
     audit: Part
     holdout: Part
+    seed: int = 0
+    """What a repair draws with, another in each split: one for all would be one draw's luck."""
 
 
 @lru_cache
@@ -89,7 +91,7 @@ def split(name: str, seed: int) -> Split:
     """The paper's model, an l2 logistic regression, on the first part of an embedded table."""
     train, audit, holdout = parts(table(name), seed)
     model = LogisticRegression(C=100, max_iter=1_000).fit(train.X, train.y)
-    return Split(model, audit, holdout)
+    return Split(model, audit, holdout, seed)
 
 
 def members(people: Part, group: Any, target: Any) -> np.ndarray:
@@ -252,6 +254,11 @@ class Check(NamedTuple):
     def met(self) -> bool:
         return self.value >= self.bound if self.at_least else self.value <= self.bound
 
+    @property
+    def figure(self) -> tuple[str, float, float]:
+        """What is printed: the same figure under the same bound is one, however often it comes."""
+        return self.what, round(self.value, 6), round(self.bound, 6)
+
     def __str__(self) -> str:
         sign = "<" if self.at_least else ">"
         return f"{self.what} {self.value:.4f} {sign} {self.bound:.4f}{self.excuse}"
@@ -260,7 +267,7 @@ class Check(NamedTuple):
 def verdict(checks: Sequence[Check]) -> str:
     """How many hold, or what is short."""
     short = "; ".join(f"short: {check}" for check in checks if not check.met)
-    return short or ("all hold" if checks else "")
+    return short or ("holds" if checks else "")
 
 
 def statuses(one: Record) -> str:

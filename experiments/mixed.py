@@ -43,7 +43,7 @@ from sklearn.metrics import roc_auc_score
 
 from fairmend import datasets
 from fairmend.classifier import RepairedClassifier
-from fairmend.tables import TextTable
+from fairmend.tables import UNKNOWN, TextTable
 
 RAW_ADULT = ROOT.parent / "shared" / "data" / "adult.data"
 MOST_SPLITS = 10
@@ -104,7 +104,7 @@ def vendor(kind: str, train: Part) -> Remembering:
 def one_split(kind: str, seed: int, path: Path) -> list[Record]:
     """One model and split of raw Adult: two metrics, two ways to choose the reference."""
     train, audit, holdout = parts(raw_adult(path), seed)
-    here = Split(vendor(kind, train), audit, holdout)
+    here = Split(vendor(kind, train), audit, holdout, seed)
     return [
         line
         for reference in REFERENCES
@@ -119,7 +119,7 @@ def one_run(kind: str, metric: str, reference: str, seed: int, split: Split) -> 
     started = time.process_time()
     mended = fitted(
         RepairedClassifier(
-            split.model, metric, reference=reference, immutable=IMMUTABLE, random_state=0
+            split.model, metric, reference=reference, immutable=IMMUTABLE, random_state=seed
         ),
         audit,
     )
@@ -181,15 +181,34 @@ def _why_not(target: Any, best: Any) -> str:
 
 
 def judge(found: Record) -> list[Check]:
-    """The bounds of a row and what came."""
+    """The bounds of a row and what came, over the splits in which the group was repaired."""
+    if not found["mended"]:
+        return []  # nothing was done that could be judged
+    times = f" (repaired in {found['mended']} of {found['splits']} splits)"
     checks = [
-        Check("gap left", found["left"], 2 * found["floor_abs"]),
+        Check("mean abs. gap", found["mended_abs"], 2 * found["mended_floor_abs"], excuse=times),
         Check("features", found["features"], MOST_FEATURES),
     ]
     if " fnr," in found["row"]:
-        lost = found["accuracy_before"] - found["accuracy_after"]
-        checks.append(Check("accuracy lost", lost, ACCURACY_LOSS))
+        checks.append(Check("accuracy lost", found["mended_lost"], ACCURACY_LOSS, excuse=times))
     return checks
+
+
+def counted(found: Sequence[Record]) -> list[tuple[Record, list[Check]]]:
+    """Every record with its bounds, a figure once: two references may be one group."""
+    result, known = [], set()
+    for one in found:
+        checks = []
+        for check in judge(one):
+            # accuracy is that of everybody, so that all groups of a repair have the same
+            whose = one["model"], one["metric"]
+            whose += () if check.what == "accuracy lost" else (one["target"],)
+            key = (*whose, *check.figure)
+            if key not in known:
+                known.add(key)
+                checks.append(check)
+        result.append((one, checks))
+    return result
 
 
 def people_table(found: Sequence[Record]) -> TextTable:
@@ -198,8 +217,8 @@ def people_table(found: Sequence[Record]) -> TextTable:
         f"Raw Adult by race, groups of at least {LARGE_GROUP} audit rows; immutable: "
         f"{', '.join(IMMUTABLE)}",
         (
-            "<model, metric, group, reference", "mended in", "before", "after", "sd", "left",
-            "floor", "x 2", "+audit", "features", "most", "AUC", "after", "accuracy", "after",
+            "<model, metric, group, reference", "mended in", "before", "after", "sd", "mean abs",
+            "2 floors", "left", "features", "most", "AUC", "after", "accuracy", "after",
             "target's", "after", "edited", "drawn", "unreachable", "fit s", "<status", "<",
         ),
         [
@@ -209,10 +228,12 @@ def people_table(found: Sequence[Record]) -> TextTable:
                 f"{one['gap_before']:+.4f}",
                 f"{one['gap_after']:+.4f}",
                 f"{one['sd']:.4f}",
+                *(
+                    (f"{one['mended_abs']:.4f}", f"{2 * one['mended_floor_abs']:.4f}")
+                    if one["mended"]
+                    else (UNKNOWN, UNKNOWN)
+                ),
                 f"{one['left']:.4f}",
-                f"{one['floor_abs']:.4f}",
-                f"{2 * one['floor_abs']:.4f}",
-                f"{MEAN_ABS * one['floor_with_audit']:.4f}",
                 f"{one['features']:.2f}",
                 f"{one['most_features']:.1f}",
                 f"{one['auc_before']:.4f}",
@@ -226,16 +247,18 @@ def people_table(found: Sequence[Record]) -> TextTable:
                 f"{100 * one['unreachable']:.1f} %",
                 f"{one['fit_seconds']:.2f}",
                 statuses(one),
-                f"{_against(one)}; {verdict(judge(one))}",
+                "; ".join(filter(None, (_against(one), verdict(checks)))),
             )
-            for one in found
+            for one, checks in counted(found)
         ],
         [
             "best: the group that fares best in the audit, named with how often; a small one may "
-            "be best by luck. left: mean over",
-            "all splits of the absolute gap where the group was mended, and of what it is behind "
-            "where it was not, as the audit found",
-            "it better off or it is the reference itself.",
+            "be best by luck. mean abs, 2 floors: the mean absolute gap over the splits in which "
+            "the group was mended, and its bound, twice what a rule without any true gap shows "
+            "there. A group mended in few splits was found worse off by luck, and is then made "
+            "better off than the reference: such rows fall short. left: mean over all splits of "
+            "the absolute gap where the group was mended, and of what it is behind where it was "
+            "not; no bound is on it.",
         ],
     )  # fmt: skip
 
@@ -261,9 +284,24 @@ def run(splits: int, jobs: int, raw: Path = RAW_ADULT) -> Record:
     rows = summaries(lines)
     for one in rows:
         same = [line for line in lines if line["row"] == one["row"]]
+        one |= {name: same[0][name] for name in ("model", "metric", "target")}
         one["mended"] = sum(line["mended"] for line in same)
-        one["baselines"] = [line["baseline"] for line in same if line["mended"]]
+        repaired = [line for line in same if line["mended"]]
+        one["baselines"] = [line["baseline"] for line in repaired]
+        if repaired:
+            one.update(over_repaired(repaired))
     return {"splits": splits, "rows": rows}
+
+
+def over_repaired(lines: Sequence[Record]) -> Record:
+    """Gap, its floor and the accuracy lost over the splits in which a group was repaired."""
+    errors = np.sqrt([line["holdout_error"] for line in lines])
+    lost = [line["accuracy_before"] - line["accuracy_after"] for line in lines]
+    return {
+        "mended_abs": float(np.abs([line["gap_after"] for line in lines]).mean()),
+        "mended_floor_abs": float(MEAN_ABS * errors.mean()),
+        "mended_lost": float(np.mean(lost)),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

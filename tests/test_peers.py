@@ -15,7 +15,7 @@ pytest.importorskip("fairlearn", reason="the comparison needs fairlearn, of the 
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "peers.py"
 OURS = {"fairmend.labels", "fairmend.scores", "fairmend.order"}
-THEIRS = {"fairlearn.labels", "fairlearn.scores"}
+THEIRS = {"fairlearn.labels", "fairlearn.surrogate", "fairlearn.scores"}
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_a_package_that_fails_is_reported(peers):
         {"oxonfair": Path(false)}, ["compas"], splits=1, slow_splits=0, workers=1
     )
     assert {one["contestant"] for one in records} == {"model"}
-    assert len(failures) == 6  # labels and scores, three aims
+    assert len(failures) == 9  # labels, a surrogate and scores, three aims
     assert "OxonFair, scores" in str(peers.absent_table(failures))
 
 
@@ -163,6 +163,46 @@ def test_contestants_never_see_the_outcomes_they_are_judged_by(peers):
     assert "y_holdout" not in told
     assert len(told["y_audit"]) == len(split.audit.y) == 3_086
     assert len(split.holdout.y) == 1_234
+
+
+def test_the_surrogate_is_of_the_audit_alone_and_given_to_those_who_need_it(peers):
+    split = peers.Split.make(peers.load("compas"), 0)
+    score = split.surrogate
+    assert len(score.audit) == len(split.audit.y)
+    assert len(score.holdout) == len(split.holdout.y)
+    # people on one row get one value, and it ranks the outcomes of people it has not seen
+    _, row = np.unique(split.audit.X, axis=0, return_inverse=True)
+    assert len(set(zip(row.ravel().tolist(), score.audit.tolist(), strict=True))) == row.max() + 1
+    assert peers.roc_auc_score(split.holdout.y, score.holdout) > 0.65
+    jobs = peers.jobs_of("fairlearn", 0, 0)
+    assert {job["name"].split(".")[1] for job in jobs if job["surrogate"]} == {"surrogate"}
+    told = split.as_arrays(jobs)
+    np.testing.assert_array_equal(told["surrogate_audit"], score.audit)
+    assert "surrogate_audit" not in split.as_arrays([j for j in jobs if not j["surrogate"]])
+
+
+def test_every_labels_only_package_has_a_row_with_the_surrogate(peers):
+    given = {
+        access: {one.package for one in peers.CONTESTANTS if one.access == access}
+        for access in peers.ACCESS
+    }
+    assert given["surrogate"] == given["labels"] - {"fairmend"}
+
+
+def test_auc_is_compared_by_the_decisions_and_a_shortfall_is_said(peers):
+    def record(key, decisions, ranking):
+        return {"data": "adult", "aim": "fpr", "contestant": key, "split": 0, "gap": 0.0,
+                "accuracy": 0.8, "auc_decisions_target": decisions, "auc_target": ranking,
+                "randomised_target": 0.0, "other_changed": 0.0}  # fmt: skip
+
+    records = [record("fairmend.labels", 0.6, 0.9), record("fairlearn.labels", 0.7, 0.7)]
+    judged = [bar for bar in peers.bars(records, []) if "adult" in bar.promise]
+    [ours] = [bar for bar in judged if bar.met is not None]
+    assert (ours.verdict, ours.measured) == (
+        "missed",
+        "-0.100 at the least (fpr, against fairlearn)",
+    )
+    assert any("final ranking" in bar.promise and "+0.200" in bar.measured for bar in judged)
 
 
 def test_mixed_counts_people_in_cells_with_both_answers(peers):

@@ -55,6 +55,23 @@ class Model:
         return np.stack([1 - p, p], axis=1)
 
 
+class Given:
+    """A score that somebody else worked out: it is the only input there is."""
+
+    def probability(self, X: Any) -> np.ndarray:
+        """The score itself, shape (n,)."""
+        return np.asarray(X)[:, 0]
+
+    def labels(self, X: Any) -> np.ndarray:
+        """The score cut at one half."""
+        return (self.probability(X) > 0.5).astype(np.int64)
+
+    def both(self, X: Any) -> np.ndarray:
+        """One minus the score, and the score."""
+        p = self.probability(X)
+        return np.stack([1 - p, p], axis=1)
+
+
 @dataclass(frozen=True)
 class People:
     """Those who are decided about: inputs, groups (1 is the target) and their numbers."""
@@ -74,7 +91,7 @@ class Task:
 
     people: People
     y: np.ndarray
-    model: Model
+    model: Model | Given
     aim: str
     """sp, fnr or fpr."""
     seed: int
@@ -108,14 +125,18 @@ def serve(variants: Mapping[str, Learner], audit: Callable[..., Any] | None = No
     for job in asked["jobs"]:
         name, variant, aim = job["name"], job["variant"], job["aim"]
         is_target = given[f"target_{aim}"]
+        seen, inputs = model, (audited.X, holdout.X)
+        if job["surrogate"]:
+            seen = Given()
+            inputs = tuple(given[f"surrogate_{part}"][:, None] for part in ("audit", "holdout"))
         task = Task(
-            People(audited.X, (audited.s == is_target).astype(np.int64), audited.ids),
+            People(inputs[0], (audited.s == is_target).astype(np.int64), audited.ids),
             given["y_audit"].astype(np.int64),
-            model,
+            seen,
             aim,
             asked["seed"],
         )
-        people = People(holdout.X, (holdout.s == is_target).astype(np.int64), holdout.ids)
+        people = People(inputs[1], (holdout.s == is_target).astype(np.int64), holdout.ids)
         try:
             measured, decided = _run(variants[variant], task, people, asked)
         except NotOffered as missing:
