@@ -8,6 +8,7 @@ of the group once flexible models of the inputs have said what they can.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -109,20 +110,37 @@ def _summed(row: IntArray, counts: FloatArray, size: int) -> FloatArray:
 
 
 def _by_residuals(table: Frame, counts: FloatArray) -> OutcomeDifference:
-    """The generalised covariance measure; ``counts`` are by row, group (target first), outcome."""
-    nan = float("nan")
+    """The generalised covariance measure; ``counts`` are by row, group (target first), outcome.
+
+    Where several models predict as well as the best, a difference must show with all of them: the
+    largest p-value is the test's. With one of them right its size is kept.
+    """
+    unknown = OutcomeDifference(float("nan"), float("nan"), COVARIANCE)
     try:
-        outcome = cross_fitted(table, _tally(counts.sum(axis=1)), what="P(Y=1 | x)")
-        target = 1 - cross_fitted(table, _tally(counts.sum(axis=2)), what="P(baseline | x)")
+        outcomes = cross_fitted(table, _tally(counts.sum(axis=1)), what="P(Y=1 | x)")
+        baselines = cross_fitted(table, _tally(counts.sum(axis=2)), what="P(baseline | x)")
     except DataError:  # hardly anybody of one outcome, or of one group
-        return OutcomeDifference(nan, nan, COVARIANCE)
+        return unknown
+    tests = [
+        _covariance(counts, outcome, 1 - baseline)
+        for outcome, baseline in product(outcomes, baselines)
+    ]
+    if any(test is None for test in tests):
+        return unknown
+    return max(filter(None, tests), key=lambda test: test.p_value)
+
+
+def _covariance(
+    counts: FloatArray, outcome: FloatArray, target: FloatArray
+) -> OutcomeDifference | None:
+    """The test for one model of the outcome and one of the group; None with too few to compare."""
     if 4 * float(counts.sum(axis=(1, 2)) @ (target * (1 - target))) < COMPARABLE:
-        return OutcomeDifference(nan, nan, COVARIANCE)
+        return None
     of_group = np.array([1.0, 0.0]) - target[:, None]
     of_outcome = np.array([0.0, 1.0]) - outcome[:, None]
-    product = of_group[:, :, None] * of_outcome[:, None, :]
-    n, total = float(counts.sum()), float((counts * product).sum())
-    variance = float((counts * (product - total / n) ** 2).sum())
+    both = of_group[:, :, None] * of_outcome[:, None, :]
+    n, total = float(counts.sum()), float((counts * both).sum())
+    variance = float((counts * (both - total / n) ** 2).sum())
     z = total / np.sqrt(variance) if variance > 0 else 0.0
     spread = float((counts.sum(axis=2) * of_group**2).sum())
     return OutcomeDifference(total / spread, float(2 * special.ndtr(-abs(z))), COVARIANCE)

@@ -207,13 +207,29 @@ def fit_probability(
     )
 
 
-def cross_fitted(table: Frame, tally: Tally, *, what: str, random_state: int = 0) -> FloatArray:
-    """P(event | row) by whichever model predicts people held out best, however little better."""
+def cross_fitted(
+    table: Frame, tally: Tally, *, what: str, random_state: int = 0
+) -> list[FloatArray]:
+    """P(event | row) by every model that predicts people held out as well as the best.
+
+    That is, whose log loss is not higher by more than one standard error of the paired difference.
+    Of many people or rows only the best model is fitted throughout.
+    """
     data = _Data.of(table, tally, what, random_state)
     with one_thread():
         model = _logistic(data)
-        richer = _richer(data, model, boosting=True, least_gain=0.0, errors=0)
-    return data.mean((model if richer is None else richer).held_out)
+        if data.tally.people.sum() > SCREENING_PEOPLE or len(data.matrix) > SCREENING_ROWS:
+            richer = _richer(data, model, boosting=True, least_gain=0.0, errors=0)
+            return [data.mean((model if richer is None else richer).held_out)]
+        models = [model, *filter(None, (_with_pairs(data), _boosted(data)))]
+    losses, weight = zip(*(data.losses(one.held_out) for one in models), strict=True)
+    best = min(losses, key=lambda loss: float(loss @ weight[0]))
+    worse = [_mean_and_error(loss - best, weight[0]) for loss in losses]
+    return [
+        data.mean(one.held_out)
+        for one, (by, error) in zip(models, worse, strict=True)
+        if by <= error
+    ]
 
 
 def empirical(tally: Tally, *, what: str) -> FittedProbability:
@@ -424,10 +440,10 @@ def _by_scikit_learn(penalty: float, matrix: FloatArray, weight: FloatArray) -> 
 
 
 def one_thread() -> Any:
-    """The matrices are small: threads would spend more time waiting for each other than working."""
+    """The data are small: threads would spend more time waiting for each other than working."""
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(1, user_api="blas")
+    return threadpool_limits(1)
 
 
 def _any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
@@ -543,15 +559,19 @@ def _richer(
     loss, weight = few.losses(rival)
     best, least = None, 0.0
     for candidate in filter(None, (_with_pairs(few), _boosted(few) if boosting else None)):
-        saved = loss - few.losses(candidate.held_out)[0]
-        gain = float(weight @ saved / weight.sum())
-        error = float(np.sqrt(weight @ (saved - gain) ** 2)) / float(weight.sum())
+        gain, error = _mean_and_error(loss - few.losses(candidate.held_out)[0], weight)
         if gain > max(wanted, errors * error, least):
             best, least = candidate, gain
     if best is None or (len(rows) == len(data.matrix) and folds == len(data.folds)):
         return best
     everybody = best.fit(data.matrix, data.tally.weight)
     return replace(best, held_out=_held_out(data, best.fit), estimator=everybody)
+
+
+def _mean_and_error(saved: FloatArray, weight: FloatArray) -> tuple[float, float]:
+    """The mean of paired differences, and its standard error."""
+    mean = float(weight @ saved / weight.sum())
+    return mean, float(np.sqrt(weight @ (saved - mean) ** 2)) / float(weight.sum())
 
 
 def _possible_gain(data: _Data, model: _Model) -> float:

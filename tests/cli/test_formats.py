@@ -155,6 +155,7 @@ def amounts(tmp_path_factory):
 
 
 PAID = ("--label", "paid", "--group", "sex", "--predictions", "score", "--id", "person")
+INPUTS = ("--input", "income", "--input", "job")  # or income would be taken for another answer
 
 
 @pytest.mark.parametrize("command", ["audit", "explain", "repair"])
@@ -176,7 +177,7 @@ def test_a_repair_is_the_same_with_either_decimal_mark(amounts, call):
     out = {}
     assert call("key", "secret.key", cwd=amounts).code == 0
     for name, mark in (("points", "."), ("commas", ",")):
-        done = call("repair", f"{name}.csv", *PAID, "--metric", "sp", "--decimal", mark,
+        done = call("repair", f"{name}.csv", *PAID, *INPUTS, "--metric", "sp", "--decimal", mark,
                     "--key-file", "secret.key", "-o", f"{name}.fairmend", cwd=amounts)  # fmt: skip
         assert done.code == 0, done.err
         done = call("apply", f"{name}.fairmend", f"{name}.csv", "--id", "person", "--decimal", mark,
@@ -213,7 +214,7 @@ def test_rows_without_a_prediction_are_bad_data(amounts, call, tmp_path):
     done = call("audit", "short.csv", *PAID)
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith(f"fairmend: {said}")
-    made = call("repair", "points.csv", *PAID, "--metric", "sp", "-o", tmp_path / "m.fairmend",
+    made = call("repair", "points.csv", *PAID, *INPUTS, "--metric", "sp", "-o", tmp_path / "m.fairmend",
                 cwd=amounts)  # fmt: skip
     assert made.code == 0, made.err
     assert call("key", "secret.key").code == 0

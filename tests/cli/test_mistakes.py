@@ -279,8 +279,8 @@ def test_an_explanation_says_what_its_figures_are(mended, call):
     done = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", cwd=mended)
     assert done.code == 0, done.err
     assert "The gaps are modelled: " in done.out
-    legend = [line.partition(":")[0] for line in done.out.splitlines()[-3:]]
-    assert legend == ["of the influence", "of the change", "shift"]
+    legend = [line.partition(":")[0] for line in done.out.splitlines()]
+    assert {"of the influence", "of the change", "shift"} <= set(legend)
     counted = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "sp", cwd=mended)
     assert "modelled" not in counted.out
 

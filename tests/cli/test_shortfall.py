@@ -30,12 +30,13 @@ def repair(call, folder, *more):
 
 @pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
 def test_where_the_constraints_conflict_no_rule_is_blamed(call, tmp_path):
-    both = ("--ignore", "day", "--metric", "fnr", "--metric", "fpr", "--immutable", "x")
+    metrics = ("--metric", "sp", "--metric", "fnr", "--metric", "fpr")
+    both = ("--ignore", "day", *metrics, "--immutable", "x")
     done = repair(call, tmp_path, *both)
     assert done.code == 1, done.err
     said = " ".join(done.out.split())
     headlines = re.findall(r"NOT CLOSED: .*? the gap in (\w+) of a .*? after the repair: ", said)
-    assert headlines == ["fnr", "fpr"], "a line for each metric, with its own figures"
+    assert headlines == ["sp", "fnr", "fpr"], "a line for each metric, with its own figures"
     assert "These gaps cannot all be closed at once" in said
     [short] = json.loads(repair(call, tmp_path, *both, "--json").out)["not_closed"]
     [trial] = short["trials"]

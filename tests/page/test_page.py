@@ -14,7 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from pypdf import PdfReader
 
-from fairmend import FairmendWarning, RepairedClassifier, audit
+from fairmend import BlackBox, FairmendWarning, RepairedClassifier, audit
 from fairmend.page.build import _inert
 
 EVIL = "<script>alert(1)</script>"
@@ -406,7 +406,8 @@ def several(tmp_path_factory):
         return X, (rng.random(2_000) < X["score"]).astype(int), s
 
     X, y, s = half(0)
-    kept = RepairedClassifier("score", "sp", reference="best-off", random_state=0)
+    box = BlackBox("score", inputs=["income", "years"])  # or income is taken for an answer too
+    kept = RepairedClassifier(box, "sp", reference="best-off", random_state=0)
     kept.fit(X, y, sensitive_features=s)
     X, y, s = half(1)
     report = kept.report(X, y, sensitive_features=s, frontier=True, levels=[0.0, 1.0])
