@@ -11,7 +11,9 @@ from sklearn.preprocessing import StandardScaler
 
 import fairmend
 from fairmend import BlackBox, DataError, FairmendWarning, RepairedClassifier
+from fairmend.columns import Frame
 from fairmend.errors import InputError
+from fairmend.inputs import ranks_alike
 from fairmend.model import input_names
 
 READ = ["age", "income"]
@@ -294,3 +296,14 @@ def test_many_different_rows_elsewhere_are_looked_at_too(tmp_path, monkeypatch):
     TABLE.to_parquet(tmp_path / "bank.parquet")
     with pytest.raises(InputError, match=r"X column 'case': .* all its 800 values differ"):
         fit("score", tmp_path / "bank.parquet")
+
+
+@pytest.mark.parametrize(("rare", "said"), [(12, False), (400, True)])
+def test_a_rare_value_that_goes_with_the_highest_answers_is_an_input(rare, said):
+    """Whoever has it is answered 10 because the model reads it; a decision is not that rare."""
+    rng = np.random.default_rng(0)
+    n = 4_000
+    decile = np.sort(rng.integers(1, 11, n))
+    flag = (np.arange(n) >= n - rare).astype(np.int64)
+    column = Frame.read(flag[:, None]).encoded[0]
+    assert ranks_alike(column, decile) is said

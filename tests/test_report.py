@@ -381,7 +381,7 @@ def test_it_reads_as_json_text_and_html(report):
                   "Accuracy overall"):  # fmt: skip
         assert words in text
     html = report._repr_html_()
-    assert html.count("<table>") == 4
+    assert html.count("<table>") == 5
     assert isinstance(report, Report)
     assert isinstance(report.groups[1].features[0], EditedFeature)
 
@@ -483,7 +483,8 @@ def test_people_are_counted_one_by_one_whatever_they_weigh(metric, seed):
         route = kept.plans_[group.group].route(rows, answers)
         assert group.people_edited == pytest.approx(route.moving.sum())
         assert group.people_randomised == route.random.sum()
-        assert group.people_unreachable == route.unreachable.sum()
+        blocked = 0 if route.unreachable is None else route.unreachable.sum()
+        assert group.people_unreachable == blocked
     more = sum(group.people_gained - group.people_lost for group in report.groups)
     if abs(more) > 1:
         assert f"Favourable decisions (1): {abs(round(more)):,} " in report.verdict()[-1][1]

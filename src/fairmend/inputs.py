@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +38,8 @@ FEW = 20
 """Among fewer people than this no two need share a value of anything."""
 SURE = 10_000
 """Two columns that agree are one thing if chance makes them agree once in so many times."""
+RARE = 0.02
+"""A column in which fewer people than this share differ from all others is no answer."""
 EXCHANGED = 256
 """Rows put to the model again with the values of a column exchanged."""
 _GLANCE = 1_000  # rows that tell of nearly every column that it is innocent
@@ -184,13 +185,16 @@ def is_identifier(column: Encoded) -> bool:
 def ranks_alike(column: Encoded, answers: NDArray[np.integer[Any]]) -> bool:
     """Whether no two people are in one order by a column and in the other by the answers.
 
-    A column of two values may be words: approved and declined beside a score.
+    A column of two values may be words: approved and declined beside a score. One that is the same
+    for nearly everybody does not count: a model that reads it may well answer all others alike.
     """
     if len(column.values) < 2 or column.has_missing:
         return False
     if len(column.values) > 2 and column.values.dtype.kind not in "iuf":
         return False
     codes, said = column.codes.astype(np.int64), answers.astype(np.int64)
+    if len(codes) - np.bincount(codes).max() < RARE * len(codes):
+        return False
     few = _spread(len(said), _GLANCE)
     return any(
         _agree(codes[few], way[few]) and _agree(codes, way) for way in (said, -said)
@@ -214,14 +218,30 @@ def _is_copy(column: Encoded, row: IntArray, kinds: IntArray | None) -> bool:
         pairs = np.unique(column.codes[row[part]].astype(np.int64) * size + kinds[part])
         if len(pairs) > size:
             return False
-    return len(pairs) == size and _is_sure(kinds)
+    return len(pairs) == size and _is_sure(column.codes[row].astype(np.int64), kinds)
 
 
-def _is_sure(*columns: IntArray) -> bool:
-    """Whether chance would hardly ever make columns with these counts agree."""
-    n = len(columns[0])
-    others = min(n - int(np.unique(codes, return_counts=True)[1].max()) for codes in columns)
-    return n >= FEW and comb(n, min(others, n // 2, 20)) >= SURE
+def _is_sure(one: IntArray, other: IntArray) -> bool:
+    """Whether two columns that agree would hardly ever do so by chance.
+
+    Both are held to be in one order but for ties. Of all ways to deal out the values of one among
+    people, those that keep to the order of the other are a share
+
+        prod_a [n_a! / prod_b n_ab!]  /  [n! / prod_b n_b!]
+
+    where n_ab people have value a of the other and b of the one.
+    """
+    from scipy.special import gammaln
+
+    n = len(one)
+    if n < FEW:
+        return False
+    pairs, together = np.unique(np.stack([other, one]), axis=1, return_counts=True)
+    by_other = np.bincount(np.unique(pairs[0], return_inverse=True)[1], together)
+    by_one = np.bincount(np.unique(pairs[1], return_inverse=True)[1], together)
+    kept = gammaln(by_other + 1).sum() - gammaln(together + 1).sum()
+    every = gammaln(n + 1) - gammaln(by_one + 1).sum()
+    return bool(every - kept >= np.log(SURE))
 
 
 def _spread(n: int, most: int) -> IntArray:

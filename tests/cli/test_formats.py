@@ -214,8 +214,8 @@ def test_rows_without_a_prediction_are_bad_data(amounts, call, tmp_path):
     done = call("audit", "short.csv", *PAID)
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith(f"fairmend: {said}")
-    made = call("repair", "points.csv", *PAID, *INPUTS, "--metric", "sp", "-o", tmp_path / "m.fairmend",
-                cwd=amounts)  # fmt: skip
+    out = ("-o", tmp_path / "m.fairmend")
+    made = call("repair", "points.csv", *PAID, *INPUTS, "--metric", "sp", *out, cwd=amounts)
     assert made.code == 0, made.err
     assert call("key", "secret.key").code == 0
     done = call("apply", "m.fairmend", "short.csv", "--key-file", "secret.key", "-o", "out.csv")
