@@ -32,6 +32,9 @@ __all__ = ["JointPlan", "close_jointly"]
 _ROUNDS = 150
 _CLOSE = 1e-10
 """When to stop, in points of the rates."""
+_SHARES = (1.0, 0.75, 0.5, 0.25)
+"""Of the gaps, tried where they cannot be closed: the program goes by expected outcomes, and less
+may be closer by those on record."""
 _SHORTEST = 1e-4
 """A step shorter than this does not help any more."""
 
@@ -125,19 +128,26 @@ def _solved(
         decided = own + chance * (1 - 2 * own)
         return np.asarray([gap.excess(decided) for gap in gaps] / scale, np.float64)
 
-    nobody = np.zeros(len(own))
-    start = excess(nobody)
-    best, solve = program.cheapest(start), program.cheapest
+    def left(solved: _Solution) -> float:
+        decided = own + solved[0] * (1 - 2 * own)
+        return float(np.nan_to_num([abs(gap.gap(decided) - gap.aim) for gap in gaps], nan=1).max())
+
+    nobody = np.zeros(len(own)), np.zeros(len(gaps))
+    start = excess(nobody[0])
+    best = program.cheapest(start)
     feasible = best is not None
     if best is None:
-        best, solve = program.nearest(start), program.nearest
-    best = _agreeing(solve, best, start, excess)
-    if np.abs(excess(best[0])).max() > np.abs(start).max():  # as they are, they are closer
-        best = nobody, np.zeros(len(gaps))
-    return best[0], best[1] * weight.sum() / scale, feasible
+        found = [program.nearest(share * start) for share in _SHARES]
+    else:
+        found = [_agreeing(program.cheapest, best, start, excess)]
+    found = [*found, _agreeing(program.nearest, found[0], start, excess), nobody]
+    chance, prices = min(found, key=left)  # the first of equals
+    return chance, prices * weight.sum() / scale, feasible
 
 
-_Solve = Callable[[FloatArray], tuple[FloatArray, FloatArray] | None]
+_Solution = tuple[FloatArray, FloatArray]
+"""Chances and prices."""
+_Solve = Callable[[FloatArray], _Solution | None]
 
 
 def _agreeing(

@@ -231,7 +231,8 @@ class Outlook:
     expected_low: float = 0.0
     expected_high: float = 0.0
     """The 95 % interval of the gap that remains among people like those audited: where a large new
-    sample is expected. A small one shows its own noise on top."""
+    sample is expected. A small one shows its own noise on top. Of several metrics it is that of
+    the one named in ``metric``, and holds for all of them at once (Bonferroni)."""
     edited: float = 0.0
     """Share of the group that is edited."""
     randomised: float = 0.0

@@ -47,6 +47,8 @@ Rank = Literal["score", "outcome", "cost"]
 
 EXACT = 1e-9
 """Figures of exact distributions closer than this are equal."""
+CONFIDENCE = 0.95
+"""Of what is expected on new data."""
 SIGNIFICANT = 0.0455
 """Two standard errors: a gap with a larger p-value may be chance, and its sign wrong."""
 
@@ -403,10 +405,18 @@ class RepairTask:
             stacklevel=3,
         )
 
-    def _compared(self, disparity: Disparity, source: Population, other: Population) -> Gap:
+    def _compared(
+        self,
+        disparity: Disparity,
+        source: Population,
+        other: Population,
+        confidence: float = CONFIDENCE,
+    ) -> Gap:
         """One gap between two populations with its interval and test."""
         both = replace(self.data, groups=(self.target, self.baseline), populations=(source, other))
-        return audit_data(both, metrics=[disparity], reference=self.baseline).gaps[0]
+        return audit_data(
+            both, metrics=[disparity], reference=self.baseline, confidence=confidence
+        ).gaps[0]
 
     def outcome(self, *, pooled: bool = True) -> KnownOutcome:
         """P(Y=1 | x), cross-fitted: of everybody, or of the target group alone.
@@ -520,7 +530,9 @@ class RepairTask:
         measures = self._measures(decided)
         shown = max(measures, key=_furthest_from_its_aim)
         repaired = replace(self.source, decision=decided)
-        expected = self._compared(shown.disparity, repaired, self.other)
+        # one of several, chosen for what is left of it: an interval for all of them at once
+        confidence = 1 - (1 - CONFIDENCE) / len(measures)
+        expected = self._compared(shown.disparity, repaired, self.other, confidence)
         edited, change = float(p @ route.moving), decided - own
         if unreachable is None:
             unreachable = 0.0 if route.unreachable is None else float(p @ route.unreachable)
