@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fairmend import FairmendWarning, RepairedClassifier, load
+from fairmend import DataError, FairmendWarning, RepairedClassifier, load
 from fairmend.plan import HarmlessPlan, PlanStatus
 
 EVENTS = {
@@ -126,6 +126,12 @@ def test_the_frontier_of_plans_against_the_rest_is_that_of_plans_made_anew():
     anew = fitted(X, y, s, "sp", reference="rest", level=0.5)
     for point in points:
         assert point["gap"] == pytest.approx(anew.plans_[point["group"]].outlook.gap_after)
+
+
+def test_a_group_is_not_compared_with_itself():
+    X, y, s, _ = people(0, 300, (-0.5, 0.5))
+    with pytest.raises(DataError, match="reference: must differ from the target; both are 'a'"):
+        fitted(X, y, s, "sp", target="a", reference="a")
 
 
 # -------------------------------------------------------------------- nobody loses

@@ -337,6 +337,13 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             targets = [gap.target for gap in judged(gaps) if gap.gap > 0]
         else:
             data.place(self.target, "target")
+            if self.target == self.reference:
+                raise DataError(
+                    "reference",
+                    "must differ from the target",
+                    f"both are {self.target!r}",
+                    "Name another group, or leave it out.",
+                )
             targets = [self.target]
 
         def make(target: Hashable, other: Population | None = None) -> Plan:
