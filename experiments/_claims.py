@@ -155,16 +155,16 @@ def claims() -> list[Claim]:
                           (0.75, "one row nearly closes it")):  # fmt: skip
         listed.append(Claim(f"certificate is certain and wrong | {words}",
                             partial(certain_and_wrong, row_14=row_14), 0.0, LEVEL,
-                            sizes=(500, 2_000, 4_000), repetitions=200))  # fmt: skip
+                            sizes=(500, 2_000, 4_000), repetitions=100))  # fmt: skip
     for kind in ("table", "fine", "normal"):
         for answers in ("scores", "recorded"):
             world = World(kind, answers=answers, differs=False)
             listed.append(Claim(f"P(Y|X) differs where it does not | {kind}, {answers}",
                                 partial(outcomes_differ, world=world), 0.0, LEVEL,
-                                repetitions=400))  # fmt: skip
+                                repetitions=60))  # fmt: skip
         listed.append(Claim(f"P(Y|X) differs where it does | {kind}",
                             partial(outcomes_differ, world=World(kind)), 0.0, 1.0,
-                            repetitions=200))  # fmt: skip
+                            repetitions=30))  # fmt: skip
     listed.append(Claim("joint proxies name a pair that adds nothing | 30 features",
                         partial(pairs_of_noise, features=30), 0.0, LEVEL, sizes=(400,),
                         repetitions=50))  # fmt: skip

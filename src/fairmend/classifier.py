@@ -518,7 +518,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             raise AttributeError(
                 "no group is known to fare worse than the reference, so there is no plan"
             )
-        return max(self.plans_.values(), key=lambda plan: plan.outlook.gap_before)
+        return max(
+            self.plans_.values(), key=lambda plan: max(before for _, before, _ in plan.by_metric)
+        )
 
     @cached_property
     def counterfactual_(self) -> Counterfactual:

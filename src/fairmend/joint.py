@@ -29,7 +29,7 @@ from fairmend.task import KnownOutcome, RepairTask
 
 __all__ = ["JointPlan", "close_jointly"]
 
-_ROUNDS = 150
+_ROUNDS, _FEW_ROUNDS = 150, 20
 _CLOSE = 1e-10
 """When to stop, in points of the rates."""
 _SHARES = (1.0, 0.75, 0.5, 0.25)
@@ -140,7 +140,7 @@ def _solved(
         found = [program.nearest(share * start) for share in _SHARES]
     else:
         found = [_agreeing(program.cheapest, best, start, excess)]
-    found = [*found, _agreeing(program.nearest, found[0], start, excess), nobody]
+    found = [*found, _agreeing(program.nearest, found[0], start, excess, _FEW_ROUNDS), nobody]
     chance, prices = min(found, key=left)  # the first of equals
     return chance, prices * weight.sum() / scale, feasible
 
@@ -155,6 +155,7 @@ def _agreeing(
     solved: tuple[FloatArray, FloatArray],
     start: FloatArray,
     excess: Callable[[FloatArray], FloatArray],
+    rounds: int = _ROUNDS,
 ) -> tuple[FloatArray, FloatArray]:
     """Move the program's right-hand side until what people experience is closed, not its model.
 
@@ -162,7 +163,7 @@ def _agreeing(
     a step that does not help is halved.
     """
     best, aimed_at, missed, step = solved, start, excess(solved[0]), 1.0
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         if np.abs(missed).max() <= _CLOSE or step < _SHORTEST:
             break
         trial = solve(aimed_at + step * missed)
