@@ -137,7 +137,7 @@ class Judge:
         for one in self.cell.gaps:
             before, after = (self.gap(one, h, plan) for h in (self.people.own, self.after))
             aim = (1 - self.cell.level) * before
-            found.append(not abs(after - aim) <= self.tolerance(one, plan, over))
+            found.append(not abs(after - aim) <= self.tolerance(one, plan, over) + EXACT)
         return found
 
     def wider(self, plan: Plan) -> bool:
@@ -214,8 +214,7 @@ def about_the_repair(judge: Judge) -> list[str]:
     plans = judge.repair.plans_
     if len(plans) > 1:
         gaps = {
-            target: max((judge.gap(one, judge.people.own, plan) for one in judge.cell.gaps),
-                        key=abs)
+            target: max(judge.gap(one, judge.people.own, plan) for one in judge.cell.gaps)
             for target, plan in plans.items()
         }  # fmt: skip
         if gaps[judge.repair.plan_.target] < max(gaps.values()) - EXACT:

@@ -88,7 +88,7 @@ def test_the_measure_is_that_of_the_known_probabilities(monkeypatch):
 
     def known(table, tally, *, what, **_):
         at = table.native[:, 0]
-        return 1 / (1 + np.exp(-at if what == "P(Y=1 | x)" else at - 0.5))
+        return [1 / (1 + np.exp(-at if what == "P(Y=1 | x)" else at - 0.5))]
 
     monkeypatch.setattr("fairmend.equal_outcomes.cross_fitted", known)
     test = difference(x[:, None], y, np.where(a == 1, "a", "b"), target="a")

@@ -39,7 +39,7 @@ class PlanStatus(Enum):
     )
     INFEASIBLE = (
         "These gaps cannot all be closed at once, by the outcomes estimated from the audit data: "
-        "this is the closest reachable. Drop a metric, or lower the level."
+        "this is the closest found. Drop a metric, or lower the level."
     )
 
     @property
