@@ -13,7 +13,7 @@ method in one population, it counts
 and, besides, how often intervals cover, tests reject what is so, and certificates are wrong. All
 plans of a repair are in force at once wherever a gap is counted. ``--write`` renews the section of
 docs/quality.md. Seeds are 0, 1, 2, ...; ``--cells 'fdr.*order'`` runs the cells whose name has a
-match. Expect a quarter of an hour on two idle cores.
+match. Expect 25 minutes on two idle cores.
 """
 
 from __future__ import annotations
