@@ -62,14 +62,14 @@ def test_row_by_row_is_fishers_exact_test_on_one_row():
 def test_many_rows_are_compared_by_residuals():
     rng = np.random.default_rng(0)
 
-    def test_of(shift):
+    def tested(shift):
         X = rng.normal(size=(800, 2)).round(3)
         s = rng.integers(0, 2, 800)
         p = 1 / (1 + np.exp(-(X[:, 0] + shift * s)))
         y = (rng.random(800) < p).astype(int)
         return difference(X, y, np.array(["b", "a"])[s], target="a")
 
-    test = test_of(1.5)
+    test = tested(1.5)
     assert test.p_value < 1e-6
     assert test.compared == "generalised covariance measure"
     assert test.difference == pytest.approx(0.3, abs=0.1)  # 1.5 times the mean of p (1-p)
@@ -101,7 +101,7 @@ def test_the_measure_is_that_of_the_known_probabilities(monkeypatch):
 def test_what_decisions_were_recorded_is_no_part_of_the_inputs():
     """Y follows Z, whose law given X is the same in both groups; the cut on Z is not."""
 
-    def test_of(seed, n=1_500):
+    def tested(seed, n=1_500):
         rng = np.random.default_rng(seed)
         x, z, s = rng.integers(0, 3, n), rng.random(n), rng.integers(0, 2, n)
         y, decision = rng.random(n) < z, z > np.where(s == 0, 0.3, 0.6)
@@ -110,7 +110,7 @@ def test_what_decisions_were_recorded_is_no_part_of_the_inputs():
         )
         return found.outcome_difference
 
-    tests = [test_of(seed) for seed in range(200)]
+    tests = [tested(seed) for seed in range(200)]
     assert {test.compared for test in tests} == {"row by row"}
     assert 2 <= sum(test.p_value < 0.05 for test in tests) <= 20  # 10 +- 3 are expected
 

@@ -235,7 +235,12 @@ def test_columns_that_a_model_numbers_are_told_by_their_place():
         def predict(self, rows):
             return decides(rows)
 
-    fairmend.audit(Numbers(), TABLE[READ], TABLE["repaid"], sensitive_features=TABLE["over_40"])
+    people = (TABLE[READ], TABLE["repaid"])
+    numbered, plain = (
+        fairmend.audit(model, *people, sensitive_features=TABLE["over_40"])
+        for model in (Numbers(), decides)
+    )
+    assert numbered.gaps == plain.gaps
 
 
 def test_the_signature_of_an_mlflow_model_names_its_inputs():
