@@ -15,27 +15,19 @@ import pytest
 
 from fairmend.plan import PlanStatus
 
+from .scripts import FOLDER, loaded
+
 SPLITS = 2
 ROOT = Path(__file__).parent.parent
-FOLDER = ROOT / "experiments"
+
 DOCS = ROOT / "docs"
 NAMES = ("_shared", "_history", "counterfactuals", "repair", "frontier", "mixed", "_page")
 
 
-class Experiments:
-    """The scripts of the folder, each under its name."""
-
-
 @pytest.fixture(scope="module")
 def experiments():
-    sys.path.insert(0, str(FOLDER))
-    loaded = Experiments()
-    for name in NAMES:
-        setattr(loaded, name.removeprefix("_"), importlib.import_module(name))
-    sys.path.remove(str(FOLDER))
-    yield loaded
-    for name in NAMES:
-        del sys.modules[name]
+    with loaded(*NAMES) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

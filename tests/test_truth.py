@@ -1,6 +1,5 @@
 """The table of statements finds what is false, and finds nothing where all is as said."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -10,25 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from .scripts import FOLDER, loaded
+
 ROOT = Path(__file__).parent.parent
-FOLDER = ROOT / "experiments"
+
 NAMES = ("_worlds", "_recount", "_cells", "_claims", "_statements", "_shared", "truth")
-
-
-class Scripts:
-    """The scripts of the folder, each under its name."""
 
 
 @pytest.fixture(scope="module")
 def scripts():
-    sys.path.insert(0, str(FOLDER))
-    loaded = Scripts()
-    for name in NAMES:
-        setattr(loaded, name.removeprefix("_"), importlib.import_module(name))
-    sys.path.remove(str(FOLDER))
-    yield loaded
-    for name in NAMES:
-        del sys.modules[name]
+    with loaded(*NAMES) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
