@@ -59,7 +59,7 @@ from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Audit", "Gap", "GroupSummary", "audit", "audit_data", "audit_decided"]
+__all__ = ["Audit", "Gap", "GroupSummary", "audit", "audit_data"]
 
 METRICS = ("sp", "fnr", "fpr", "fdr")
 PSEUDO = 1.0
@@ -449,7 +449,13 @@ def audit(
     except MissingOutcomes as missing:
         apart = [name for name in (y, sample_weight, ids) if isinstance(name, str)]
         raise _with_selection(missing, model, X, apart, pos_label) from None
-    return audit_decided(data, confidence=confidence, metrics=metrics, reference=reference)
+    return audit_data(
+        data,
+        confidence=confidence,
+        metrics=metrics,
+        reference=reference,
+        one_decision=find_one_decision(data),
+    )
 
 
 def _with_selection(
@@ -466,39 +472,20 @@ def _with_selection(
     return DataError(missing.what, missing.must, got, missing.fix)
 
 
-def audit_decided(
-    data: AuditData,
-    *,
-    confidence: float = 0.95,
-    metrics: Sequence[str | Disparity] = METRICS,
-    reference: Hashable = "best",
-) -> Audit:
-    """The audit of people as they were decided about, with a word on who may be missing.
-
-    Where everybody has the same decision, what compares decisions is not judged. Decisions of a
-    repair may well be all the same: `audit_data` judges them.
-    """
-    return _audited(data, confidence, metrics, reference, find_one_decision(data))
-
-
 def audit_data(
     data: AuditData,
     *,
     confidence: float = 0.95,
     metrics: Sequence[str | Disparity] = METRICS,
     reference: Hashable = "best",
+    one_decision: OneDecision | None = None,
 ) -> Audit:
-    """The audit of data that is already tabulated."""
-    return _audited(data, confidence, metrics, reference, None)
+    """The audit of data that is already tabulated.
 
-
-def _audited(
-    data: AuditData,
-    confidence: float,
-    metrics: Sequence[str | Disparity],
-    reference: Hashable,
-    one_decision: OneDecision | None,
-) -> Audit:
+    ``one_decision`` is what `find_one_decision` says of people as a model decided about them: where
+    all have the same decision, what compares decisions is then not judged. Decisions of a repair
+    may well be all the same, and are.
+    """
     check_confidence(confidence)
     if isinstance(metrics, str | Disparity) or not metrics:
         raise DataError(
@@ -517,7 +504,7 @@ def _audited(
     gaps: list[Gap] = []
     family = 0
     for disparity in disparities:
-        settled = one_decision is not None and one_decision.settles(disparity)
+        settled = one_decision if one_decision and one_decision.settles(disparity) else None
         found, pairs = _compare(
             disparity,
             data,
@@ -525,7 +512,7 @@ def _audited(
             rest,
             reference=reference,
             confidence=confidence,
-            unsaid=one_decision.note if settled else "",  # type: ignore[union-attr]
+            unsaid=settled.note if settled else "",
         )
         gaps += found
         family += pairs

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from fairmend.audit import Audit, audit_data, audit_decided
+from fairmend.audit import Audit, audit_data
 from fairmend.columns import FloatArray, Frame, IntArray, as_column, scalar
 from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
@@ -60,6 +60,7 @@ from fairmend.plan import HarmlessPlan, Plan, PlanStatus, Route
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
+from fairmend.selection import find_one_decision
 from fairmend.shared_draws import SharedDraws, worst
 from fairmend.task import IdentityPlan, KnownOutcome, RepairTask, judged
 from fairmend.together import plans_against_the_rest
@@ -242,7 +243,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             raise DataError("X", "must hold the model's inputs", "got predictions alone",
                             "A repair edits inputs: pass them.")  # fmt: skip
         self._check_favorable(data.labels)
-        audited = audit_decided(data, reference=self.reference)
+        one_decision = find_one_decision(data)
+        audited = audit_data(data, reference=self.reference, one_decision=one_decision)
         plans = self._make_plans(data, box, self.level)
         for plan in plans.values():
             self._judge(plan, data.labels)
