@@ -321,12 +321,13 @@ class Turning:
         )
         eligible = np.flatnonzero(source.decision == turned)
         rows, answers = task.table.take(eligible), source.answers.take(eligible)
-        if task.rank == "cost":
-            cost = donors.nearest(rows).cost
-            return cls(
-                ranking, donors, eligible, ranking.keys(rows, answers, cost), np.isfinite(cost)
-            )
-        return cls(ranking, donors, eligible, ranking.keys(rows, answers), None)
+        cost = donors.nearest(rows).cost if task.rank == "cost" else None
+        keys, reached = ranking.keys(rows, answers, cost), None
+        if cost is not None:
+            reached = np.isfinite(cost)
+        elif task.gaps[0].over_decisions:  # any cut may be the closest: all of them are asked for
+            reached = _reached(task, donors, rows, keys=keys, gain=np.ones(len(keys)), need=np.inf)
+        return cls(ranking, donors, eligible, keys, reached)
 
     def chances(self, task: RepairTask) -> tuple[Cut, FloatArray]:
         """Where the task's gap is closed, and each eligible row's chance of being turned."""
@@ -346,8 +347,7 @@ class Turning:
         if self.reached is not None:
             return self.reached
         rows, gain = task.table.take(self.eligible), calibration.gain
-        need = np.inf if task.gaps[0].over_decisions else needed(task)
-        return _reached(task, self.donors, rows, keys=self.keys, gain=gain, need=need)
+        return _reached(task, self.donors, rows, keys=self.keys, gain=gain, need=needed(task))
 
     def plan(self, task: RepairTask) -> Plan:
         """The plan that closes the task's gap."""
