@@ -191,7 +191,8 @@ def test_a_multiple_of_a_gap_is_judged_like_the_gap():
 def test_the_test_rejects_exactly_where_the_interval_leaves_out_zero():
     for seed in range(20):
         _, h, y, s, w = people(n=120, seed=seed)
-        for gap in audit(h, None, y, sensitive_features=s, sample_weight=w, confidence=0.8):
+        for gap in audit(h, None, y, sensitive_features=s, sample_weight=w, confidence=0.8,
+                         reference="a"):  # fmt: skip
             if gap.judged:
                 assert (gap.p_value < 0.2) == (gap.low > 0 or gap.high < 0)
 
@@ -274,6 +275,31 @@ def test_choosing_the_best_group_counts_every_pair():
     for gap in audited:
         assert gap.p_adjusted >= adjusted[frozenset((gap.target, gap.baseline))] - ROUNDING
     assert smallest.p_adjusted == pytest.approx(3 * smallest.p_value, abs=ROUNDING)
+
+
+def test_an_interval_allows_for_the_choice_of_the_best_group():
+    """Five equal groups: every true gap is 0, and the lowest of five rates is low by luck."""
+    rng, s, y = np.random.default_rng(0), np.repeat(list("abcde"), 100), np.arange(500) % 2
+    covered, had_it_been_named = [], []
+    for _ in range(150):
+        h = (rng.random(500) < 0.4).astype(int)
+        for gap in audit(h, None, y, sensitive_features=s, metrics=["sp"]):
+            named = audit(h, None, y, sensitive_features=s, metrics=["sp"], reference=gap.baseline)
+            plain = named["sp", gap.target]
+            assert (plain.gap, plain.high) == (gap.gap, gap.high)
+            assert 1 < gap.rivals <= 4
+            assert gap.low < plain.low
+            covered.append(gap.low <= 0 <= gap.high)
+            had_it_been_named.append(plain.low <= 0 <= plain.high)
+    assert np.mean(had_it_been_named) < 0.92 < np.mean(covered) < 0.99
+
+
+def test_a_group_that_is_clearly_the_best_has_no_rivals():
+    h, y, s = crowd(("a", 500, 100), ("b", 500, 200), ("c", 500, 300))
+    best = audit(h, None, y, sensitive_features=s, metrics=["sp"])
+    assert [gap.rivals for gap in best] == [1, 1]
+    named = audit(h, None, y, sensitive_features=s, metrics=["sp"], reference="a")
+    assert [(gap.low, gap.high) for gap in best] == [(gap.low, gap.high) for gap in named]
 
 
 # -------------------------------------------------------------------- whom to compare

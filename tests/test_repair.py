@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
+from scipy.stats import norm
 
 from fairmend import (
     Alignment,
@@ -18,6 +19,7 @@ from fairmend import (
     FairmendWarning,
     Population,
     RepairedClassifier,
+    audit,
     tabulate,
 )
 from fairmend.columns import Frame
@@ -417,6 +419,36 @@ def test_the_expected_interval_covers_the_truth(metric):
         covered.append(plan.outlook.expected_low <= left <= plan.outlook.expected_high)
     # 95 % of 300, give or take 3 standard errors of .0126
     assert 0.912 < np.mean(covered) < 0.988
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+@pytest.mark.parametrize("two_sided", [False, True])
+def test_what_is_expected_allows_for_the_choice_of_the_reference(two_sided):
+    """Of equal groups the one with the lowest rate is low by luck: new people show a lower gap."""
+    rng = np.random.default_rng(3)
+    X, s = rng.normal(size=(500, 2)), np.repeat(list("abcde"), 100)
+    y = (rng.random(500) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+
+    def fitted(reference):
+        repair = RepairedClassifier(
+            lambda rows: (rows[:, 0] > 0).astype(int), "sp", reference=reference,
+            two_sided=two_sided, random_state=0,
+        )  # fmt: skip
+        return repair.fit(X, y, sensitive_features=s).plans_
+
+    best, found = fitted("best"), audit(X[:, 0] > 0, None, y, sensitive_features=s)
+    baseline = found.gaps[0].baseline
+    named = fitted(baseline)
+    judged = [group for group, plan in best.items() if plan.baseline == baseline]
+    assert len(judged) >= 3
+    for group in judged:
+        old, new = named[group].outlook, best[group].outlook
+        rivals = found["sp", group].rivals
+        assert rivals > 1
+        assert new.expected_high == old.expected_high
+        wider = norm.ppf(0.025 / rivals) / norm.ppf(0.025)
+        centre = (old.expected_low + old.expected_high) / 2
+        assert new.expected_low == pytest.approx(centre - wider * (centre - old.expected_low))
 
 
 # -------------------------------------------------------------------- the cut

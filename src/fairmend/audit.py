@@ -64,6 +64,8 @@ __all__ = ["Audit", "Gap", "GroupSummary", "audit", "audit_data"]
 METRICS = ("sp", "fnr", "fpr", "fdr")
 PSEUDO = 1.0
 """Pseudo-successes and pseudo-failures added to each rate."""
+CLEARLY = 2.5
+"""A group is clearly worse off than the best from so many standard errors on."""
 TOO_FEW = 5
 """A rate over fewer people than this (effectively, if weighted) is not judged."""
 FOUR_FIFTHS = 0.8
@@ -95,6 +97,10 @@ class Gap:
     """People in the target group the rate is over (for fnr: those with a positive outcome)."""
     given_baseline: int
     note: str = ""
+    rivals: int = 1
+    """From how many groups, the target left out, the baseline was chosen as the best off by chance
+    or by right: those whose rate is not clearly above its own. Its rate is likely too low where
+    there are several, so the lower end of the interval is that of so many comparisons."""
 
     @property
     def judged(self) -> bool:
@@ -412,8 +418,9 @@ def audit(
         Names (sp, fnr, fpr, fdr, da) or `Disparity` objects.
     reference
         ``"best"``: per metric the group with the lowest rate; which group that is, is itself a
-        matter of chance, and ``p_adjusted`` counts every pair it was chosen from. A group's
-        label: that group. ``"rest"``: each group against all others together.
+        matter of chance: ``p_adjusted`` counts every pair it was chosen from, and the lower end of
+        an interval the groups that may be the best off. A group's label: that group.
+        ``"rest"``: each group against all others together.
     pos_label
         Which value of y counts as positive, where that is not plain.
 
@@ -664,7 +671,7 @@ def _compare(
     parts = _rate_parts(disparity)
     rates = parts or [(1.0, SP)]  # what is no rate is judged by its decisions
     sides = [_side(rates, people) for people in cells]
-    pairs = 0
+    pairs, rivals = 0, set[int]()
     compared: list[tuple[int, Population, _Side, Hashable]]
     if rest is not None:
         compared = [
@@ -674,6 +681,7 @@ def _compare(
         if reference == "best":
             best, known = _best(sides), sum(side.enough for side in sides)
             pairs = known * (known - 1) // 2
+            rivals = _rivals(sides, best)
         else:
             best = data.place(reference)
         compared = [
@@ -684,18 +692,22 @@ def _compare(
     gaps = []
     for place, baseline, other, name in compared:
         target, side = cells[place], sides[place]
+        among = max(1, len(rivals - {place}))
         if unsaid:
             numbers = _unknown(unsaid)
         elif not (side.enough and other.enough):
             numbers = _too_few(side, other)
         elif parts:
-            numbers = _agresti_caffo(side, other, confidence, sum(abs(w) for w, _ in parts))
+            numbers = _agresti_caffo(side, other, confidence, sum(abs(w) for w, _ in parts), among)
         elif isinstance(disparity, Alignment) and disparity.weight == 0:
-            numbers = _signed_root(disparity.value(target, baseline), side, other, confidence)
+            value = disparity.value(target, baseline)
+            numbers = _signed_root(value, side, other, confidence, among)
         else:
             group = data.groups[place]
             full = data.rest(group) if rest is not None else data[name]
-            numbers = _delta_method(disparity, data[group].observed, full.observed, confidence)
+            numbers = _delta_method(
+                disparity, data[group].observed, full.observed, confidence, among
+            )
         gaps.append(
             Gap(
                 metric=disparity.name,
@@ -706,6 +718,7 @@ def _compare(
                 p_adjusted=float("nan"),
                 given_target=side.people,
                 given_baseline=other.people,
+                rivals=among,
                 **numbers,
             )
         )
@@ -723,6 +736,27 @@ def _rate_parts(disparity: Disparity) -> list[tuple[float, RateGap]]:
 def _best(sides: Sequence[_Side]) -> int:
     """The best-off group: lowest rate among those large enough to tell."""
     return int(np.argmin([side.rate if side.enough else np.inf for side in sides]))
+
+
+def _rivals(sides: Sequence[_Side], best: int) -> set[int]:
+    """The groups that may be the best off: not clearly above the one with the lowest rate."""
+    lowest = sides[best]
+    return {
+        place
+        for place, side in enumerate(sides)
+        if side.enough
+        and side.steadied - lowest.steadied
+        <= CLEARLY * np.sqrt(max(0.0, side.variance_of(lowest) if place != best else 0.0))
+    } | {best}
+
+
+def lower_reach(confidence: float, rivals: int) -> float:
+    """How many standard errors the lower end of an interval is away.
+
+    Where the baseline was the lowest of several rates its own is likely too low, and the gap too
+    large: the lower end holds for each of these rivals at once (Bonferroni).
+    """
+    return -float(special.ndtri((1 - confidence) / 2 / rivals))
 
 
 def _people_in(population: Population) -> int:
@@ -784,24 +818,27 @@ def _people_with(people: Population, wanted: NDArray[np.bool_]) -> float:
 
 
 def _agresti_caffo(
-    target: _Side, baseline: _Side, confidence: float, bound: float
+    target: _Side, baseline: _Side, confidence: float, bound: float, rivals: int = 1
 ) -> dict[str, Any]:
     """The gap of two sums of rates, which cannot leave [-bound, bound]."""
     centre = target.steadied - baseline.steadied
     error = float(np.sqrt(target.variance_of(baseline)))
     reach = float(special.ndtri(0.5 + confidence / 2)) * error
+    below = lower_reach(confidence, rivals) * error
     return {
         "target_rate": target.rate,
         "baseline_rate": baseline.rate,
         "gap": target.rate - baseline.rate,
-        "low": max(-bound, centre - reach),
+        "low": max(-bound, centre - below),
         "high": min(bound, centre + reach),
         "p_value": float(2 * special.ndtr(-abs(centre) / error)) if error > 0 else float("nan"),
         "note": "" if error > 0 else "exact",
     }
 
 
-def _signed_root(value: float, target: _Side, baseline: _Side, confidence: float) -> dict[str, Any]:
+def _signed_root(
+    value: float, target: _Side, baseline: _Side, confidence: float, rivals: int
+) -> dict[str, Any]:
     """Alignment of decisions, from the two groups' shares of negative decisions.
 
     KL(a || b) has slope 0 where a = b, so an interval of its own would fail there. Its signed root
@@ -825,14 +862,14 @@ def _signed_root(value: float, target: _Side, baseline: _Side, confidence: float
             by_baseline = -(a - b) / (b * (1 - b)) / root
         error = np.sqrt(target.variance_of(baseline, by_target, by_baseline))
         reach = float(special.ndtri(0.5 + confidence / 2) * error)
-        low = max(0.0, abs(root) - reach) ** 2 / 2
+        low = max(0.0, abs(root) - lower_reach(confidence, rivals) * error) ** 2 / 2
         high = (abs(root) + reach) ** 2 / 2
     return {**test, "target_rate": np.nan, "baseline_rate": np.nan, "gap": value,
             "low": low, "high": high}  # fmt: skip
 
 
 def _delta_method(
-    disparity: Disparity, target: Population, baseline: Population, confidence: float
+    disparity: Disparity, target: Population, baseline: Population, confidence: float, rivals: int
 ) -> dict[str, Any]:
     """For any other disparity: the plain influence-function interval, and no test.
 
@@ -849,13 +886,14 @@ def _delta_method(
         )
     )
     variance = here.variance + there.variance + 2 * here.with_(there)
-    reach = float(special.ndtri(0.5 + confidence / 2) * np.sqrt(variance))
+    error = float(np.sqrt(variance))
+    reach = float(special.ndtri(0.5 + confidence / 2)) * error
     least = 0.0 if isinstance(disparity, Alignment) else -np.inf
     return {
         "target_rate": float("nan"),
         "baseline_rate": float("nan"),
         "gap": value,
-        "low": max(least, value - reach),
+        "low": max(least, value - lower_reach(confidence, rivals) * error),
         "high": value + reach,
         "p_value": float("nan"),
         "note": "delta method, no test" if variance > 0 else "exact",

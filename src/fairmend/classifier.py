@@ -62,7 +62,7 @@ from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
 from fairmend.selection import find_one_decision
 from fairmend.shared_draws import SharedDraws, worst
-from fairmend.task import IdentityPlan, KnownOutcome, RepairTask, judged
+from fairmend.task import IdentityPlan, KnownOutcome, RepairTask, allow_for_rivals, judged
 from fairmend.together import plans_against_the_rest
 from fairmend.transport import paper, transport
 from fairmend.two_sided import meet
@@ -369,7 +369,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if callable(self.method):  # its word is checked too, where that can be
             with suppress(DataError):
                 plans = {target: read(target).again(plan) for target, plan in plans.items()}
-        return plans
+        rivals = {gap.target: gap.rivals for gap in gaps}
+        return {t: allow_for_rivals(plan, rivals.get(t, 1)) for t, plan in plans.items()}
 
     def _meet(self, data: AuditData, box: BlackBox, level: float) -> dict[Hashable, Plan]:
         """A plan for every group, the reference included."""

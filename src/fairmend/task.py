@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.audit import TOO_FEW, Gap, audit_data
+from fairmend.audit import TOO_FEW, Gap, audit_data, lower_reach
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import Cost, EditCost
 from fairmend.counterfactual import choose_groups, read_disparities
@@ -591,6 +591,21 @@ def _as_rate_gap(disparity: Disparity, target: Population, baseline: Population)
                 "A decision that is drawn has the mean of its two rates.",
             )
     return disparity
+
+
+def allow_for_rivals(plan: Plan, rivals: int) -> Plan:
+    """The plan's expectation for a reference chosen from so many groups as the best off.
+
+    Its rate is likely lower in the audit than among new people (see `Gap.rivals`): the lower end
+    of the interval is that of so many comparisons.
+    """
+    if rivals == 1:
+        return plan
+    outlook = plan.outlook
+    centre = (outlook.expected_low + outlook.expected_high) / 2
+    wider = lower_reach(CONFIDENCE, rivals) / lower_reach(CONFIDENCE, 1)
+    low = max(-1.0, centre - wider * (centre - outlook.expected_low))
+    return replace(plan, outlook=replace(outlook, expected_low=low))
 
 
 def judged(gaps: Sequence[Gap]) -> tuple[Gap, ...]:

@@ -22,7 +22,7 @@ from fairmend.disparity import RateGap
 from fairmend.errors import DataError
 from fairmend.plan import Plan
 from fairmend.repair import Turning
-from fairmend.task import RepairTask, judged
+from fairmend.task import RepairTask, allow_for_rivals, judged
 
 __all__ = ["meet"]
 
@@ -76,7 +76,13 @@ def meet(
     common = float(grid[int(np.argmax(accuracy))])
     plans = {side.group: side.plan(side.rate + level * (common - side.rate)) for side in sides}
     after = {side.group: side.repaired(plans[side.group]) for side in sides}
-    return {side.group: side.told(plans[side.group], after[against[side.group]]) for side in sides}
+    rivals = {gap.target: gap.rivals for gap in gaps}
+    return {
+        side.group: allow_for_rivals(
+            side.told(plans[side.group], after[against[side.group]]), rivals.get(side.group, 1)
+        )
+        for side in sides
+    }
 
 
 def _read_metric(disparity: Any) -> RateGap:
