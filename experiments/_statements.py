@@ -163,15 +163,21 @@ class Judge:
                 yield "IDENTITY, but the group is worse off"
         if self.wider(plan) and not self.cell.may_widen:
             yield f"{status}, but the gap is wider than before"
-        if other_levels and status in ("UNREACHABLE", "INFEASIBLE") and self._closer(plan):
-            yield f"{status}, but another level or nobody edited is closer"
+        if status in ("UNREACHABLE", "INFEASIBLE") and self.widest(
+            self.people.own, plan
+        ) < self._clearly_less(plan):
+            yield f"{status}, but to edit nobody leaves less"
+        if status == "UNREACHABLE" and other_levels and self.another_level_leaves_less(plan):
+            yield "UNREACHABLE, but another level leaves less"
 
-    def _closer(self, plan: Plan) -> bool:
-        """Whether the same repair at another level, or no repair, leaves less."""
+    def _clearly_less(self, plan: Plan) -> float:
+        """What the plan leaves, less its tolerance."""
         slack = max(self.tolerance(one, plan) for one in self.cell.gaps)
-        left = self.widest(self.after, plan) - slack
-        if self.widest(self.people.own, plan) < left:
-            return True
+        return self.widest(self.after, plan) - slack
+
+    def another_level_leaves_less(self, plan: Plan) -> bool:
+        """Whether the same repair at another level leaves less of the gaps."""
+        left = self._clearly_less(plan)
         for level in LEVELS if self.cell.method != "paper" else ():
             other = fit(self.cell, self.people, level=float(level))
             if self.widest(chances(other, self.people), plan) < left:

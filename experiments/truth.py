@@ -82,6 +82,9 @@ def run_cell(name: str, n: int, first: int, last: int) -> list[Record]:
         for plan in repair.plans_.values():
             stuck = plan.status.name in ("UNREACHABLE", "INFEASIBLE")
             false += judge.false_statements(plan, other_levels=tries > 0)
+            if plan.status.name == "INFEASIBLE" and tries > 0:
+                found["tried_again"] += 1
+                found["lower_is_better"] += judge.another_level_leaves_less(plan)
             tries -= stuck
             found["plans"] += 1
             found["statuses"][plan.status.name] += 1
@@ -99,7 +102,8 @@ def _empty(cell: Cell, n: int, repetitions: int) -> Record:
     return {
         "cell": cell.name, "n": n, "repetitions": repetitions, "plans": 0, "statuses": Counter(),
         "false": Counter(), "false_repairs": 0, "seed": {}, "wider": 0, "refused": Counter(),
-        "covered": 0, "before": [], "left": [], "seconds": 0.0,
+        "covered": 0, "before": [], "left": [], "seconds": 0.0, "tried_again": 0,
+        "lower_is_better": 0,
     }  # fmt: skip
 
 
@@ -292,6 +296,17 @@ def false_table(found: Sequence[Record]) -> TextTable:
     )
 
 
+def infeasible_line(found: Sequence[Record]) -> str:
+    """How often a lower level would have left less of gaps that cannot all be closed."""
+    tried, better = (sum(one.get(name, 0) for one in found) for name in
+                     ("tried_again", "lower_is_better"))  # fmt: skip
+    return (
+        f"Of {tried:,} plans for several gaps that cannot all be closed, {better:,} leave more "
+        "than the same repair at another level: such a plan says that it is the best of those "
+        "tried, not of all."
+    )
+
+
 def claims_table(found: Sequence[Record]) -> TextTable:
     """Intervals, tests, certificates, proxies."""
     known = all_claims()
@@ -370,7 +385,7 @@ def write_section(found: Record, page: Path = PAGE) -> None:
     parts = [f"**{table.title}**\n\n{table.markdown()}" for table in tables(found)]
     repetitions = sum(one["repetitions"] for one in found["rows"])
     said = f"{repetitions:,} simulated audits; {shortfalls(found)} lines are short."
-    body = "\n\n".join([said, *parts, NOTES])
+    body = "\n\n".join([said, *parts, infeasible_line(found["rows"]), NOTES])
     write_text(page, f"{text[:start]}{MARKS[0]}\n\n{body}\n\n{text[end:]}")
 
 
@@ -389,7 +404,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = run(options.cells, options.repetitions, 1 if options.quick else options.jobs,
                 quick=options.quick)  # fmt: skip
     write_json(options.out, found)
-    print(*tables(found), NOTES, sep="\n\n")
+    print(*tables(found), infeasible_line(found["rows"]), NOTES, sep="\n\n")
     print(f"\n{shortfalls(found)} lines are short; {found['seconds']:.0f} s")
     if options.write:
         write_section(found)

@@ -67,7 +67,8 @@ def test_a_gap_that_is_not_closed_is_found(scripts, closed):
     stuck = saying(closed.repair.plan_, "UNREACHABLE")
     said = judge.false_statements(stuck)
     assert "UNREACHABLE, but the gap is wider than before" in said
-    assert "UNREACHABLE, but another level or nobody edited is closer" in said
+    assert "UNREACHABLE, but to edit nobody leaves less" in said
+    assert "UNREACHABLE, but another level leaves less" in said
 
 
 def test_planted_figures_are_found(closed):

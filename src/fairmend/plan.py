@@ -39,7 +39,7 @@ class PlanStatus(Enum):
     )
     INFEASIBLE = (
         "These gaps cannot all be closed at once, by the outcomes estimated from the audit data: "
-        "this is the closest found. Drop a metric, or lower the level."
+        "of the repairs tried this leaves the least. Drop a metric, or try a lower level."
     )
 
     @property
