@@ -14,7 +14,7 @@ STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
 PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
 
-.PHONY: help setup demo check lint types test coverage theory docs screenshots bench reproduce truth fuzz release-check clean again
+.PHONY: help setup demo check lint types test coverage theory docs screenshots bench reproduce truth odd fuzz release-check clean again
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
@@ -88,6 +88,9 @@ reproduce: setup            ## the paper's tables and figures, its numbers besid
 
 truth: setup                ## what is said against simulated truth; renews docs/quality.md (minutes)
 	$(BIN)/python experiments/truth.py --jobs $(WORKERS) --write
+
+odd: setup                  ## odd files, models, options, artifacts and calls; renews docs/quality.md
+	$(BIN)/python experiments/odd.py --jobs $(WORKERS) --write
 
 fuzz: setup                 ## strangers' bytes, coverage-guided: SECONDS=60 for each target
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check atheris

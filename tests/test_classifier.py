@@ -999,3 +999,12 @@ def test_a_report_may_leave_the_explanation_out():
     assert short.groups == whole.groups
     assert "counterfactual" in whole.to_html()
     assert short.to_html().startswith("<!doctype html>")
+
+
+def test_a_model_of_the_outcome_is_checked_where_none_is_needed():
+    """A repair of sp by scores needs no model of the outcome; a wrong name is wrong all the same."""
+    rng = np.random.default_rng(0)
+    repair = RepairedClassifier(lambda rows: rows[:, 0], "sp", outcome_model="oracle")
+    with pytest.raises(DataError, match="oracle") as caught:
+        repair.fit(rng.random((40, 1)), np.arange(40) % 2, sensitive_features=["a", "b"] * 20)
+    assert caught.value.what == "outcome_model"

@@ -56,6 +56,7 @@ from fairmend.findings import (
 from fairmend.frontier import Levels
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.order import order_preserving
+from fairmend.outcomes import check_estimator
 from fairmend.plan import HarmlessPlan, Plan, PlanStatus, Route
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
@@ -293,6 +294,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 f"got {self.method!r}",
                 nearest(self.method, _METHODS),
             )
+        check_estimator(self.outcome_model)
         if self.unknown_group not in ("error", "keep"):
             raise DataError(
                 "unknown_group",

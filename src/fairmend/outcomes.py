@@ -30,6 +30,7 @@ __all__ = [
     "FittedProbability",
     "Logistic",
     "PairLogistic",
+    "check_estimator",
     "cross_fitted",
     "empirical",
     "fit_probability",
@@ -166,22 +167,9 @@ def fit_probability(
     >>> bool(abs(fitted.probability - np.arange(100) / 100).max() < 0.1)
     True
     """
+    check_estimator(estimator, what)
     if isinstance(estimator, str) and estimator == "empirical":
         return empirical(tally, what=what)
-    if isinstance(estimator, str) and estimator not in ("auto", "logistic"):
-        raise DataError(
-            what,
-            "must be fitted by 'auto', 'logistic', 'empirical' or a scikit-learn classifier",
-            f"got {estimator!r}",
-            "For example HistGradientBoostingClassifier().",
-        )
-    if not isinstance(estimator, str) and not hasattr(estimator, "predict_proba"):
-        raise DataError(
-            what,
-            "must be fitted by a scikit-learn classifier with predict_proba",
-            f"got {type(estimator).__name__}",
-            "For example HistGradientBoostingClassifier().",
-        )
     data = _Data.of(table, tally, what, random_state)
     if isinstance(estimator, str):
         with one_thread():
@@ -230,6 +218,24 @@ def cross_fitted(
         for one, (by, error) in zip(models, worse, strict=True)
         if by <= error
     ]
+
+
+def check_estimator(estimator: Any, what: str = "outcome_model") -> None:
+    """Complain about what cannot model a probability."""
+    if isinstance(estimator, str) and estimator not in ("auto", "logistic", "empirical"):
+        raise DataError(
+            what,
+            "must be fitted by 'auto', 'logistic', 'empirical' or a scikit-learn classifier",
+            f"got {estimator!r}",
+            "For example HistGradientBoostingClassifier().",
+        )
+    if not isinstance(estimator, str) and not hasattr(estimator, "predict_proba"):
+        raise DataError(
+            what,
+            "must be fitted by a scikit-learn classifier with predict_proba",
+            f"got {type(estimator).__name__}",
+            "For example HistGradientBoostingClassifier().",
+        )
 
 
 def empirical(tally: Tally, *, what: str) -> FittedProbability:
