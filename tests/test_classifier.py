@@ -1002,7 +1002,7 @@ def test_a_report_may_leave_the_explanation_out():
 
 
 def test_a_model_of_the_outcome_is_checked_where_none_is_needed():
-    """A repair of sp by scores needs no model of the outcome; a wrong name is wrong all the same."""
+    """A repair of sp by scores needs none; a wrong name is wrong all the same."""
     rng = np.random.default_rng(0)
     repair = RepairedClassifier(lambda rows: rows[:, 0], "sp", outcome_model="oracle")
     with pytest.raises(DataError, match="oracle") as caught:
