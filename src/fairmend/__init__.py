@@ -2,6 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from fairmend import interrupts
+
+interrupts.watch()  # before anything that takes time to import
+
+# ruff: noqa: E402
 from fairmend import datasets
 from fairmend.audit import Audit, audit, audit_data
 from fairmend.costs import Cost

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from fairmend.errors import MissingExtra, require
+from fairmend.errors import FairmendError, MissingExtra, require
+from fairmend.streams import prepare
 
 
 def main() -> None:
     """Start the command line, or say how to install it."""
+    prepare()
     try:
         require("typer", extra="cli", why="the command line")
     except MissingExtra as error:
@@ -16,7 +18,11 @@ def main() -> None:
         sys.exit(2)
     from fairmend.cli import main as run
 
-    run()
+    try:
+        run()
+    except FairmendError as error:  # help, for one, where standard output is closed
+        print(f"fairmend: {error}", file=sys.stderr)
+        sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -135,6 +135,15 @@ def scalar(value: Any) -> Hashable:
 # -------------------------------------------------------------------- one column, from anything
 
 
+def container_name(native: Any) -> str:
+    """What a table comes in, with the library it is of.
+
+    >>> container_name(np.zeros((1, 1)))
+    'numpy ndarray'
+    """
+    return f"{type(native).__module__.split('.')[0]} {type(native).__name__}"
+
+
 def as_frame(values: Any, what: str) -> nw.DataFrame[Any] | None:
     """Whatever narwhals reads as a table in memory; None for anything else."""
     try:

@@ -25,11 +25,13 @@ from fairmend.cli.output import (
     refuse_one_place_for_two,
     refuse_unwritable,
     say,
+    show,
 )
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
 from fairmend.cli.shortfall import Rule, find_shortfalls, first_metric, settings_of
-from fairmend.errors import DataError
+from fairmend.errors import DataError, without_secrets
 from fairmend.selection import refuse_selected
+from fairmend.streams import figures, is_open
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +46,7 @@ Metric = Annotated[
         help="The gap to close: sp, fnr, fpr, fdr or da; repeat it to close several together. "
         r"\[default: sp]",
         metavar="NAME",
+        callback=o.checked(o.a_metric),
         rich_help_panel=o.REPAIR,
         show_default=False,
     ),
@@ -51,7 +54,10 @@ Metric = Annotated[
 Method = Annotated[
     str,
     typer.Option(
-        help="least_change, order, transport or paper.", metavar="NAME", rich_help_panel=o.REPAIR
+        help="least_change, order, transport or paper.",
+        metavar="NAME",
+        callback=o.one_of(*o.METHODS),
+        rich_help_panel=o.REPAIR,
     ),
 ]
 Target = Annotated[
@@ -299,7 +305,9 @@ def repair(
     result.save_html(page, overwrite=force)
     say(f"wrote {page}")
     crossed = over_the_limit(result.after, limits)
-    if as_json:
+    if not is_open(figures()):
+        say("note: standard output is closed: the figures are in the report alone")
+    elif as_json:
         content = {
             "artifact": output,
             "report": page,
@@ -311,21 +319,18 @@ def repair(
         }
         print_json("fairmend.repair/1", content)
     else:
-        for shortfall in shortfalls:
-            print(shortfall, end="\n\n")
-        for plan in sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target)):
-            print(plan, end="\n\n")
-        if not mended.plans_:
-            print("No group fares worse than the reference: nobody is edited.", end="\n\n")
-        print(f"On {len(reported):,} people{_SEEN[result.apart]} ({which}):", end="\n\n")
-        print(result)
+        plans = sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target))
+        nobody = "No group fares worse than the reference: nobody is edited."
+        for part in (*shortfalls, *(plans or [nobody])):
+            show(part, end="\n\n")
+        show(f"On {len(reported):,} people{_SEEN[result.apart]} ({which}):", end="\n\n")
+        show(result)
     if key is None and drawn_share(mended) > 0:
         say("note: without --key-file no artifact can tell later whether apply has the right key; "
             "make one first with fairmend key FILE")  # fmt: skip
     not_closed = [line for shortfall in shortfalls for line in shortfall.headlines]
-    if not_closed:
-        not_closed.append("--allow-partial makes a repair like that end with 0")
-    gate([*crossed, *([] if allow_partial else not_closed)])
+    way_out = ["--allow-partial makes a repair like that end with 0"] if not_closed else []
+    gate([*crossed, *([] if allow_partial else not_closed + way_out)])
 
 
 def _refuse_groups(rules: Sequence[Rule], groups: Sequence[str]) -> None:
@@ -442,5 +447,5 @@ def _cells(people: People) -> NDArray[np.int64]:
 
 
 def command_line() -> str:
-    """The call as it could be typed again."""
-    return shlex.join(["fairmend", *sys.argv[1:]])
+    """The call as it could be typed again; what an address may hold of secrets is left out."""
+    return shlex.join(["fairmend", *map(without_secrets, sys.argv[1:])])

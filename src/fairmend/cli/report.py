@@ -11,7 +11,7 @@ from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
 from fairmend.cli.elsewhere import AnyPeople, find_people, is_many
 from fairmend.cli.loading import group_columns, load_repair
-from fairmend.cli.output import print_json, refuse_unwritable, say
+from fairmend.cli.output import print_json, refuse_unwritable, say, show
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.cli.repair import command_line
 from fairmend.selection import refuse_selected
@@ -92,7 +92,7 @@ def report(
         content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}
         print_json(content.pop("schema"), content)
     elif output is None:
-        print(result)
+        show(result)
     gate(crossed)
 
 
