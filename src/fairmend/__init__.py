@@ -1,12 +1,12 @@
 """Audit, explain and mend a black-box classifier that treats groups differently."""
 
-from typing import TYPE_CHECKING, Any
-
+# ruff: noqa: E402
 from fairmend import interrupts
 
 interrupts.watch()  # before anything that takes time to import
 
-# ruff: noqa: E402
+from typing import TYPE_CHECKING, Any
+
 from fairmend import datasets
 from fairmend.audit import Audit, audit, audit_data
 from fairmend.costs import Cost

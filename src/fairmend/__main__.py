@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from fairmend.errors import FairmendError, MissingExtra, require
+from fairmend.errors import MissingExtra, require
 from fairmend.streams import prepare
 
 
@@ -18,11 +18,7 @@ def main() -> None:
         sys.exit(2)
     from fairmend.cli import main as run
 
-    try:
-        run()
-    except FairmendError as error:  # help, for one, where standard output is closed
-        print(f"fairmend: {error}", file=sys.stderr)
-        sys.exit(3)
+    run()
 
 
 if __name__ == "__main__":

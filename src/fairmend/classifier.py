@@ -21,7 +21,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairmend.audit import Audit, audit_data
-from fairmend.columns import FloatArray, Frame, IntArray, as_column, container_name, scalar
+from fairmend.columns import (
+    FloatArray,
+    Frame,
+    IntArray,
+    as_column,
+    check_order,
+    container_name,
+    scalar,
+)
 from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
 from fairmend.data import (
@@ -29,7 +37,6 @@ from fairmend.data import (
     AuditData,
     Population,
     are_names,
-    check_order,
     read_membership,
     tabulate,
     with_predictions,

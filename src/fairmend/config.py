@@ -140,13 +140,31 @@ def settle(
                 raise _unknown(place, f"fairmend {command}", key, commands[command])
             held = _as_held(place, commands[command][name], value)
             settled[command][name] = _checked(f"{place}: {name}", commands[command][name], held)
-    for command, options in commands.items():
-        for name, option in options.items():
-            if option.variable in environment:
-                held = _from_text(option, environment[option.variable])
-                place = f"environment variable {option.variable}"
-                settled[command][name] = _checked(place, option, held)
+    for name in dict.fromkeys(name for options in commands.values() for name in options):
+        concerned = {c: options[name] for c, options in commands.items() if name in options}
+        variable = next(iter(concerned.values())).variable
+        if variable in environment:
+            for command, held in _from_variable(variable, concerned, environment[variable]).items():
+                settled[command][name] = held
     return settled
+
+
+def _from_variable(variable: str, concerned: Mapping[str, Option], text: str) -> dict[str, Any]:
+    """A variable for every command that has the option; an error if none of them takes it.
+
+    A command that does not, where another does, complains when it is run.
+    """
+    held = {command: _from_text(option, text) for command, option in concerned.items()}
+    refused = None
+    for command, option in concerned.items():
+        try:
+            _checked(f"environment variable {variable}", option, held[command])
+        except SettingsError as error:
+            refused = error
+        else:
+            return held
+    assert refused is not None
+    raise refused
 
 
 def _unknown(where: str, of_what: str, key: str, known: Iterable[str]) -> SettingsError:

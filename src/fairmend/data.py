@@ -26,6 +26,7 @@ from fairmend.columns import (
     as_column,
     as_frame,
     as_numbers,
+    check_order,
     distinct_rows,
     encode,
     is_missing,
@@ -50,7 +51,6 @@ __all__ = [
     "Records",
     "Tally",
     "are_names",
-    "check_order",
     "read",
     "read_membership",
     "tabulate",
@@ -843,46 +843,6 @@ def _missing(column: Encoded) -> tuple[str, str]:
 def _check_known(column: Encoded, what: str, fix: str) -> None:
     if column.has_missing:
         raise DataError(what, *_missing(column), fix)
-
-
-def check_order(given: Mapping[str, Any]) -> None:
-    """Refuse a series whose row labels are those of X, or of what comes before, at other rows.
-
-    Rows are told by their place, as in scikit-learn. Labels that are wholly others say nothing; the
-    same labels at other rows say that one of the two was filtered, sorted or shuffled.
-    """
-    first, rows = "", None
-    for what, values in given.items():
-        parts = values.values() if isinstance(values, Mapping) else [values]
-        for own in map(_row_labels, parts):
-            if own is None:
-                continue
-            if rows is None:
-                first, rows = what, own
-            if len(own) != len(rows) or own.equals(rows):
-                continue
-            shared = int(own.isin(rows).sum())
-            if shared == 0:
-                continue
-            every = shared == len(own) and own.is_unique and rows.is_unique
-            raise DataError(
-                what,
-                f"must come in the order of {first}",
-                f"it holds the row labels of {first} in another order"
-                if every
-                else f"{shared:,} of its {len(own):,} row labels are among those of {first}, and "
-                "they are not the same row by row",
-                f"Pass it as values.loc[{first}.index]."
-                if every
-                else "Take both from the same rows; if they are in one order all the same, pass "
-                "it as values.to_numpy().",
-            )
-
-
-def _row_labels(values: Any) -> Any:
-    """The index of a pandas object; None for anything else."""
-    index = getattr(values, "index", None)
-    return index if hasattr(index, "equals") and hasattr(index, "is_unique") else None
 
 
 def _check_length(column: Any, n: int, what: str) -> None:

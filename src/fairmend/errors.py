@@ -17,9 +17,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from types import ModuleType
+from typing import Literal
 
 __all__ = [
     "ArtifactError",
@@ -173,18 +173,22 @@ def without_secrets(text: str) -> str:
     return _ADDRESS.sub(r"\1\2", text) if "://" in text else text
 
 
-@contextmanager
-def foreign_code(complain: Callable[[BaseException], FairmendError]) -> Iterator[None]:
+class foreign_code:  # noqa: N801 - used as contextlib's are; its generators mind StopIteration
     """Run code of a model: whatever it raises, sys.exit() too, becomes the error we make of it.
 
     Our own word about a model, and a request to stop, pass as they are.
     """
-    try:
-        yield
-    except (KeyboardInterrupt, ModelError):
-        raise
-    except BaseException as error:
-        raise complain(error) from error
+
+    def __init__(self, complain: Callable[[BaseException], FairmendError]) -> None:
+        self._complain = complain
+
+    def __enter__(self) -> None:
+        """Nothing is to be made ready."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> Literal[False]:
+        if error is None or isinstance(error, KeyboardInterrupt | ModelError):
+            return False
+        raise self._complain(error) from error
 
 
 def in_a_line(error: BaseException) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import NoReturn
 
 __all__ = ["INTERRUPTED", "is_the_program", "watch"]
 
@@ -43,7 +42,7 @@ def watch() -> None:
         signal.signal(signal.SIGINT, _end)
 
 
-def _end(*_: object) -> NoReturn:
+def _end(*_: object) -> None:
     try:
         os.write(2, b"fairmend: interrupted\n")
     finally:

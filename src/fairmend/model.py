@@ -28,6 +28,8 @@ from fairmend.columns import (
     as_numbers,
     container_name,
     encode,
+    is_reordered,
+    row_labels,
     scalar,
     series_array,
 )
@@ -444,8 +446,10 @@ class BlackBox:
             )
 
         with foreign_code(complain):
-            raw = self._as_array(self._call(rows.native))
-        answers = self._for_positive(raw, labels)
+            raw = self._call(rows.native)
+            self._refuse_another_order(raw, rows)
+            array = self._as_array(raw)
+        answers = self._for_positive(array, labels)
         if answers.ndim != 1:
             self._fail(
                 "must give one answer a row, or two class probabilities from predict_proba",
@@ -459,6 +463,24 @@ class BlackBox:
                 "Does it drop or add rows?",
             )
         return answers
+
+    def _refuse_another_order(self, raw: Any, rows: Frame) -> None:
+        """A model may sort its answers, and say so by their index: nobody here reads that."""
+        own, given = row_labels(raw), row_labels(rows.native)
+        if own is None:
+            return
+        numbers, places = np.asarray(own), np.arange(len(rows))
+        if given is not None:
+            reordered = is_reordered(own, given)
+        else:  # the rows are numbered from 0 on, if at all
+            whole = numbers.dtype.kind in "iu" and len(numbers) == len(places)
+            reordered = whole and (numbers != places).any() and (np.sort(numbers) == places).all()
+        if reordered:
+            self._fail(
+                "must answer in the order of the rows",
+                "the index of its answers is that of the rows in another order",
+                "Return answers.loc[rows.index].",
+            )
 
     def _as_array(self, raw: Any) -> NDArray[Any]:
         """What the model returned, whatever container it came in."""

@@ -24,6 +24,8 @@ _IN_ASCII = {"—": "-", "–": "-", "−": "-", "─": "-", "’": "'", "…": 
 _ANY_CHARACTER = "fairmend.any_character"
 _own: dict[str, TextIO] = {}
 """The streams of ours alone, while there are some."""
+_program: list[bool] = []
+"""Whether this process is the command line's own: what a model prints late is no figure either."""
 
 
 def figures() -> TextIO:
@@ -43,6 +45,7 @@ def is_open(stream: TextIO) -> bool:
 
 def prepare() -> None:
     """Take the standard streams as they are: closed by the caller, or of a narrow encoding."""
+    _program.append(True)
     codecs.register_error(_ANY_CHARACTER, _any_character)
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
@@ -124,13 +127,14 @@ def own_output() -> Iterator[None]:
         for stream in (sys.stdout, sys.stderr, *_own.values()):
             with suppress(OSError, ValueError):  # a model may have closed them
                 stream.flush()
-        for place, number in zip(kept, (1, 2), strict=True):
-            os.dup2(place, number)
+        os.dup2(kept[1], 2)
+        if not _program:
+            os.dup2(kept[0], 1)
         for stream in _own.values():
             with suppress(OSError):
                 stream.close()
         _own.clear()
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = sys.stdout if _program else before[0], before[1]
 
 
 def _is_number(stream: Any, number: int) -> bool:

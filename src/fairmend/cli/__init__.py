@@ -224,6 +224,7 @@ def _holds(kind: Any) -> Holds:
     return "number" if kinds & {int, float} else "text"
 
 
+@guarded
 def main() -> None:
     """Run the command line."""
     app(prog_name="fairmend")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fairmend.config import SettingsError
 from fairmend.disparity import as_disparity
 from fairmend.errors import DataError, nearest
 from fairmend.protocols import NAMES as PROTOCOLS
@@ -15,23 +16,23 @@ METHODS = ("least_change", "order", "transport", "paper")
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
 
 
-def checked(check: Callable[[str], object]) -> Callable[[Any], Any]:
+def checked(check: Callable[[str], object]) -> Callable[..., Any]:
     """Look at what was typed before anything is read; `check_of` holds settings to the same."""
 
-    def callback(given: Any) -> Any:
+    def callback(option: typer.CallbackParam, given: Any) -> Any:
         for entry in given if isinstance(given, list) else [given]:
             try:
                 if entry is not None:
                     check(entry)
             except DataError as error:
-                raise typer.BadParameter(f"{error.must}; {error.got}. {error.fix}") from None
+                raise SettingsError(option.opts[0], error.must, error.got, error.fix) from None
         return given
 
     callback.check = check  # type: ignore[attr-defined]
     return callback
 
 
-def one_of(*values: str) -> Callable[[Any], Any]:
+def one_of(*values: str) -> Callable[..., Any]:
     """Nothing but these may be typed."""
 
     def check(entry: str) -> None:

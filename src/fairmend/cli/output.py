@@ -65,7 +65,9 @@ class Code(IntEnum):
     """The artifact was refused."""
     FAULT = 70
     """A fault of ours."""
+    HUNG_UP = 129
     INTERRUPTED = 130
+    TERMINATED = 143
     NO_READER = 141
     """Whoever read our output has gone: what a shell reports of any program then."""
 
@@ -73,7 +75,7 @@ class Code(IntEnum):
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """One object with the version of its layout; numbers that do not exist are null."""
     text = json.dumps({"schema": schema, **_plain(dict(content))}, indent=2, allow_nan=False)
-    print(text, file=figures())
+    figures().write(f"{text}\n")
 
 
 def _plain(value: Any) -> Any:
@@ -91,12 +93,13 @@ def _plain(value: Any) -> Any:
 def show(*parts: object, end: str = "\n") -> None:
     """Print figures: to standard output, which has nothing else on it."""
     text = "\n".join(map(str, parts))
-    print(plain_text(text, lines=True), end=end, file=figures())
+    figures().write(f"{plain_text(text, lines=True)}{end}")
 
 
 def say(text: str) -> None:
     """Tell the person, not the program that reads our output."""
-    print(f"fairmend: {plain_text(text, MOST_OF_A_MESSAGE)}", file=messages(), flush=True)
+    messages().write(f"fairmend: {plain_text(text, MOST_OF_A_MESSAGE)}\n")
+    messages().flush()
 
 
 def refuse_unwritable(path: str | Path, *, force: bool) -> None:
@@ -148,7 +151,7 @@ def _run(command: Callable[[], None], *, runs_a_model: bool) -> None:
         sys.exit(_code(error))
     except Stopped as signalled:
         say(f"{signalled}; no unfinished file is left")
-        sys.exit(signalled.code)
+        sys.exit(Code(signalled.code))
     except KeyboardInterrupt:  # raised by a model, or under a handler of somebody else
         say("interrupted; no unfinished file is left")
         sys.exit(Code.INTERRUPTED)
@@ -161,6 +164,12 @@ def _run(command: Callable[[], None], *, runs_a_model: bool) -> None:
     except (typer.BadParameter, typer.Exit):  # wrong usage: typer says how
         raise
     except SystemExit as end:
+        cause = end.__context__
+        while cause is not None and not isinstance(cause, Stopped):
+            cause = cause.__context__
+        if cause is not None and not isinstance(end.code, Code):  # typer made it an exit of its own
+            say(f"{cause}; no unfinished file is left")
+            sys.exit(Code(cause.code))
         if isinstance(end.code, Code) or not runs_a_model:
             raise
         say("model: must answer; it ended the program. Take sys.exit() out of it.")
@@ -232,13 +241,14 @@ def _signals_end_the_run() -> Iterator[None]:
 
 @contextmanager
 def _warnings_said() -> Iterator[None]:
-    """Our warnings as messages, everybody else's left alone."""
+    """Our warnings as messages, everybody else's as they are but for what a terminal obeys."""
 
     def told(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, FairmendWarning):
             say(f"note: {_translated(str(message))}")
         else:
-            usual(message, category, *rest, **more)
+            text = warnings.formatwarning(message, category, *rest[:2])
+            messages().write(plain_text(text, MOST_OF_A_MESSAGE, lines=True))
 
     usual, warnings.showwarning = warnings.showwarning, told
     try:
