@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import ModuleType
 from typing import Literal
 
@@ -176,16 +178,23 @@ def without_secrets(text: str) -> str:
 class foreign_code:  # noqa: N801 - used as contextlib's are; its generators mind StopIteration
     """Run code of a model: whatever it raises, sys.exit() too, becomes the error we make of it.
 
-    Our own word about a model, and a request to stop, pass as they are.
+    Our own word about a model, and a request to stop, pass as they are. The current folder stays
+    the same: files are written by names that are relative to it.
     """
 
     def __init__(self, complain: Callable[[BaseException], FairmendError]) -> None:
         self._complain = complain
+        self._folder = "."
 
     def __enter__(self) -> None:
-        """Nothing is to be made ready."""
+        """Remember the current folder."""
+        with suppress(OSError):  # it may have been removed
+            self._folder = os.getcwd()
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> Literal[False]:
+        with suppress(OSError):
+            if os.getcwd() != self._folder:
+                os.chdir(self._folder)
         if error is None or isinstance(error, KeyboardInterrupt | ModelError):
             return False
         raise self._complain(error) from error

@@ -119,12 +119,12 @@ def own_output() -> Iterator[None]:
     kept = os.dup(1), os.dup(2)
     os.dup2(2, 1)
     _own.update(figures=_text(kept[0], before[0]), messages=_text(kept[1], before[1], now=True))
-    sys.stdout = _text(1, before[1], now=True, closefd=False)
-    sys.stderr = _text(2, before[1], now=True, closefd=False)
+    foreign = [_text(number, before[1], now=True, closefd=False) for number in (1, 2)]
+    sys.stdout, sys.stderr = foreign
     try:
         yield
     finally:
-        for stream in (sys.stdout, sys.stderr, *_own.values()):
+        for stream in (*foreign, *_own.values()):
             with suppress(OSError, ValueError):  # a model may have closed them
                 stream.flush()
         os.dup2(kept[1], 2)
@@ -134,7 +134,7 @@ def own_output() -> Iterator[None]:
             with suppress(OSError):
                 stream.close()
         _own.clear()
-        sys.stdout, sys.stderr = sys.stdout if _program else before[0], before[1]
+        sys.stdout, sys.stderr = foreign[0] if _program else before[0], before[1]
 
 
 def _is_number(stream: Any, number: int) -> bool:

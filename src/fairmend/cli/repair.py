@@ -321,7 +321,7 @@ def repair(
     else:
         plans = sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target))
         nobody = "No group fares worse than the reference: nobody is edited."
-        for part in (*shortfalls, *(plans or [nobody])):
+        for part in (*shortfalls, *plans, *([] if plans else [nobody])):
             show(part, end="\n\n")
         show(f"On {len(reported):,} people{_SEEN[result.apart]} ({which}):", end="\n\n")
         show(result)
