@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fairmend.errors import (
     MOST_OF_AN_ERROR,
+    DataError,
     ModelError,
     foreign_code,
     in_a_line,
@@ -60,9 +61,11 @@ def load_model(
     if kind == "address":
         from fairmend.remote import RemoteModel
 
-        return RemoteModel(
-            source, protocol=protocol, token=os.environ.get("FAIRMEND_UPSTREAM_TOKEN")
-        )
+        token = os.environ.get("FAIRMEND_UPSTREAM_TOKEN")
+        try:
+            return RemoteModel(source, protocol=protocol, token=token)
+        except DataError as error:
+            raise ModelError("--model", error.must, error.got, error.fix) from None
     if kind == "onnx":
         return OnnxModel(_existing(source))
     model = _from_skops(source, trust) if kind == "skops" else _imported(source)
@@ -116,6 +119,10 @@ def _imported(path: str) -> Any:
     finally:
         if here in sys.path:  # a module may have changed it
             sys.path.remove(here)
+    if isinstance(found, str):  # which would be read as the name of a column
+        raise ModelError(
+            "--model", "must be a model", f"{path!r} is text", "Name the object that answers."
+        )
     return found
 
 

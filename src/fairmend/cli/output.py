@@ -338,6 +338,13 @@ _WRITTEN = {
     "pass a function": "name a function",
     "For sp pass y=None, which": "For sp leave --label out, which",
 }
+_ASKED = {
+    "If these are its words, say BlackBox(model, words=(negative, positive)).": "Name a function "
+    "that turns its words into these.",
+    "If it is random on purpose, say BlackBox(model, random=True).": "If it is random on purpose, "
+    "record its answers once, and name their column with --predictions.",
+}
+"""What to do about a model that is asked, where Python has an argument and we have no option."""
 _METHOD = re.compile(r"method='(\w+)'")
 _ARGUMENT = re.compile(rf"(?<!['\w-])({'|'.join(n for n in _SPOKEN if '_' in n)})(?!['\w])(=?)")
 """An argument's name in a sentence; in quotes it is somebody's column."""
@@ -356,6 +363,9 @@ def in_flags(error: FairmendError) -> str:
     elif spoken.startswith("X '"):  # files that are not there
         spoken = f"files {spoken.removeprefix('X ')}"
     fix = _what_to_type(error) if isinstance(error, InputError) else error.fix
+    if isinstance(error, ModelError):  # options are for recorded answers alone
+        for python, instead in _ASKED.items():
+            fix = fix.replace(python, instead)
     return _translated(f"{spoken}: {error.must}; {error.got}. {fix}")
 
 
