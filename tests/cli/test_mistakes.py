@@ -398,9 +398,9 @@ def test_a_rule_about_people_kept_apart_needs_others(mended, call):
     [
         ((*FIT, "-o", ""), "output '': must be a file; it is a folder."),
         ((*FIT, "-o", "x.html", "--force"),
-         "--report: must be another file than the first; got 'x.html' for both."),
+         "--report: must be a file of its own; got 'x.html', which is another"),
         (("demo", "--write", "a.csv", "--new", "./a.csv"),
-         "--new: must be another file than the first; got './a.csv' for both."),
+         "--new: must be a file of its own; got './a.csv', which is another"),
         (("key", "secret.key"), "Choose another name: a key is never overwritten."),
         (("audit", "no-*.such", *NAMED[:-4]), "files 'no-*.such': must be a path or a glob"),
         ((*FIT, "--holdout-share", "0.0001"), "people leaves all to fit."),
@@ -468,6 +468,28 @@ def test_apply_takes_no_option_that_it_would_ignore(options, message, mended, ca
     assert done.code == 2, done.err
     assert message in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*FIT, "-o", "-"), "output '-': must be a file"),
+        ((*FIT, "-o", "applicants.csv", "--force"), "--output: must be a file of its own"),
+        ((*FIT, "--one-way", "zip:up", "--one-way", "zip:down"), "one way a column"),
+        (("apply", "mended.fairmend", "new.csv", "-o", "./new.csv", "--force"),
+         "--output: must be a file of its own"),
+        (("apply", "mended.fairmend", "new.csv", "-o", "mended.fairmend", "--force"),
+         "--output: must be a file of its own"),
+        (("apply", "mended.fairmend", "new.csv", "-o", "o", "--decision", ""),
+         "--decision: must be a name"),
+    ],
+)  # fmt: skip
+def test_nothing_is_written_over_what_is_read(arguments, message, mended, call):
+    before = {path: path.read_bytes() for path in mended.iterdir() if path.is_file()}
+    done = call(*arguments, cwd=mended)
+    assert done.code in (2, 3)
+    assert message in done.err
+    assert {path: path.read_bytes() for path in mended.iterdir() if path.is_file()} == before
 
 
 def test_the_cut_of_the_repair_may_be_repeated(mended, call, tmp_path):

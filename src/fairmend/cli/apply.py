@@ -13,7 +13,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.elsewhere import is_many
 from fairmend.cli.loading import check_chance, find_key, group_columns, load_repair
-from fairmend.cli.output import print_json, refuse_unwritable, say
+from fairmend.cli.output import print_json, refuse_one_place_for_two, refuse_unwritable, say
 from fairmend.cli.people import ModelCall
 from fairmend.streams import figures
 
@@ -47,7 +47,10 @@ EmitKind = Annotated[
 Decision = Annotated[
     str,
     typer.Option(
-        help="What the column of decisions is called.", metavar="NAME", rich_help_panel=o.OUTPUT
+        help="What the column of decisions is called.",
+        metavar="NAME",
+        callback=o.checked(o.a_name),
+        rich_help_panel=o.OUTPUT,
     ),
 ]
 Edited = Annotated[
@@ -56,6 +59,7 @@ Edited = Annotated[
         help="A further column of this name, saying which inputs of a row were edited, with "
         "semicolons between them; empty where none was.",
         metavar="NAME",
+        callback=o.checked(o.a_name),
         rich_help_panel=o.OUTPUT,
     ),
 ]
@@ -100,6 +104,7 @@ def apply(
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
     if output == "-" and many:
         raise typer.BadParameter("must be a folder for many files", param_hint="--output")
+    refuse_one_place_for_two("--output", output, file, artifact, key_file)
     if output != "-" and not many:
         refuse_unwritable(output, force=force)
     call = ModelCall(

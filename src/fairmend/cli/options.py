@@ -53,6 +53,12 @@ def check_of(callback: Callable[..., Any] | None) -> Callable[[str], object] | N
     return getattr(callback, "check", None)
 
 
+def a_name(text: str) -> None:
+    """What a column can be called."""
+    if not text.strip() or not text.isprintable():
+        raise DataError("option", "must be a name", f"got {text!r}", "Leave it out for the usual.")
+
+
 def a_metric(name: str) -> None:
     """A metric by its short name."""
     try:

@@ -106,6 +106,10 @@ def refuse_unwritable(path: str | Path, *, force: bool) -> None:
     """Say before long work, not after it, that its result could not be written."""
     place = Path(path)
     what = f"output {str(path)!r}"
+    if str(path) == "-":
+        raise DataError(
+            what, "must be a file", "standard output takes none here", "Name a file: ./- is one."
+        )
     if place.is_dir():
         raise DataError(what, "must be a file", "it is a folder", "Name a file in it.")
     if not place.parent.is_dir():
@@ -118,12 +122,14 @@ def refuse_unwritable(path: str | Path, *, force: bool) -> None:
     refuse_existing(place, overwrite=force)
 
 
-def refuse_one_place_for_two(flag: str, one: str, other: str) -> None:
-    """Two outputs of one name: the second would take the place of the first."""
-    if Path(one).resolve() == Path(other).resolve():
+def refuse_one_place_for_two(flag: str, one: str, *others: str | None) -> None:
+    """An output in the place of another, or of what is read: one of them would be lost."""
+    taken = [other for other in others if other not in (None, "-")]
+    if one != "-" and Path(one).resolve() in [Path(str(other)).resolve() for other in taken]:
         raise DataError(
-            flag, "must be another file than the first", f"got {one!r} for both", "Rename one."
-        )
+            flag, "must be a file of its own", f"got {one!r}, which is another one here too",
+            "Choose another name.",
+        )  # fmt: skip
 
 
 # -------------------------------------------------------------------- every end has a code

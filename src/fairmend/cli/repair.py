@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -246,14 +247,15 @@ def repair(
     limits = [read_limit(text) for text in fail_on or []]
     rules = [
         *(Rule("--immutable", name) for name in immutable or ()),
-        *(Rule("--one-way", _read_direction(text)) for text in one_way or ()),
+        *(Rule("--one-way", direction) for direction in _read_directions(one_way or ())),
         *(Rule("--max-edits", most) for most in [max_edits] if most is not None),
     ]
     _check_apart(apart, holdout)
+    refuse_one_place_for_two("--output", output, file, holdout, key_file)
     refuse_unwritable(output, force=force)
     page = report if report is not None else str(Path(output).with_suffix(".html"))
+    refuse_one_place_for_two("--report", page, output, file, holdout, key_file)
     refuse_unwritable(page, force=force)
-    refuse_one_place_for_two("--report", page, output)
     call = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol)
     box = call.box()
     columns = Columns(
@@ -262,14 +264,13 @@ def repair(
     )  # fmt: skip
     people, audited, reported = _everybody(file, columns, box, holdout, (holdout_share, seed))
     which = holdout or f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
-    metrics = metric or ["sp"]
-    refuse_selected(people.selection, metrics, columns.without_label)
+    refuse_selected(people.selection, metric or ["sp"], columns.without_label)
     never = [name for name in group if name in people.input_names]
     _refuse_groups(rules, [name for name in group if name not in never])
     key = find_key(key_file)
     settings: dict[str, Any] = {
         "pos_label": people.positive,
-        "disparity": _one_or_several(metrics),
+        "disparity": _one_or_several(metric or ["sp"]),
         "method": method,
         "target": people.as_group(target),
         "reference": people.as_group(reference),
@@ -363,6 +364,19 @@ def _favourable(people: AnyPeople, box: BlackBox, text: str | None) -> Any:
 
 def _one_or_several(names: list[str]) -> str | list[str]:
     return names[0] if len(names) == 1 else names
+
+
+def _read_directions(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Columns with the way each may go; one that may only rise and only fall is said otherwise."""
+    found = sorted(set(map(_read_direction, texts)))
+    for (name, _), (following, _) in pairwise(found):
+        if name == following:
+            raise typer.BadParameter(
+                f"must give one way a column; got up and down for {name!r}. A column that must not "
+                f"change is --immutable {shlex.quote(name)}",
+                param_hint="--one-way",
+            )
+    return found
 
 
 def _read_direction(text: str) -> tuple[str, str]:
