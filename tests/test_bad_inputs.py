@@ -572,7 +572,7 @@ BAD = {
     "model not fitted": (
         lambda: audit(LogisticRegression()),
         ModelError,
-        "model (predict_proba): must answer 4 rows given as ndarray; it raised "
+        "model (predict_proba): must answer 4 rows given as numpy ndarray; it raised "
         "NotFittedError: This LogisticRegression instance is not fitted yet. Call 'fit' "
         "with appropriate arguments before using this estimator. Call it on a few rows of"
         " X by hand: it must take X as it is passed here.",
@@ -591,7 +591,7 @@ BAD = {
     "model raises": (
         lambda: audit(lambda rows: 1 / 0),
         ModelError,
-        "model (call): must answer 4 rows given as ndarray; it raised ZeroDivisionError: "
+        "model (call): must answer 4 rows given as numpy ndarray; it raised ZeroDivisionError: "
         "division by zero. Call it on a few rows of X by hand: it must take X as it is "
         "passed here.",
     ),
@@ -603,7 +603,7 @@ BAD = {
     "model raises several lines": (
         lambda: audit(LogisticRegression().fit(FRAME, Y), FRAME.set_axis(["a", "b"], axis=1)),
         ModelError,
-        "model (predict_proba): must answer 4 rows given as DataFrame; it raised "
+        "model (predict_proba): must answer 4 rows given as pandas DataFrame; it raised "
         "ValueError: The feature names should match those that were passed during fit. "
         "Feature names unseen at fit time: - a - b Feature names seen at fit time, yet now "
         "missing: - age - income. Call it on a few rows of X by hand: it must take X as it is "
@@ -629,7 +629,7 @@ BAD = {
     "model meets an unseen category": (
         lambda: audit(knows_red_and_blue(), np.array([["red"], ["green"]] * 4, object)),
         ModelError,
-        "model (predict_proba): must answer 2 rows given as ndarray; it raised "
+        "model (predict_proba): must answer 2 rows given as numpy ndarray; it raised "
         "ValueError: Found unknown categories ['green'] in column 0 during transform. "
         "Call it on a few rows of X by hand: it must take X as it is passed here.",
     ),
@@ -801,8 +801,8 @@ BAD = {
         lambda: audit(Model(predict_proba=probabilities, predict=lambda rows: decide(rows) * 0)),
         ModelError,
         "model (predict): must decide as predict_proba > 0.5 does, or the cut must be "
-        "told; it differs on 2 of 4 rows. Say BlackBox(model, threshold=...), or "
-        "output='label' to use what predict says.",
+        "told; it differs on 2 of 4 rows, and no other cut explains what it decides about "
+        "all 4. Say BlackBox(model, threshold=...), or output='label' to use what predict says.",
     ),
     "predict disagrees with decision_function": (
         lambda: audit(
@@ -813,8 +813,8 @@ BAD = {
         ),
         ModelError,
         "model (predict): must decide as decision_function > 0 does, or the cut must be "
-        "told; it differs on 2 of 4 rows. Say BlackBox(model, threshold=...), or "
-        "output='label' to use what predict says.",
+        "told; it differs on 2 of 4 rows, and no other cut explains what it decides about "
+        "all 4. Say BlackBox(model, threshold=...), or output='label' to use what predict says.",
     ),
     "recorded too short": (
         lambda: audit(Y[:-1], None),

@@ -404,9 +404,9 @@ def test_columns_may_come_in_another_order_and_with_company(mended):
          "X: must have the 3 columns of fit; 'income', 'member' are missing. "
          "Pass the model's inputs under the same names."),
         (lambda X: X.to_numpy(),
-         "X: must come as in fit, in a DataFrame; got a ndarray. Convert it first."),
+         "X: must come as in fit, in a pandas DataFrame; got a numpy ndarray. Convert it first."),
         (pa.Table.from_pandas,
-         "X: must come as in fit, in a DataFrame; got a Table. Convert it first."),
+         "X: must come as in fit, in a pandas DataFrame; got a pyarrow Table. Convert it first."),
     ],
 )  # fmt: skip
 def test_other_columns_at_predict_time(mended, change, message):
@@ -897,6 +897,33 @@ def test_ids_in_another_order_than_x(mended):
         mended.predict(X, sensitive_features=s, ids=ids[::-1])
     other_labels = ids[::-1].set_axis([f"id {i}" for i in range(300)])  # say nothing about X
     mended.predict(X, sensitive_features=s, ids=other_labels)
+
+
+def test_series_that_disagree_with_groups_are_refused_beside_an_array():
+    rng = np.random.default_rng(3)
+    group = rng.integers(0, 2, 400)
+    x = rng.integers(0, 6, 400) + 2 * group
+    kept = RepairedClassifier(lambda rows: (rows[:, 0] > 4).astype(int), random_state=0).fit(
+        x[:, None], rng.integers(0, 2, 400), sensitive_features=group
+    )
+    groups = pd.Series(group, np.arange(400) + 3)
+    ids = pd.Series(np.arange(400), groups.index)
+    kept.predict(x[:, None], sensitive_features=groups, ids=ids)
+    with pytest.raises(DataError, match="ids: must come in the order of sensitive_features"):
+        kept.predict(x[:, None], sensitive_features=groups, ids=ids[::-1])
+
+
+def test_ids_may_be_a_column_of_x(mended):
+    X, _, s = people(300, 5)
+    ids = np.arange(300) + 1_000
+    table = X.assign(person=ids)
+    for method in (mended.predict, mended.transform, mended.predict_proba, mended.positive_chance):
+        by_name = method(table, sensitive_features=s, ids="person")
+        np.testing.assert_array_equal(by_name, method(X, sensitive_features=s, ids=ids))
+    with pytest.raises(DataError, match=r"ids: must name a column of X; 'persn' .* 'person'"):
+        mended.predict(table, sensitive_features=s, ids="persn")
+    with pytest.raises(DataError, match="ids: must have one entry a row of X"):
+        mended.predict_proba(X, sensitive_features=s, ids=ids[1:])
 
 
 def test_bad_ids_of_people_who_are_drawn(mended):

@@ -98,3 +98,22 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "broken.toml").write_text("label = \n")
     with pytest.raises(DataError, match=r"must be TOML; it is not: .* \(at line 1"):
         find_settings(str(tmp_path / "broken.toml"))
+
+
+def test_a_value_that_no_command_takes_is_told_with_its_place():
+    def even(text):
+        if int(text) % 2:
+            raise DataError("option", "must be even", f"got {text}", "Add one.")
+
+    known = {"a": {"n": Option("n", "text", even)}, "b": {"n": Option("n", "list", even)}}
+    assert settle("f", {"n": "2"}, known, {"FAIRMEND_N": "4"}) == {
+        "a": {"n": "4"},
+        "b": {"n": ["4"]},
+    }
+    for settings, environment, place in (
+        ({"n": "3"}, {}, "f: n"),
+        ({"a": {"n": "3"}}, {}, r"f \[a\]: n"),
+        ({}, {"FAIRMEND_N": "3"}, "environment variable FAIRMEND_N"),
+    ):
+        with pytest.raises(DataError, match=f"{place}: must be even; got 3"):
+            settle("f", settings, known, environment)

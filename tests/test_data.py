@@ -307,7 +307,7 @@ def test_an_index_means_nothing():
     found = tabulate(
         decide,
         table(pd.DataFrame).set_axis(np.zeros(N), axis=0),
-        pd.Series(Y, index=np.arange(N)[::-1]),
+        pd.Series(Y, index=np.arange(N)[::-1] + 1),
         sensitive_features=pd.Series(SEX, index=np.full(N, "same")),
     )
     same(found, expected)
@@ -471,8 +471,37 @@ def test_series_in_another_order_than_x_are_refused(what):
     }
     audited = tabulate(lambda rows: rows["a"], X, **given)
     # labels of their own say nothing: rows are told by their place
-    others = {name: series.reset_index(drop=True) for name, series in given.items()}
+    others = {name: series.set_axis(list("pqrs")) for name, series in given.items()}
     assert tabulate(lambda rows: rows["a"], X, **others).groups == audited.groups
     given[what] = given[what].sort_index()
     with pytest.raises(DataError, match=f"{what}: must come in the order of X"):
         tabulate(lambda rows: rows["a"], X, **given)
+
+
+@pytest.mark.parametrize("x", [None, np.array([[0], [1], [0], [1]])])
+@pytest.mark.parametrize("what", ["model", "sensitive_features", "sample_weight", "ids"])
+def test_series_that_disagree_are_refused_without_an_x_to_order_them(what, x):
+    index = [7, 3, 5, 1]
+    given = {
+        "model": pd.Series([0, 1, 1, 0], index),
+        "y": pd.Series([0, 1, 1, 0], index),
+        "sensitive_features": pd.Series(["a", "a", "b", "b"], index),
+        "sample_weight": pd.Series([1.0, 2.0, 1.0, 2.0], index),
+        "ids": pd.Series(["p", "q", "r", "s"], index),
+    }
+    assert tabulate(X=x, **given).n == 4
+    sorted_ = given | {what: given[what].sort_index()}
+    with pytest.raises(DataError, match=rf"{what}.*: must come in the order of y; it holds the row "
+                       "labels of y in another order"):  # fmt: skip
+        tabulate(X=x, **sorted_)
+    in_part = given | {what: given[what].set_axis([7, 1, 2, 8])}
+    with pytest.raises(DataError, match="2 of its 4 row labels are among those of y"):
+        tabulate(X=x, **in_part)
+
+
+def test_each_column_of_groups_is_held_to_the_order():
+    y = pd.Series([0, 1, 1, 0], [7, 3, 5, 1])
+    sex, old = pd.Series(list("aabb"), y.index), pd.Series(list("cdcd"), y.index)
+    groups = {"sex": sex, "old": old.sort_index()}
+    with pytest.raises(DataError, match="sensitive_features: must come in the order of y"):
+        tabulate([0, 1, 1, 0], None, y, sensitive_features=groups)

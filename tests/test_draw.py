@@ -262,6 +262,15 @@ def test_a_drawer_wants_32_bytes(key):
         Drawer(key, "plan")
 
 
+def test_a_key_given_for_its_file_is_not_repeated():
+    for key in (random_key().hex(), "A" * 43 + "="):
+        with pytest.raises(DataError, match="not the key itself") as caught:
+            read_key(file=key)
+        assert key not in str(caught.value)
+    with pytest.raises(DataError, match=r"key file 'secrt\.key'"):
+        read_key(file="secrt.key")
+
+
 def test_what_else_is_wrong_is_said(tmp_path, monkeypatch):
     monkeypatch.delenv("FAIRMEND_KEY", raising=False)
     with pytest.raises(DataError, match="domain: must be text; got a int"):

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from fairmend import DataError, FairmendError, MissingExtra, ModelError
-from fairmend.errors import listed, nearest, require
+from fairmend.errors import in_a_line, listed, nearest, plain_text, require, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,34 @@ def test_require_lets_a_broken_package_speak_for_itself(tmp_path, monkeypatch):
         require("half_installed", extra="plot", why="A chart")
     assert not isinstance(caught.value, MissingExtra)
     assert "half_installed" not in sys.modules
+
+
+def test_foreign_text_moves_no_cursor_and_is_not_repeated_whole():
+    text = "\x1b[31mred\x07\nnext\u202eright\ud800" + "x" * 10_000
+    shown = plain_text(text, 100)
+    assert shown.isprintable()
+    assert shown.startswith(r"\x1b[31mred\x07\nnext\u202eright\ud800")
+    assert len(shown) < 200
+    assert plain_text("one\ntwo", lines=True) == "one\ntwo"
+    assert len(listed(["y" * 1_000] * 10)) < 1_000
+
+
+def test_an_error_that_cannot_say_itself_is_told_by_its_kind():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert in_a_line(Mute()) == "Mute: no message"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://host/score?token=abc#x", "https://host/score"),
+        ("got 'HTTP://me:p@ss@host:80/a'", "got 'HTTP://host:80/a'"),
+        ("no address: a?b@c", "no address: a?b@c"),
+    ],
+)
+def test_secrets_of_addresses_are_not_shown(text, shown):
+    assert without_secrets(text) == shown
+    assert str(ModelError("model", "must answer", text, "Look.")).count("abc") == 0

@@ -225,7 +225,30 @@ def test_a_model_that_names_its_inputs_is_asked_for_these_alone(pipeline, ask):
 def test_a_model_that_reads_a_copy_of_the_label_is_the_authority():
     table = TABLE[READ].assign(closed=TABLE["repaid"])
     model = LogisticRegression().fit(table, TABLE["repaid"])
-    assert "closed" in fit(model, table, TABLE["repaid"], TABLE["over_40"]).feature_names_in_
+    with pytest.warns(FairmendWarning, match="'closed': .* is told the outcome"):
+        kept = fit(model, table, TABLE["repaid"], TABLE["over_40"])
+    assert "closed" in kept.feature_names_in_
+
+
+@pytest.mark.parametrize("words", [{0: "default", 1: "paid"}, {0: 0.0, 1: 1.0}])
+def test_a_named_input_that_is_the_label_is_told_of(words):
+    table = TABLE[READ].assign(closed=TABLE["repaid"].map(words))
+
+    def reads(rows):
+        return (rows["closed"] == words[1]).astype(int)
+
+    box = fairmend.BlackBox(reads, inputs=[*READ, "closed"])
+    people = {"y": TABLE["repaid"], "sensitive_features": TABLE["over_40"]}
+    for ask in (
+        lambda: fairmend.audit(box, table, **people),
+        lambda: fairmend.counterfactual(box, table, disparity="sp", **people),
+        lambda: fit(box, table, TABLE["repaid"], TABLE["over_40"]),
+    ):
+        with pytest.warns(FairmendWarning, match="'closed': .* is told the outcome"):
+            ask()
+    recorded = fairmend.BlackBox(TABLE["decision"], inputs=[*READ, "closed"])
+    with pytest.warns(FairmendWarning, match="'closed': .* is told the outcome"):
+        fit(recorded, table, TABLE["repaid"], TABLE["over_40"])
 
 
 def test_columns_that_a_model_numbers_are_told_by_their_place():

@@ -1,5 +1,7 @@
 """The black box: what it is asked, how often, and how its answers are read."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from fairmend import BlackBox, DataError, ModelError, tabulate
+from fairmend import BlackBox, DataError, FairmendWarning, ModelError, tabulate
 from fairmend.columns import Frame
 from fairmend.model import RECHECKED, Labels
 
@@ -155,14 +157,104 @@ def test_a_model_may_waver_in_the_last_bits_only():
 
 def test_what_predict_says_is_compared_only_where_our_own_cut_is_used():
     lenient = Model(predict_proba=two_columns, predict=lambda rows: first(rows) > 0.2)
-    with pytest.raises(ModelError, match="it differs on 1 of 3 rows"):
-        ask(lenient, rows=Frame.read(np.array([[0.1], [0.3], [0.9]])))
     assert ask(lenient)[0] == [0, 0, 1]  # 0.5 itself may go either way
     assert ask(BlackBox(lenient, threshold=0.2))[0] == [0, 1, 1]
     assert ask(BlackBox(lenient, output="label")) == ([0, 1, 1], None)
     assert ask(BlackBox(lenient, soft=True))[0] == [0.1, 0.5, 0.9]
     broken = Model(predict_proba=two_columns, predict=lambda rows: 1 / 0)
     assert ask(broken)[0] == [0, 0, 1]
+
+
+def test_a_cut_that_nobody_told_is_found_and_said():
+    rows = Frame.read(np.array([[0.1], [0.29], [0.31], [0.9]]))
+    lenient = Model(predict_proba=two_columns, predict=lambda rows: first(rows) > 0.3)
+    box = BlackBox(lenient)
+    with pytest.warns(FairmendWarning, match=r"predict_proba > 0\.3 does, not > 0\.5"):
+        assert box.ask(rows, ZERO_ONE).decision.tolist() == [0, 0, 1, 1]
+    assert box.threshold == 0.3
+    assert box.ask(rows, ZERO_ONE).decision.tolist() == [0, 0, 1, 1]  # and nothing more is said
+
+
+def test_a_cut_near_ours_is_found_among_many_rows():
+    rows = Frame.read(np.linspace(0, 1, 2_001)[:, None])
+    strict = Model(predict_proba=two_columns, predict=lambda rows: first(rows) > 0.504)
+    with pytest.warns(FairmendWarning, match=r"not > 0\.5"):
+        decision = BlackBox(strict).ask(rows, ZERO_ONE).decision
+    np.testing.assert_array_equal(decision, first(rows.native) > 0.504)
+
+
+@pytest.mark.parametrize("predict", [lambda r: abs(first(r) - 0.5) < 0.3, lambda r: first(r) * 0])
+def test_decisions_that_no_cut_explains_are_an_error(predict):
+    odd = Model(predict_proba=two_columns, predict=predict)
+    with pytest.raises(ModelError, match="no other cut explains what it decides about all 4"):
+        ask(odd, rows=Frame.read(np.array([[0.1], [0.3], [0.6], [0.9]])))
+
+
+@pytest.mark.parametrize(("cut", "side"), [(2, "at most 2"), (-1, "greater than -1")])
+def test_a_threshold_that_tells_nobody_apart_is_told(cut, side):
+    score = np.linspace(0, 1, N)
+    with pytest.warns(FairmendWarning, match=f"{side}, .* from 0 to 1"):
+        tabulate(BlackBox(score, threshold=cut), None, Y, sensitive_features=S)
+
+
+# -------------------------------------------------------------------- code that is not ours
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), SystemExit("boom"), GeneratorExit(),
+                                    StopIteration(), MemoryError()])  # fmt: skip
+def test_whatever_ends_a_model_is_its_failure(raised):
+    def ends(_):
+        raise raised
+
+    with pytest.raises(ModelError, match=type(raised).__name__):
+        ask(ends)
+
+    class Property:
+        @property
+        def predict(self):
+            raise raised
+
+    with pytest.raises(ModelError, match=type(raised).__name__):
+        ask(Property())
+
+
+def test_a_model_that_changes_the_folder_leaves_us_where_we_were(tmp_path):
+    here = os.getcwd()
+
+    def walks(rows):
+        os.chdir(tmp_path)
+        return first(rows)
+
+    ask(walks)
+    assert os.getcwd() == here
+
+
+def test_a_request_to_stop_is_no_failure_of_the_model():
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(interrupted)
+
+
+def test_a_vendors_error_is_short_and_plain():
+    def raises(_):
+        raise ValueError("\x1b[31mred\n" + "x" * 100_000)
+
+    with pytest.raises(ModelError) as caught:
+        ask(raises)
+    assert len(str(caught.value)) < 1_000
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("rows", [np.array([[0.1], [0.5], [0.9]]),
+                                  pd.DataFrame({"x": [0.1, 0.5, 0.9]})])  # fmt: skip
+def test_answers_that_say_they_are_in_another_order_are_refused(rows):
+    def sorts(given):
+        return pd.Series(np.asarray(given)[:, 0]).sort_values(ascending=False)
+
+    with pytest.raises(ModelError, match="must answer in the order of the rows"):
+        ask(sorts, rows=Frame.read(rows))
 
 
 # -------------------------------------------------------------------- how answers are read

@@ -54,6 +54,8 @@ def test_an_import_path(tmp_path, monkeypatch):
         ("vendor", "must read package.module:object"),
         ("no_such_package:x", "No module named 'no_such_package'"),
         ("json:nothing", "module 'json' has no attribute 'nothing'"),
+        ("json:__name__", "--model: must be a model; 'json:__name__' is text"),
+        ("http://host:no/", "--model: must be an http or https address"),
         ("vendor_b:x", "ValueError: no licence"),
         ("model.skops", "there is no 'model.skops'"),
         ("model.onnx", "there is no 'model.onnx'"),

@@ -1,5 +1,10 @@
 """Audit, explain and mend a black-box classifier that treats groups differently."""
 
+# ruff: noqa: E402
+from fairmend import interrupts
+
+interrupts.watch()  # before anything that takes time to import
+
 from typing import TYPE_CHECKING, Any
 
 from fairmend import datasets

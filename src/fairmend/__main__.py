@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 
 from fairmend.errors import MissingExtra, require
+from fairmend.streams import prepare
 
 
 def main() -> None:
     """Start the command line, or say how to install it."""
+    prepare()
     try:
         require("typer", extra="cli", why="the command line")
     except MissingExtra as error:

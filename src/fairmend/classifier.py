@@ -21,7 +21,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairmend.audit import Audit, audit_data
-from fairmend.columns import FloatArray, Frame, IntArray, as_column, scalar
+from fairmend.columns import (
+    FloatArray,
+    Frame,
+    IntArray,
+    as_column,
+    check_order,
+    container_name,
+    scalar,
+)
 from fairmend.costs import Cost
 from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
 from fairmend.data import (
@@ -29,7 +37,6 @@ from fairmend.data import (
     AuditData,
     Population,
     are_names,
-    check_order,
     read_membership,
     tabulate,
     with_predictions,
@@ -54,7 +61,7 @@ from fairmend.findings import (
     repair_fingerprint,
 )
 from fairmend.frontier import Levels
-from fairmend.model import Answers, BlackBox, Labels
+from fairmend.model import RECORDED, Answers, BlackBox, Labels
 from fairmend.order import order_preserving
 from fairmend.outcomes import check_estimator
 from fairmend.plan import HarmlessPlan, Plan, PlanStatus, Route
@@ -155,7 +162,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     # what metadata routing passes on: scikit-learn reads these class attributes
     __metadata_request__fit: ClassVar = {"sensitive_features": True, "ids": True}
     __metadata_request__predict: ClassVar = {"sensitive_features": True, "ids": True}
-    __metadata_request__predict_proba: ClassVar = {"sensitive_features": True}
+    __metadata_request__predict_proba: ClassVar = {"sensitive_features": True, "ids": True}
     __metadata_request__transform: ClassVar = {"sensitive_features": True, "ids": True}
     __metadata_request__score: ClassVar = {"sensitive_features": True, "ids": True}
 
@@ -552,7 +559,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def predict(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> NDArray[Any]:
         """The repaired decisions, in the labels of y; the same person gets the same answer.
 
-        ``ids`` are the operator's own identifiers of people. Without them a draw is tied to the
+        ``ids`` are the operator's own identifiers of people, or the name of their column in X.
+        Without them a draw is tied to the
         row's content: equal rows then share one draw, and a warning says once if that may move a
         group's rate by a point or more. Where decisions are soft, the decision too is drawn, by
         another number of the same person.
@@ -564,30 +572,38 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if is_elsewhere(X):
             said: NDArray[Any] = predict_elsewhere(self, X, sensitive_features, ids)
             return said
-        people = self._read(X, sensitive_features)
-        if ids is None:
+        people = self._read(X, sensitive_features, ids)
+        if people.ids is None:
             self._warn_of_shared_draws(people, people.variance_decided())
-        decision = people.drawn(people.answers.decision, _decisions, self._draw(people, ids))
+        decision = people.drawn(people.answers.decision, _decisions, self._draw(people))
         open_ = np.flatnonzero((decision > 0) & (decision < 1))
-        decision[open_] = self._uniform(people, ids, open_, "decision")[open_] < decision[open_]
+        decision[open_] = self._uniform(people, open_, "decision")[open_] < decision[open_]
         labels: NDArray[Any] = self.classes_[decision.astype(np.int64)]
         return labels
 
-    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+    def predict_proba(
+        self, X: Any, *, sensitive_features: Any = None, ids: Any = None
+    ) -> FloatArray:
         """The model's probability at the edited row, averaged over the law; columns as classes_.
 
-        For a model that gives no probabilities, the chance of each decision itself.
+        For a model that gives no probabilities, the chance of each decision itself. The law is that
+        of the row, whoever it is: ``ids`` are checked and change nothing.
         """
-        people = self._read(X, sensitive_features)
+        people = self._read(X, sensitive_features, ids)
         if people.answers.score is None or self.box_.output != "probability":
             positive = people.expected(people.answers.decision, _decisions)
         else:
             positive = people.expected(people.answers.score, _scores)
         return np.stack([1 - positive, positive], axis=1)
 
-    def positive_chance(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """The exact law of `predict`: each person's chance of a positive decision."""
-        people = self._read(X, sensitive_features)
+    def positive_chance(
+        self, X: Any, *, sensitive_features: Any = None, ids: Any = None
+    ) -> FloatArray:
+        """The exact law of `predict`: each person's chance of a positive decision.
+
+        It is that of the row, whoever it is: ``ids`` are checked and change nothing.
+        """
+        people = self._read(X, sensitive_features, ids)
         return people.expected(people.answers.decision, _decisions)
 
     def transform(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> Any:
@@ -598,11 +614,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """
         if is_elsewhere(X):
             return transform_elsewhere(self, X, sensitive_features, ids)
-        people = self._read(X, sensitive_features)
-        if ids is None and any(one.route.random.any() for one in people.routes):
+        people = self._read(X, sensitive_features, ids)
+        if people.ids is None and any(one.route.random.any() for one in people.routes):
             with suppress(ArtifactError):  # loaded without the model, which knows the decisions
                 self._warn_of_shared_draws(people, people.variance_edited())
-        uniform = self._draw(people, ids)
+        uniform = self._draw(people)
         edited = people.inputs
         for one in people.routes:
             picked = one.pick(uniform)
@@ -867,10 +883,15 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
     # ---------------------------------------------------------------- reading new people
 
-    def _read(self, X: Any, sensitive_features: Any) -> _People:
+    def _read(self, X: Any, sensitive_features: Any, ids: Any = None) -> _People:
         check_is_fitted(self, "plans_")
         frame = Frame.read(X)
         inputs = self._inputs(frame)
+        recorded_here = None if self.box_.can_be_asked else self.box_.model
+        check_order(
+            {"X": frame.native, "sensitive_features": sensitive_features, "ids": ids,
+             RECORDED: recorded_here},
+        )  # fmt: skip
         member, opted_out = read_membership(
             self._groups(X, sensitive_features), frame, self.data_.groups
         )
@@ -899,7 +920,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 used, place = np.unique(alike.inverse[members], return_inverse=True)
                 route = plan.route(rows.take(used), answers.take(used))
                 routes.append(_PlanRoute(route, members, place, used))
-        return _People(inputs, rows, alike.inverse, member, answers, tuple(routes))
+        return _People(
+            inputs, rows, alike.inverse, member, answers, tuple(routes), _new_ids(ids, frame)
+        )
 
     def _inputs(self, frame: Frame) -> Frame:
         """The model's inputs by name, whatever order they come in."""
@@ -909,8 +932,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if not both_arrays and type(frame.native) is not type(known.native):
             raise DataError(
                 "X",
-                f"must come as in fit, in a {type(known.native).__name__}",
-                f"got a {type(frame.native).__name__}",
+                f"must come as in fit, in a {container_name(known.native)}",
+                f"got a {container_name(frame.native)}",
                 "Convert it first.",
             )
         if both_arrays and len(frame.names) != len(known.names):
@@ -969,26 +992,16 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         silent._warned = {"shared draws"}
         return silent
 
-    def _draw(self, people: _People, ids: Any) -> FloatArray:
+    def _draw(self, people: _People) -> FloatArray:
         """One number a person whose edit is left to chance; 0 for the others."""
         chosen = [one.members[one.route.random[one.place]] for one in people.routes]
         who = np.concatenate([np.empty(0, np.int64), *chosen])
-        return self._uniform(people, ids, who, "repair")
+        return self._uniform(people, who, "repair")
 
-    def _uniform(self, people: _People, ids: Any, who: IntArray, what_for: str) -> FloatArray:
+    def _uniform(self, people: _People, who: IntArray, what_for: str) -> FloatArray:
         """The numbers of some people, 0 for the others; ids are looked at for these only."""
-        n = len(people.row)
-        if ids is not None:
-            check_order(people.inputs.native, {"ids": ids})
-            ids = ids if isinstance(ids, list | tuple) else as_column(ids, "ids")
-            if len(ids) != n:
-                raise DataError(
-                    "ids",
-                    "must have one entry a row of X",
-                    f"got {len(ids):,} for {n:,} rows",
-                    "Check that both come from the same filter.",
-                )
-        uniform = np.zeros(n)
+        ids = people.ids
+        uniform = np.zeros(len(people.row))
         if len(who) > 0:
             drawer = self.drawer(what_for)
             if ids is None:
@@ -1042,6 +1055,23 @@ _SAID_BY = {
     "cost": "immutable, one_way and cost",
     "rank": "rank",
 }
+
+
+def _new_ids(ids: Any, frame: Frame) -> Any:
+    """One id a row, from values or from the name of a column; None where there are none."""
+    if isinstance(ids, str):
+        return frame.column(ids, "ids")
+    if ids is None:
+        return None
+    found = ids if isinstance(ids, list | tuple) else as_column(ids, "ids")
+    if len(found) != len(frame):
+        raise DataError(
+            "ids",
+            "must have one entry a row of X",
+            f"got {len(found):,} for {len(frame):,} rows",
+            "Check that both come from the same filter.",
+        )
+    return found
 
 
 def _as_names(said: Any) -> Any:
@@ -1112,6 +1142,8 @@ class _People:
     answers: Answers
     """The model's, per distinct row."""
     routes: tuple[_PlanRoute, ...]
+    ids: Any = None
+    """Who they are, if that was told."""
 
     def drawn(self, own: FloatArray, there: _AtDestination, uniform: FloatArray) -> FloatArray:
         """Something each person has, or takes over from the destination they draw."""

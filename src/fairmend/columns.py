@@ -135,6 +135,66 @@ def scalar(value: Any) -> Hashable:
 # -------------------------------------------------------------------- one column, from anything
 
 
+def check_order(given: Mapping[str, Any]) -> None:
+    """Refuse a series whose row labels are those of X, or of what comes before, at other rows.
+
+    Rows are told by their place, as in scikit-learn. Labels that are wholly others say nothing; the
+    same labels at other rows say that one of the two was filtered, sorted or shuffled.
+    """
+    first, rows = "", None
+    for what, values in given.items():
+        parts = values.values() if isinstance(values, Mapping) else [values]
+        for own in map(row_labels, parts):
+            if own is None:
+                continue
+            if rows is None:
+                first, rows = what, own
+            if len(own) != len(rows) or own.equals(rows):
+                continue
+            shared = int(own.isin(rows).sum())
+            if shared == 0:
+                continue
+            every = is_reordered(own, rows)
+            raise DataError(
+                what,
+                f"must come in the order of {first}",
+                f"it holds the row labels of {first} in another order"
+                if every
+                else f"{shared:,} of its {len(own):,} row labels are among those of {first}, and "
+                "they are not the same row by row",
+                f"Pass it as values.loc[{first}.index]."
+                if every
+                else "Take both from the same rows; if they are in one order all the same, pass "
+                "it as values.to_numpy().",
+            )
+
+
+def row_labels(values: Any) -> Any:
+    """The index of a pandas object; None for anything else."""
+    index = getattr(values, "index", None)
+    return index if hasattr(index, "equals") and hasattr(index, "is_unique") else None
+
+
+def is_reordered(labels: Any, rows: Any) -> bool:
+    """Whether row labels are those of the rows, each once, in another order."""
+    return bool(
+        len(labels) == len(rows)
+        and not labels.equals(rows)
+        and labels.is_unique
+        and rows.is_unique
+        and labels.isin(rows).all()
+    )
+
+
+def container_name(native: Any) -> str:
+    """What a table comes in, with the library it is of.
+
+    >>> container_name(np.zeros((1, 1)))
+    'numpy ndarray'
+    """
+    return f"{type(native).__module__.split('.')[0]} {type(native).__name__}"
+
+
 def as_frame(values: Any, what: str) -> nw.DataFrame[Any] | None:
     """Whatever narwhals reads as a table in memory; None for anything else."""
     try:

@@ -11,6 +11,9 @@
 A key is the long name of an option. At the top it holds for every command that has the option, in a
 table of a command's name for that command alone. ``FAIRMEND_LABEL`` in the environment goes before
 the file, a flag before both. A key that no command knows is an error, not a surprise.
+
+A file that nobody named, because it lies in the current folder, may not say which model to run: see
+`NAMED_BY_PEOPLE`.
 """
 
 from __future__ import annotations
@@ -18,18 +21,29 @@ from __future__ import annotations
 import csv
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from fairmend.errors import DataError, nearest
 
-__all__ = ["Option", "SettingsError", "find_settings", "settle"]
+__all__ = [
+    "NAMED_BY_PEOPLE",
+    "WORTH_A_NOTICE",
+    "Option",
+    "SettingsError",
+    "find_settings",
+    "settle",
+]
 
 Holds = Literal["text", "number", "switch", "list"]
 NAMES = ("fairmend.toml", "pyproject.toml")
 PREFIX = "FAIRMEND_"
+NAMED_BY_PEOPLE = ("model", "trust", "upstream")
+"""Options that run code or send people's data away: not from a file that was merely found."""
+WORTH_A_NOTICE = ("key-file", "output", "report", "write", "new", "log")
+"""Options that read secrets or write files: who uses them should know where they come from."""
 
 _WORDS = {"1": True, "true": True, "yes": True, "on": True,
           "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -46,6 +60,8 @@ class Option:
     name: str
     """As in the file: the long flag without its dashes."""
     holds: Holds
+    check: Callable[[str], object] | None = None
+    """Raises a `DataError` about a value that the option does not take."""
 
     @property
     def variable(self) -> str:
@@ -122,12 +138,33 @@ def settle(
             name = key.replace("_", "-")
             if name not in commands[command]:
                 raise _unknown(place, f"fairmend {command}", key, commands[command])
-            settled[command][name] = _as_held(place, commands[command][name], value)
-    for command, options in commands.items():
-        for name, option in options.items():
-            if option.variable in environment:
-                settled[command][name] = _from_text(option, environment[option.variable])
+            held = _as_held(place, commands[command][name], value)
+            settled[command][name] = _checked(f"{place}: {name}", commands[command][name], held)
+    for name in dict.fromkeys(name for options in commands.values() for name in options):
+        concerned = {c: options[name] for c, options in commands.items() if name in options}
+        variable = next(iter(concerned.values())).variable
+        if variable in environment:
+            for command, held in _from_variable(variable, concerned, environment[variable]).items():
+                settled[command][name] = held
     return settled
+
+
+def _from_variable(variable: str, concerned: Mapping[str, Option], text: str) -> dict[str, Any]:
+    """A variable for every command that has the option; an error if none of them takes it.
+
+    A command that does not, where another does, complains when it is run.
+    """
+    held = {command: _from_text(option, text) for command, option in concerned.items()}
+    refused = None
+    for command, option in concerned.items():
+        try:
+            _checked(f"environment variable {variable}", option, held[command])
+        except SettingsError as error:
+            refused = error
+        else:
+            return held
+    assert refused is not None
+    raise refused
 
 
 def _unknown(where: str, of_what: str, key: str, known: Iterable[str]) -> SettingsError:
@@ -144,7 +181,9 @@ def _as_held_by(where: str, concerned: Mapping[str, Option], value: Any) -> dict
     held, refused = {}, None
     for command, option in concerned.items():
         try:
-            held[command] = _as_held(where, option, value)
+            held[command] = _checked(
+                f"{where}: {option.name}", option, _as_held(where, option, value)
+            )
         except SettingsError as error:
             refused = error
     if not held and refused is not None:
@@ -175,6 +214,17 @@ def _as_held(where: str, option: Option, value: Any) -> Any:
         f"got {value!r}",
         f"See fairmend COMMAND --help for --{option.name}.",
     )
+
+
+def _checked(where: str, option: Option, held: Any) -> Any:
+    """A value that the option takes, or an error that says where it stands."""
+    for entry in held if isinstance(held, list) else [held]:
+        try:
+            if option.check is not None:
+                option.check(entry)
+        except DataError as error:
+            raise SettingsError(where, error.must, error.got, error.fix) from None
+    return held
 
 
 def _from_text(option: Option, text: str) -> Any:

@@ -26,6 +26,7 @@ from fairmend.columns import (
     as_column,
     as_frame,
     as_numbers,
+    check_order,
     distinct_rows,
     encode,
     is_missing,
@@ -37,7 +38,7 @@ from fairmend.draw import number_people
 from fairmend.engines.source import is_elsewhere
 from fairmend.errors import DataError, listed, nearest
 from fairmend.inputs import People, find_doubts, find_leak, refuse, warn
-from fairmend.model import Answers, BlackBox, Labels
+from fairmend.model import RECORDED, Answers, BlackBox, Labels, warn_of_idle_cut
 from fairmend.naming import GroupNames
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ __all__ = [
     "Records",
     "Tally",
     "are_names",
-    "check_order",
     "read",
     "read_membership",
     "tabulate",
@@ -510,6 +510,7 @@ def tabulate(
             apart=box.column,
             unlabelled=unlabelled,
             recorded=not box.can_be_asked,
+            predictions=None if box.can_be_asked else box.model,
             told=named,
         )
     predictions = box.recorded(frame, len(records))
@@ -518,37 +519,19 @@ def tabulate(
         records = records.take(kept)
         if predictions is not None:
             predictions = replace(predictions, codes=predictions.codes[kept])
-    if predictions is None:
-        if records.inputs is None:
-            raise DataError(
-                "X",
-                "must hold the model's inputs",
-                "got None" if frame is None else f"got no columns but {listed(frame.names)}",
-                "Pass the table the model reads.",
-            )
-        alike = records.inputs.distinct()
-        table = records.inputs.take(alike.first)
-        answers = box.ask(table, records.labels)
-        row, size = alike.inverse, len(alike.first)
-    else:
-        table = None
-        row, size = predictions.codes.astype(np.int64, copy=False), len(predictions.values)
-        answers = box.interpret(predictions, records.labels)
-        if inputs and records.inputs is not None:
-            alike = with_predictions(records.inputs, predictions)
-            table = records.inputs.take(alike.first)
-            answers = answers.take(predictions.codes[alike.first])
-            row, size = alike.inverse, len(alike.first)
-    if table is not None and not told:
+    table, answers, row, size = _answered(box, frame, records, predictions, inputs=inputs)
+    warn_of_idle_cut(box, answers)
+    if table is not None and known is None:
         people = People(
             n=len(records) if records.counts is None else round(records.counts.people.sum()),
             row=row,
             outcome=records.outcome if records.outcome_known else None,
             group=records.group,
         )
-        find = find_doubts if inputs else find_leak
-        complain = warn if table.is_array else refuse
-        complain(find(table, people, answers, box, records.labels), table.names, box)
+        find = find_doubts if inputs and not told else find_leak
+        complain = warn if told or table.is_array else refuse
+        doubts = find(table, people, answers, box, records.labels)
+        complain(doubts, table.names, box, told=told)
     populations = []
     for tally, rows in _tallies(records, row, size):
         total = tally.weight.sum(axis=1)
@@ -577,6 +560,42 @@ def tabulate(
         outcome_known=records.outcome_known,
         recorded=predictions is not None,
     )
+
+
+def _answered(
+    box: BlackBox,
+    frame: Frame | None,
+    records: Records,
+    predictions: Encoded | None,
+    *,
+    inputs: bool,
+) -> tuple[Frame | None, Answers, IntArray, int]:
+    """The distinct rows, what the model says about each, each entry's row, and how many there are.
+
+    Without ``inputs``, distinct predictions are the rows where there are recorded ones.
+    """
+    if predictions is None:
+        if records.inputs is None:
+            raise DataError(
+                "X",
+                "must hold the model's inputs",
+                "got None" if frame is None else f"got no columns but {listed(frame.names)}",
+                "Pass the table the model reads.",
+            )
+        alike = records.inputs.distinct()
+        table = records.inputs.take(alike.first)
+        answers = box.ask(table, records.labels)
+        row, size = alike.inverse, len(alike.first)
+    else:
+        table = None
+        row, size = predictions.codes.astype(np.int64, copy=False), len(predictions.values)
+        answers = box.interpret(predictions, records.labels)
+        if inputs and records.inputs is not None:
+            alike = with_predictions(records.inputs, predictions)
+            table = records.inputs.take(alike.first)
+            answers = answers.take(predictions.codes[alike.first])
+            row, size = alike.inverse, len(alike.first)
+    return table, answers, row, size
 
 
 def _named_inputs(
@@ -691,6 +710,7 @@ def read(
     counts: Counts | None = None,
     unlabelled: Labels | None = None,
     recorded: bool = False,
+    predictions: Any = None,
     told: Sequence[str] | None = None,
 ) -> Records:
     """Check everything that comes in, in the order people think of it: y, groups, weights, X.
@@ -698,7 +718,8 @@ def read(
     ``y``, ``sensitive_features``, ``sample_weight`` and ``ids`` may name columns of X. The inputs
     are the columns ``told``, else all but those named by y, sample_weight and ids, ``apart`` (a
     column of predictions) and, beside ``recorded`` predictions, the groups. ``counts`` says how
-    many people each entry stands for, where that is not one.
+    many people each entry stands for, where that is not one. Of ``predictions`` only the order is
+    looked at.
     """
     column = None if y is None and unlabelled is not None else _column(y, frame, "y")
     if frame is not None and column is not None and len(frame) != len(column):
@@ -709,9 +730,9 @@ def read(
             "Check that both come from the same filter.",
         )
     check_order(
-        frame if frame is None else frame.native,
-        {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight,
-         "ids": ids},
+        {"X": None if frame is None else frame.native, "y": y,
+         "sensitive_features": sensitive_features, "sample_weight": sample_weight, "ids": ids,
+         RECORDED: predictions},
     )  # fmt: skip
     if column is not None:
         outcome, labels = _read_outcome(column, pos_label)
@@ -824,33 +845,6 @@ def _check_known(column: Encoded, what: str, fix: str) -> None:
         raise DataError(what, *_missing(column), fix)
 
 
-def check_order(X: Any, given: Mapping[str, Any]) -> None:
-    """Refuse a series whose row labels are those of X in another order: nobody means that.
-
-    Rows are told by their place, as in scikit-learn; labels that are not X's say nothing.
-    """
-    rows = _row_labels(X)
-    if rows is None:
-        return
-    for what, values in given.items():
-        own = _row_labels(values)
-        if own is None or len(own) != len(rows) or own.equals(rows):
-            continue
-        if own.is_unique and rows.is_unique and own.isin(rows).all():
-            raise DataError(
-                what,
-                "must come in the order of X",
-                "it holds the row labels of X in another order",
-                "Pass it as values.loc[X.index].",
-            )
-
-
-def _row_labels(values: Any) -> Any:
-    """The index of a pandas object; None for anything else."""
-    index = getattr(values, "index", None)
-    return index if hasattr(index, "equals") and hasattr(index, "is_unique") else None
-
-
 def _check_length(column: Any, n: int, what: str) -> None:
     if len(column) != n:
         raise DataError(
@@ -929,7 +923,7 @@ def read_membership(
     A missing label is an opt-out: that person wants the model's own answer.
     """
     n = len(frame)
-    check_order(frame.native, {"sensitive_features": given})
+    check_order({"X": frame.native, "sensitive_features": given})
     encoded = []
     for name, column in _sensitive_columns(given, frame):
         what = f"sensitive_features {name!r}"

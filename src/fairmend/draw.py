@@ -294,15 +294,24 @@ def read_key(
     try:
         text = path.read_bytes().decode("ascii", errors="replace")
     except OSError as error:
+        hidden = _MAY_BE_A_KEY.search(str(path)) is not None
         raise DataError(
-            f"key file {str(path)!r}",
+            "key file" if hidden else f"key file {str(path)!r}",
             "must be readable",
             f"it is not: {error.strerror}",
-            _HOW_TO_MAKE_ONE,
+            "Give the name of the file that holds the key, not the key itself."
+            if hidden
+            else _HOW_TO_MAKE_ONE,
         ) from None
-    return _from_hex(text, f"key file {str(path)!r}")
+    except ValueError:  # a name with a zero byte in it
+        raise DataError(
+            "key file", "must be readable", "its name is none", _HOW_TO_MAKE_ONE
+        ) from None
+    return _from_hex(text, f"key file {path.name!r}")
 
 
+_MAY_BE_A_KEY = re.compile(r"[0-9A-Za-z+=_]{20}")
+"""So many letters in a row are hardly a file's name, and are not repeated."""
 _HOW_TO_MAKE_ONE = "Make a key once with fairmend.draw.random_key().hex(), and keep it secret."
 
 

@@ -16,8 +16,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import ModuleType
+from typing import Literal
 
 __all__ = [
     "ArtifactError",
@@ -28,7 +32,11 @@ __all__ = [
     "MissingExtra",
     "ModelError",
     "RepairRefused",
+    "foreign_code",
+    "in_a_line",
+    "plain_text",
     "require",
+    "without_secrets",
 ]
 
 
@@ -45,7 +53,8 @@ class FairmendError(Exception):
         self.what, self.must, self.got, self.fix = what, must, got, fix
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.must}; {self.got}. {self.fix}"
+        text = f"{self.what}: {self.must}; {self.got}. {self.fix}"
+        return plain_text(text, MOST_OF_A_MESSAGE, lines=True)
 
 
 class DataError(FairmendError, ValueError):
@@ -125,15 +134,80 @@ def listed(values: Iterable[object], limit: int = 6) -> str:
     '1, 2 and 1 more'
     """
     values = list(values)
-    shown = ", ".join(repr(value) for value in values[:limit])
+    shown = ", ".join(plain_text(repr(value), MOST_OF_A_VALUE) for value in values[:limit])
     return shown if len(values) <= limit else f"{shown} and {len(values) - limit:,} more"
 
 
-def in_a_line(error: Exception) -> str:
+MOST_OF_A_VALUE, MOST_OF_AN_ERROR, MOST_OF_A_MESSAGE = 80, 300, 2_000
+"""Characters of somebody else's text that a message of ours repeats."""
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a terminal's cursor, changes its colours or the order of its letters."""
+
+
+def plain_text(text: str, most: int | None = None, *, lines: bool = False) -> str:
+    r"""Text of a vendor, a file or an artifact, safe to show: escaped, and not too long.
+
+    Of addresses the parts that may hold secrets are left out. ``lines`` keeps line breaks and tabs.
+
+    >>> plain_text("a\x1b[31m b\n"), plain_text("0123456789", most=5)
+    ('a\\x1b[31m b\\n', '01 [5 characters left out] 789')
+    """
+    text = without_secrets(text)
+    if most is not None and len(text) > most:
+        end = (most + 1) // 2
+        text = f"{text[: most - end]} [{len(text) - most:,} characters left out] {text[-end:]}"
+
+    def escaped(found: re.Match[str]) -> str:
+        return found[0] if lines and found[0] in "\n\t" else ascii(found[0])[1:-1]
+
+    return _UNSAFE.sub(escaped, text)
+
+
+_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://)(?:[^\s/]*@)?([^\s?#]*)(?:[?#]\S*)?", re.IGNORECASE)
+
+
+def without_secrets(text: str) -> str:
+    """Addresses in a text without user, password, query and fragment: tokens stand in these.
+
+    >>> without_secrets("--model=https://me:pass@vendor.example/score?token=abc")
+    '--model=https://vendor.example/score'
+    """
+    return _ADDRESS.sub(r"\1\2", text) if "://" in text else text
+
+
+class foreign_code:  # noqa: N801 - used as contextlib's are; its generators mind StopIteration
+    """Run code of a model: whatever it raises, sys.exit() too, becomes the error we make of it.
+
+    Our own word about a model, and a request to stop, pass as they are. The current folder stays
+    the same: files are written by names that are relative to it.
+    """
+
+    def __init__(self, complain: Callable[[BaseException], FairmendError]) -> None:
+        self._complain = complain
+        self._folder = "."
+
+    def __enter__(self) -> None:
+        """Remember the current folder."""
+        with suppress(OSError):  # it may have been removed
+            self._folder = os.getcwd()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> Literal[False]:
+        with suppress(OSError):
+            if os.getcwd() != self._folder:
+                os.chdir(self._folder)
+        if error is None or isinstance(error, KeyboardInterrupt | ModelError):
+            return False
+        raise self._complain(error) from error
+
+
+def in_a_line(error: BaseException) -> str:
     """Somebody else's error as part of a message of ours.
 
     >>> in_a_line(ValueError("no  such column."))
     'ValueError: no such column'
     """
-    message = " ".join(str(error).split()).removesuffix(".")
-    return f"{type(error).__name__}: {message or 'no message'}"
+    try:
+        text = " ".join(str(error).split()).removesuffix(".")
+    except Exception:  # its own code makes the text
+        text = ""
+    return f"{type(error).__name__}: {plain_text(text, MOST_OF_AN_ERROR) or 'no message'}"

@@ -113,10 +113,10 @@ def find_doubts(
 def find_leak(
     table: Frame, people: People, answers: Answers, box: BlackBox, labels: Labels
 ) -> Iterator[Doubt]:
-    """The columns that tell the outcome to a model that reads them: what an audit must mind."""
+    """The columns that tell the outcome to a model that reads them, or that a repair may edit."""
     for place, (name, column) in enumerate(zip(table.names, table.encoded, strict=True)):
-        if _is_copy(column, people.row, people.outcome) and is_read(
-            box, table, place, answers, labels
+        if _is_copy(column, people.row, people.outcome) and (
+            not box.can_be_asked or box.random or is_read(box, table, place, answers, labels)
         ):
             yield Doubt(name, "label", "it tells people apart just where y does")
 
@@ -134,21 +134,25 @@ def answer(name: str, column: Encoded, said: str, more: str = "") -> Doubt:
     return Doubt(name, "answer", f"{alike} {said} does{more}")
 
 
-def refuse(doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox) -> None:
+def refuse(
+    doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool = False
+) -> None:
     """Complain about the first of some doubtful columns, if there is one."""
-    error = _complaint(doubts, names, box)
+    error = _complaint(doubts, names, box, told=told)
     if error is not None:
         raise error
 
 
-def warn(doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox) -> None:
-    """The same as a warning."""
-    error = _complaint(doubts, names, box)
+def warn(doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool) -> None:
+    """The same as a warning; ``told``: it was named as an input."""
+    error = _complaint(doubts, names, box, told=told)
     if error is not None:
         warnings.warn(str(error), FairmendWarning, stacklevel=4)
 
 
-def _complaint(doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox) -> InputError | None:
+def _complaint(
+    doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool
+) -> InputError | None:
     found = list(doubts)
     if not found:
         return None
@@ -160,7 +164,11 @@ def _complaint(doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox) -> 
         f"X column {first.column!r}",
         _MUST[first.reason],
         first.got,
-        f"Leave it out of X, or name what the model reads: BlackBox({model}, inputs={inputs}).",
+        "A model that reads it is told the outcome: what is found here will not hold for people "
+        "whose outcome is still to come."
+        if told
+        else "Leave it out of X, or name what the model reads: "
+        f"BlackBox({model}, inputs={inputs}).",
         column=first.column,
         reason=first.reason,
     )

@@ -7,6 +7,7 @@ themselves. It is never cloned, never refitted, and asked once per distinct row.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -25,15 +26,35 @@ from fairmend.columns import (
     as_column,
     as_frame,
     as_numbers,
+    container_name,
     encode,
+    is_reordered,
+    row_labels,
     scalar,
     series_array,
 )
-from fairmend.errors import DataError, ModelError, in_a_line, listed, nearest
+from fairmend.errors import (
+    DataError,
+    FairmendWarning,
+    ModelError,
+    foreign_code,
+    in_a_line,
+    listed,
+    nearest,
+)
 from fairmend.progress import progress
 
-__all__ = ["Answers", "BlackBox", "Labels", "input_names"]
+__all__ = [
+    "RECORDED",
+    "Answers",
+    "BlackBox",
+    "Labels",
+    "default_cut",
+    "input_names",
+    "warn_of_idle_cut",
+]
 
+RECORDED = "model (recorded predictions)"
 Output = Literal["auto", "label", "probability", "score"]
 _OUTPUTS = ("auto", "label", "probability", "score")
 
@@ -172,8 +193,9 @@ class BlackBox:
         Take the probability itself as the decision: h(x) in [0, 1].
     random
         The model may answer the same row differently each time. Otherwise up to 32 rows are put to
-        it twice, and to its ``predict`` where we use another method with the default threshold: a
-        changed answer, or another decision, is an error.
+        it twice: a changed answer is an error. Where we use another method with the default
+        threshold, its ``predict`` is asked too. If it decides otherwise, the cut that explains its
+        decisions about all rows is used, with a warning; if there is none, that is an error.
     batch_size
         Rows per call.
     inputs
@@ -354,13 +376,7 @@ class BlackBox:
         if self._call is not None:
             return None
         if self.column is None:
-            from fairmend.data import check_order
-
-            column = as_column(self.model, "model (recorded predictions)")
-            check_order(
-                None if frame is None else frame.native,
-                {"model (recorded predictions)": self.model},
-            )
+            column = as_column(self.model, RECORDED)
         elif frame is None:
             raise DataError(
                 "model",
@@ -372,7 +388,7 @@ class BlackBox:
             column = frame.column(self.column, "model")
         if len(column) != n:
             raise DataError(
-                "model (recorded predictions)",
+                RECORDED,
                 "must have one entry a person, as y has",
                 f"got {len(column):,} entries for {n:,} people",
                 "Check that both come from the same filter.",
@@ -405,7 +421,7 @@ class BlackBox:
         answers = self.interpret(said, labels).take(said.codes)
         if not (self.random or trusted):
             self._recheck(rows, raw, labels)
-            self._check_against_predict(rows, answers, labels)
+            answers = self._as_predict_decides(rows, answers, labels)
         return answers
 
     def _ask_all(self, rows: Frame, labels: Labels) -> NDArray[Any]:
@@ -420,18 +436,20 @@ class BlackBox:
 
     def _ask(self, rows: Frame, labels: Labels) -> NDArray[Any]:
         assert self._call is not None
-        try:
-            raw = self._call(rows.native)
-        except ModelError:  # a model behind an address says itself what is wrong
-            raise
-        except Exception as error:
-            self._fail(
-                f"must answer {len(rows):,} rows given as {type(rows.native).__name__}",
+
+        def complain(error: BaseException) -> ModelError:
+            return ModelError(
+                f"model ({self._method})",
+                f"must answer {len(rows):,} rows given as {container_name(rows.native)}",
                 f"it raised {in_a_line(error)}",
                 "Call it on a few rows of X by hand: it must take X as it is passed here.",
-                error,
             )
-        answers = self._for_positive(self._as_array(raw), labels)
+
+        with foreign_code(complain):
+            raw = self._call(rows.native)
+            self._refuse_another_order(raw, rows)
+            array = self._as_array(raw)
+        answers = self._for_positive(array, labels)
         if answers.ndim != 1:
             self._fail(
                 "must give one answer a row, or two class probabilities from predict_proba",
@@ -445,6 +463,24 @@ class BlackBox:
                 "Does it drop or add rows?",
             )
         return answers
+
+    def _refuse_another_order(self, raw: Any, rows: Frame) -> None:
+        """A model may sort its answers, and say so by their index: nobody here reads that."""
+        own, given = row_labels(raw), row_labels(rows.native)
+        if own is None:
+            return
+        numbers, places = np.asarray(own), np.arange(len(rows))
+        if given is not None:
+            reordered = is_reordered(own, given)
+        else:  # the rows are numbered from 0 on, if at all
+            whole = numbers.dtype.kind in "iu" and len(numbers) == len(places)
+            reordered = whole and (numbers != places).any() and (np.sort(numbers) == places).all()
+        if reordered:
+            self._fail(
+                "must answer in the order of the rows",
+                "the index of its answers is that of the rows in another order",
+                "Return answers.loc[rows.index].",
+            )
 
     def _as_array(self, raw: Any) -> NDArray[Any]:
         """What the model returned, whatever container it came in."""
@@ -476,10 +512,11 @@ class BlackBox:
 
     def _place_of_positive(self, labels: Labels) -> int:
         """Where the positive label stands in the model's classes_; 1 if it has none."""
-        known = getattr(self.model, "classes_", None)
-        if known is None:
-            return 1
-        classes = [scalar(value) for value in known]
+        with foreign_code(_cannot_be_looked_at):
+            known = getattr(self.model, "classes_", None)
+            if known is None:
+                return 1
+            classes = [scalar(value) for value in known]
         word = self._positive_among(set(classes), labels)
         if len(classes) != 2 or word is None:
             self._fail(
@@ -580,9 +617,7 @@ class BlackBox:
         return Answers(positive.astype(np.float64), numbers)
 
     def _default_threshold(self, output: Output) -> float | None:
-        if output == "probability":
-            return 0.5
-        return 0.0 if self._method == "decision_function" else None
+        return default_cut(output, self._method)
 
     # ---------------------------------------------------------------- trust, but verify
 
@@ -603,30 +638,45 @@ class BlackBox:
                 "If it is random on purpose, say BlackBox(model, random=True).",
             )
 
-    def _check_against_predict(self, rows: Frame, answers: Answers, labels: Labels) -> None:
-        """A vendor's predict() may cut elsewhere than we do by default: its cut must be told."""
+    def _as_predict_decides(self, rows: Frame, answers: Answers, labels: Labels) -> Answers:
+        """A vendor's predict() may cut elsewhere than we do by default: then we cut as it does."""
         score, cut = answers.score, self._default_threshold(self.output)
         cut_by_default = self.threshold is None and not self.soft
         has_predict = self._method in _BY_CLASSES and hasattr(self.model, "predict")
         if not (cut_by_default and has_predict):
-            return
+            return answers
         assert score is not None
-        chosen = _spread(len(rows))
+        assert cut is not None
         by_label = BlackBox(
             self.model, output="label", words=self.words, random=True, batch_size=self.batch_size
         )
+        nearest_to_cut = np.argsort(np.abs(score - cut), kind="stable")[:RECHECKED]
+        chosen = np.union1d(_spread(len(rows)), nearest_to_cut)
         try:
             said = by_label.ask(rows.take(chosen), labels).decision
+            differs = (said != answers.decision[chosen]) & (score[chosen] != cut)
+            if not differs.any():
+                return answers
+            found = _cut_between(score, by_label.ask(rows, labels).decision)
         except ModelError:
-            return  # we do not use predict, and what we use worked
-        differs = (said != answers.decision[chosen]) & (score[chosen] != cut)
-        if differs.any():
+            return answers  # we do not use predict, and what we use worked
+        if found is None:
             raise ModelError(
                 "model (predict)",
                 f"must decide as {self._method} > {cut:g} does, or the cut must be told",
-                f"it differs on {int(differs.sum())} of {len(chosen)} rows",
+                f"it differs on {int(differs.sum())} of {len(chosen)} rows, and no other cut "
+                f"explains what it decides about all {len(rows):,}",
                 "Say BlackBox(model, threshold=...), or output='label' to use what predict says.",
             )
+        self.threshold, low, high = found
+        warnings.warn(
+            f"model (predict) decides as {self._method} > {self.threshold:g} does, not > {cut:g}: "
+            f"that cut is used. Any from {low:.6g} to below {high:.6g} explains its decisions on "
+            f"these {len(rows):,} rows; if you know it, say BlackBox(model, threshold=...).",
+            FairmendWarning,
+            stacklevel=5,
+        )
+        return Answers((score > self.threshold).astype(np.float64), score)
 
     # ---------------------------------------------------------------- complaints
 
@@ -660,20 +710,53 @@ class BlackBox:
         return f"{int(which.sum()):,} of {len(said.codes):,} {unit}"
 
 
+def default_cut(output: str, method: str) -> float | None:
+    """Where answers of a kind are cut if nobody says; None where that must be told."""
+    if output == "probability":
+        return 0.5
+    return 0.0 if method == "decision_function" else None
+
+
+def warn_of_idle_cut(box: BlackBox, answers: Answers) -> None:
+    """Say that a threshold tells nobody apart: it is often meant for other scores."""
+    score, cut = answers.score, box.threshold
+    if cut is None or score is None or not len(score):
+        return
+    above = score > cut
+    if above.all() or not above.any():
+        warnings.warn(
+            f"threshold: every answer is {'greater than' if above.all() else 'at most'} {cut:g}, "
+            f"so that everybody has the same decision: the answers go from {score.min():.6g} to "
+            f"{score.max():.6g}. Is it meant for scores on another scale?",
+            FairmendWarning,
+            stacklevel=4,
+        )
+
+
 def input_names(model: Any) -> tuple[str, ...] | None:
     """The columns a model says it reads; None if it does not say.
 
     A method speaks for the object it belongs to.
     """
-    model = getattr(model, "__self__", model)
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:  # MLflow: a signature, where the model was logged with one
-        signature = getattr(getattr(model, "metadata", None), "signature", None)
-        told = getattr(getattr(signature, "inputs", None), "input_names", None)
-        names = told() if callable(told) else ()
-        if not all(isinstance(name, str) for name in names):  # tensors go by their place
-            return None
-    return tuple(str(name) for name in names) or None
+    with foreign_code(_cannot_be_looked_at):
+        model = getattr(model, "__self__", model)
+        names = getattr(model, "feature_names_in_", None)
+        if names is None:  # MLflow: a signature, where the model was logged with one
+            signature = getattr(getattr(model, "metadata", None), "signature", None)
+            told = getattr(getattr(signature, "inputs", None), "input_names", None)
+            names = told() if callable(told) else ()
+            if not all(isinstance(name, str) for name in names):  # tensors go by their place
+                return None
+        return tuple(str(name) for name in names) or None
+
+
+def _cannot_be_looked_at(error: BaseException) -> ModelError:
+    return ModelError(
+        "model",
+        "must say what it has and can",
+        f"it raised {in_a_line(error)}",
+        "Wrap it in a function that takes rows and returns answers.",
+    )
 
 
 def _is(value: object, kind: type) -> bool:
@@ -693,9 +776,10 @@ def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | 
             "Pass an instance that has been fitted.",
         )
     methods = ("predict_proba", "decision_function", "predict")
-    for method in methods if output != "label" else ("predict",):
-        if hasattr(model, method):
-            return method, getattr(model, method)
+    with foreign_code(_cannot_be_looked_at):
+        for method in methods if output != "label" else ("predict",):
+            if hasattr(model, method):
+                return method, getattr(model, method)
     if callable(model):
         return "call", model
     if model is None or not hasattr(model, "__len__") or isinstance(model, dict):
@@ -707,6 +791,26 @@ def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | 
             "Wrap the vendor's call in a function that takes rows and returns answers.",
         )
     return "recorded predictions", None
+
+
+def _cut_between(score: FloatArray, decision: FloatArray) -> tuple[float, float, float] | None:
+    """A round cut above which all decisions are positive, and from where to where it may lie.
+
+    >>> _cut_between(np.array([0.1, 0.29, 0.42]), np.array([0.0, 0.0, 1.0]))
+    (0.4, 0.29, 0.42)
+    >>> _cut_between(np.array([0.1, 0.29, 0.42]), np.array([0.0, 1.0, 0.0])) is None
+    True
+    """
+    if not 0 < decision.sum() < len(decision):  # where it would decide otherwise nobody knows
+        return None
+    low, high = float(score[decision == 0].max()), float(score[decision == 1].min())
+    if low >= high:
+        return None
+    for digits in range(16):
+        cut = round((low + high) / 2, digits)
+        if low <= cut < high:
+            return cut, low, high
+    return low, low, high
 
 
 def _are_probabilities(numbers: FloatArray) -> NDArray[np.bool_]:

@@ -19,13 +19,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.errors import ModelError, in_a_line, listed, nearest, require
+from fairmend.errors import (
+    MOST_OF_AN_ERROR,
+    DataError,
+    ModelError,
+    foreign_code,
+    in_a_line,
+    listed,
+    nearest,
+    plain_text,
+    require,
+)
 from fairmend.model import input_names
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["OnnxModel", "load_model"]
+__all__ = ["OnnxModel", "load_model", "model_kind"]
 
 Container = Literal["pandas", "polars", "numpy"]
 
@@ -47,16 +57,32 @@ def load_model(
     for one that was not, and Polars for functions. ``protocol`` is how an address is asked where it
     does not tell; what ``FAIRMEND_UPSTREAM_TOKEN`` holds is sent along as a bearer token.
     """
-    if source.startswith(("http://", "https://")):
+    kind = model_kind(source)
+    if kind == "address":
         from fairmend.remote import RemoteModel
 
-        return RemoteModel(
-            source, protocol=protocol, token=os.environ.get("FAIRMEND_UPSTREAM_TOKEN")
-        )
-    if source.endswith(".onnx"):
+        token = os.environ.get("FAIRMEND_UPSTREAM_TOKEN")
+        try:
+            return RemoteModel(source, protocol=protocol, token=token)
+        except DataError as error:
+            raise ModelError("--model", error.must, error.got, error.fix) from None
+    if kind == "onnx":
         return OnnxModel(_existing(source))
-    model = _from_skops(source, trust) if source.endswith(".skops") else _imported(source)
+    model = _from_skops(source, trust) if kind == "skops" else _imported(source)
     return _InContainer.around(model, container)
+
+
+def model_kind(source: str) -> Literal["address", "onnx", "skops", "module"]:
+    """What a model is named by.
+
+    >>> model_kind("vendor:model"), model_kind("https://vendor.example/score?version=2")
+    ('module', 'address')
+    """
+    if source.startswith(("http://", "https://")):
+        return "address"
+    if source.endswith(".onnx"):
+        return "onnx"
+    return "skops" if source.endswith(".skops") else "module"
 
 
 # -------------------------------------------------------------------- Python
@@ -72,21 +98,31 @@ def _imported(path: str) -> Any:
             f"got {path!r}",
             "Example: --model vendor:model for the object model in vendor.py.",
         )
-    sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # whatever the module does while it is imported
-        reason = str(error) if isinstance(error, ImportError | AttributeError) else in_a_line(error)
-        raise ModelError(
+
+    def complain(error: BaseException) -> ModelError:
+        plain = isinstance(error, ImportError | AttributeError)
+        reason = plain_text(str(error), MOST_OF_AN_ERROR) if plain else in_a_line(error)
+        return ModelError(
             "--model",
             "must be importable",
             f"{path!r} is not: {reason}",
             "Check the path, and run from the folder that holds the module.",
-        ) from None
+        )
+
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        with foreign_code(complain):
+            found: Any = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
     finally:
-        sys.path.remove(os.getcwd())
+        if here in sys.path:  # a module may have changed it
+            sys.path.remove(here)
+    if isinstance(found, str):  # which would be read as the name of a column
+        raise ModelError(
+            "--model", "must be a model", f"{path!r} is text", "Name the object that answers."
+        )
     return found
 
 
@@ -145,10 +181,8 @@ def _from_skops(source: str, trust: Sequence[str]) -> Any:
     """A skops file may name any type: those that skops does not know are only made if trusted."""
     path = _existing(source)
     skops = require("skops.io", extra="skops", why="a model in a .skops file")
-    try:
+    with foreign_code(lambda error: _broken(source, "skops", error)):
         foreign = skops.get_untrusted_types(file=path)
-    except Exception as error:
-        raise _broken(source, "skops", error) from None
     refused = [name for name in foreign if name not in trust]
     if refused:
         told = " ".join(f"--trust {name}" for name in refused)
@@ -158,17 +192,15 @@ def _from_skops(source: str, trust: Sequence[str]) -> Any:
             f"it also holds {listed(refused)}",
             f"If you trust where it comes from: {told}.",
         )
-    try:
+    with foreign_code(lambda error: _broken(source, "skops", error)):
         return skops.load(path, trusted=list(foreign))
-    except Exception as error:
-        raise _broken(source, "skops", error) from None
 
 
-def _broken(source: str, kind: str, error: Exception) -> ModelError:
+def _broken(source: str, kind: str, error: BaseException) -> ModelError:
     return ModelError(
         f"model {source!r}",
         f"must be a file that {kind} reads",
-        f"it raised {in_a_line(error)[:300]}",
+        f"it raised {in_a_line(error)}",
         "Check that it is complete, and made by a version that fits.",
     )
 
@@ -193,12 +225,10 @@ class OnnxModel:
         runtime = require("onnxruntime", extra="onnx", why="a model in an .onnx file")
         options = runtime.SessionOptions()
         options.log_severity_level = 3  # its warnings are for those who made the graph
-        try:
+        with foreign_code(lambda error: _broken(str(path), "onnxruntime", error)):
             self._session = runtime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:
-            raise _broken(str(path), "onnxruntime", error) from None
         self._inputs = {one.name: one for one in self._session.get_inputs()}
         only = next(iter(self._inputs.values()))
         self._is_matrix = len(self._inputs) == 1 and not _is_one_column(only.shape)

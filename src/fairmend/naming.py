@@ -11,6 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fairmend.errors import plain_text
+
 __all__ = ["JOINER", "GroupNames", "shown"]
 
 JOINER = " & "
@@ -80,4 +82,4 @@ def _are_codes(labels: Sequence[str]) -> bool:
 
 
 def _line(text: Hashable) -> str:
-    return " ".join(str(text).splitlines())
+    return plain_text(" ".join(str(text).splitlines()))

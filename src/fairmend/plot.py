@@ -7,6 +7,9 @@ Colours are Okabe and Ito's, which people with any kind of colour vision can tel
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from functools import cache
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,6 +201,13 @@ def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> Path:
             "The ending says which kind of file it is.",
         )
     require("vl_convert", extra="plot", why="plot.save()")
+    if not can_draw():
+        raise DataError(
+            "plot.save()",
+            "needs more memory to draw a picture",
+            "this process may not have it (ulimit -v)",
+            "Raise the limit.",
+        )
     picture, text = BytesIO(), StringIO()
     match path.suffix.lower():
         case ".png":
@@ -209,6 +219,39 @@ def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> Path:
     with writing(path, overwrite=True) as file:
         file.write(picture.getvalue() or text.getvalue().encode())
     return path
+
+
+_TRY = """
+import resource, sys
+room, limit = int(sys.argv[1]), resource.RLIMIT_AS
+own = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(limit, (min(own + room, resource.getrlimit(limit)[1]),) * 2)
+import vl_convert
+vl_convert.vegalite_to_svg({"data": {"values": []}, "mark": "bar"})
+"""
+
+
+@cache
+def can_draw() -> bool:
+    """Whether the renderer gets the memory it asks for; else it would end the whole process.
+
+    It reserves gigabytes of addresses. Where these are limited, as by ``ulimit -v``, a process of
+    its own tries it, with as much room as is left in this one.
+    """
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return True
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        room = max(limit - pages * resource.getpagesize(), 0)
+        tried = subprocess.run(
+            [sys.executable, "-c", _TRY, str(room)], capture_output=True, check=False, timeout=60
+        )
+    except (ImportError, OSError, ValueError, subprocess.TimeoutExpired, MemoryError):
+        return sys.platform != "linux"  # nobody else limits addresses
+    return tried.returncode == 0
 
 
 def _altair(why: str) -> Any:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import environment, write_applicants
+from .conftest import IGNORED, NAMED, environment, process, write_applicants
 
 APPLY = ("apply", "mended.fairmend", "-", "--missing", "n/a", "--emit", "rows", "-o")
 ENOUGH = 5 << 20
@@ -209,3 +210,86 @@ def test_an_artifact_that_is_none_is_refused(mended, call, tmp_path):
             "something else. Is it an artifact, written by fairmend repair? apply and report take "
             "the artifact first, then the file.\n"
         )
+
+
+# -------------------------------------------------------------------- streams that are none
+
+AUDIT = ("audit", "applicants.csv", *NAMED)
+
+
+def shell(line, cwd, **more):
+    """A process of a shell, which can close streams."""
+    program = shlex.join([sys.executable, "-m", "fairmend"])
+    return subprocess.run(
+        ["sh", "-c", line.replace("fairmend", program, 1)],
+        capture_output=True, cwd=cwd, env=environment(FAIRMEND_KEY="00" * 32, **more), check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_no_encoding_of_the_terminal_is_too_narrow(encoding, mended):
+    done = process("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
+                   "n/a", cwd=mended, PYTHONIOENCODING=encoding)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+    demo = process("demo", PYTHONIOENCODING=encoding)
+    assert demo.returncode == 0, demo.stderr
+
+
+def test_standard_output_that_is_closed(mended, tmp_path):
+    done = shell(f"fairmend {shlex.join(AUDIT)} >&-", mended)
+    assert done.returncode == 3
+    assert b"standard output: must be open; it is closed" in done.stderr
+    out = tmp_path / "out.csv"
+    apply = shlex.join(["apply", "mended.fairmend", "new.csv", "--missing", "n/a", "-o", str(out)])
+    done = shell(f"fairmend {apply} <&- >&-", mended)
+    assert done.returncode == 0, done.stderr
+    assert out.read_bytes().startswith(b"\xef\xbb\xbf")
+    repair = shlex.join(["repair", "applicants.csv", *NAMED, *IGNORED, "-o", str(tmp_path / "r.f")])
+    done = shell(f"fairmend {repair} --allow-partial >&- 2>&-", mended)
+    assert done.returncode == 0
+    assert (tmp_path / "r.f").read_bytes().startswith(b"PK")
+    assert (tmp_path / "r.html").stat().st_size > 10_000
+
+
+def test_standard_input_that_is_closed(mended):
+    done = shell(f"fairmend {shlex.join(('audit', '-', *NAMED))} <&-", mended)
+    assert done.returncode == 3
+    assert b"standard input: must be open; it is closed" in done.stderr
+    assert shell(f"fairmend {shlex.join(AUDIT)} <&-", mended).returncode == 0
+
+
+def test_interrupted_while_it_is_imported(mended):
+    """A module that we import stops until the signal has come."""
+    program = (
+        "import os, runpy, signal, sys\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'narwhals': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "sys.orig_argv = ['python', '-m', 'fairmend']\n"
+        "runpy.run_module('fairmend', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"fairmend: interrupted\n")
+
+
+def test_little_memory_costs_the_charts_only(mended, tmp_path):
+    limit = 3 << 30
+    done = subprocess.run(
+        [sys.executable, "-m", "fairmend", "repair", "applicants.csv", *NAMED, *IGNORED,
+         "--allow-partial", "-o", str(tmp_path / "r.fairmend")],
+        capture_output=True, cwd=mended, env=environment(OMP_NUM_THREADS="1"), check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(b"the charts are left out") == 1
+    page = (tmp_path / "r.html").read_text()
+    assert "Not drawn" in page
+    assert "<table" in page
+
+
+def test_the_version_can_be_asked_for():
+    done = process("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"fairmend ")

@@ -7,6 +7,9 @@ import re
 import polars as pl
 import pytest
 
+from fairmend.cli.people import ModelCall
+from fairmend.cli.repair import command_line
+
 from .conftest import IGNORED, NAMED
 
 WITHOUT_ID = NAMED[:-2]
@@ -395,9 +398,9 @@ def test_a_rule_about_people_kept_apart_needs_others(mended, call):
     [
         ((*FIT, "-o", ""), "output '': must be a file; it is a folder."),
         ((*FIT, "-o", "x.html", "--force"),
-         "--report: must be another file than the first; got 'x.html' for both."),
+         "--report: must be a file of its own; got 'x.html', which is another"),
         (("demo", "--write", "a.csv", "--new", "./a.csv"),
-         "--new: must be another file than the first; got './a.csv' for both."),
+         "--new: must be a file of its own; got './a.csv', which is another"),
         (("key", "secret.key"), "Choose another name: a key is never overwritten."),
         (("audit", "no-*.such", *NAMED[:-4]), "files 'no-*.such': must be a path or a glob"),
         ((*FIT, "--holdout-share", "0.0001"), "people leaves all to fit."),
@@ -434,3 +437,95 @@ def test_whole_numbers_are_typed_as_such(call, tmp_path):
     assert gap["gap"] == pytest.approx(rates[0.0] - rates[1.0])
     wrong = call("audit", "t.parquet", *named, "--positive", "3")
     assert (wrong.code, "got '3'. Known: 1.0, 2.0." in wrong.err) == (3, True)
+
+
+# -------------------------------------------------------------------- values that are none
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--unknown-group", "kepp"),
+            "--unknown-group: must be one of error, keep; got 'kepp'. Did",
+        ),
+        (("--emit", "row"), "--emit: must be one of rows, decisions, both; got 'row'. Did"),
+        (("--answers", "foo"), "--answers: must be one of label, probability, score, auto; got"),
+        (("--rows", "foo"), "--rows: must be one of pandas, polars, numpy; got 'foo'"),
+        (("--protocol", "foo"), "--protocol: must be one of mlflow, v2, instances; got 'foo'"),
+        (("--decimal", ";"), "--decimal: must be one of ., ,; got ';'"),
+        (("--threshold", "900"), "--threshold: must be 0.5, as in the repair"),
+        (("--threshold", "nan"), "--threshold: must be 0.5, as in the repair"),
+        (("--answers", "label"), "--answers: must be probability, as in the repair; got 'label'"),
+        (("--predictions", "score", "--threshold", "0.7"), "--threshold: must be 0.5, as in the"),
+        (("--rows", "pandas"), "has no effect without --model package.module:object"),
+    ],
+)
+def test_apply_takes_no_option_that_it_would_ignore(options, message, mended, call, tmp_path):
+    done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--key-file",
+                "secret.key", "--id", "customer no", "-o", tmp_path / "o.csv", *options,
+                cwd=mended)  # fmt: skip
+    assert done.code == 2, done.err
+    assert message in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*FIT, "-o", "-"), "output '-': must be a file"),
+        ((*FIT, "-o", "applicants.csv", "--force"), "--output: must be a file of its own"),
+        ((*FIT, "--one-way", "zip:up", "--one-way", "zip:down"), "one way a column"),
+        (("apply", "mended.fairmend", "new.csv", "-o", "./new.csv", "--force"),
+         "--output: must be a file of its own"),
+        (("apply", "mended.fairmend", "new.csv", "-o", "mended.fairmend", "--force"),
+         "--output: must be a file of its own"),
+        (("apply", "mended.fairmend", "new.csv", "-o", "o", "--decision", ""),
+         "--decision: must be a name"),
+    ],
+)  # fmt: skip
+def test_nothing_is_written_over_what_is_read(arguments, message, mended, call):
+    before = {path: path.read_bytes() for path in mended.iterdir() if path.is_file()}
+    done = call(*arguments, cwd=mended)
+    assert done.code in (2, 3)
+    assert message in done.err
+    assert {path: path.read_bytes() for path in mended.iterdir() if path.is_file()} == before
+
+
+def test_the_cut_of_the_repair_may_be_repeated(mended, call, tmp_path):
+    done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--key-file",
+                "secret.key", "--id", "customer no", "-o", tmp_path / "o.csv", "--predictions",
+                "score", "--threshold", "0.5", "--answers", "probability", cwd=mended)  # fmt: skip
+    assert done.code == 0, done.err
+
+
+def test_secrets_are_not_repeated(mended, call, tmp_path, monkeypatch):
+    key = "0123456789abcdef" * 4
+    done = call("apply", "mended.fairmend", "new.csv", "-o", tmp_path / "o.csv", "--key-file", key,
+                cwd=mended)  # fmt: skip
+    assert done.code == 3
+    assert key not in done.err
+    address = "http://127.0.0.1:9/score?token=t0p"
+    for model in (address, address.replace("http", "ftp"), address.replace("//", "//me:t0p@")):
+        done = call("audit", "applicants.csv", *NAMED[:6], "--model", model, cwd=mended)
+        assert done.code in (3, 4)
+        assert "t0p" not in done.err
+    monkeypatch.setattr(
+        "sys.argv", ["fairmend", "repair", "--model", address, f"--model={address}"]
+    )
+    assert command_line() == (
+        "fairmend repair --model http://127.0.0.1:9/score --model=http://127.0.0.1:9/score"
+    )
+    assert "t0p" not in ModelCall(model=address).name
+    other = ModelCall(model=address.replace("t0p", "t1p"))
+    assert other.name != ModelCall(model=address).name  # a record tells them apart all the same
+
+
+def test_names_in_a_file_move_no_cursor(call, tmp_path):
+    groups = ("M", "F\x1b[31m")
+    rows = [f"{groups[i % 2]},{i % 3 % 2},{i % 5 % 2}" for i in range(200)]
+    (tmp_path / "f.csv").write_text("sex,y,p\n" + "\n".join(rows) + "\n")
+    done = call("audit", "f.csv", "--group", "sex", "--label", "y", "--predictions", "p")
+    assert done.code == 0
+    assert r"F\x1b[31m" in done.out
+    assert "\x1b" not in done.out + done.err

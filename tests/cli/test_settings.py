@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from fairmend.cli import COMMANDS, options_of
+from fairmend.cli.options import METHODS
 
 from .conftest import NAMED, environment, process
 
@@ -61,6 +62,50 @@ def test_unknown_keys_are_errors(folder, call):
         "fairmend: fairmend.toml [audit]: must hold options of fairmend audit; got the unknown key "
         "'fail_onn'. Did you mean 'fail-on'?\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ('unknown-group = "kepp"\n', "fairmend.toml: unknown-group"),
+        ('[audit]\nanswers = "foo"\n', r"fairmend.toml \[audit\]: answers"),
+        ('[repair]\nmetric = ["fnrr"]\n', r"fairmend.toml \[repair\]: metric"),
+    ],
+)
+def test_values_that_no_option_takes_are_errors(settings, place, folder, call):
+    (folder / "fairmend.toml").write_text(settings)
+    done = call("audit", "applicants.csv", *NAMED)
+    assert (done.code, done.out) == (2, "")
+    assert re.match(f"fairmend: {place}: must be one of", done.err)
+
+
+def test_a_file_that_was_found_names_no_model(folder, call):
+    (folder / "fairmend.toml").write_text('model = "vendor:model"\noutput = "found.fairmend"\n')
+    (folder / "vendor.py").write_text("open('ran', 'w').close()\ndef model(rows): return [1]\n")
+    named = ("--group", "sex", "--label", "approved?", "--positive", "yes")
+    done = call("audit", "applicants.csv", *named)
+    assert done.code == 2
+    assert "fairmend.toml: model: must be named by whoever runs it" in done.err
+    assert not (folder / "ran").exists()
+    call("--config", "fairmend.toml", "audit", "applicants.csv", *named)
+    assert (folder / "ran").exists()
+
+
+def test_a_file_that_was_found_is_named_where_it_says_what_to_write(folder, call):
+    (folder / "fairmend.toml").write_text('output = "found.fairmend"\nkey-file = "k"\n')
+    arguments = ("repair", "applicants.csv", *NAMED, "--seed", "nan")
+    assert call(*arguments).code == 2
+    done = call("repair", "nowhere.csv", *NAMED)
+    assert done.code == 3
+    assert "--output and --key-file from fairmend.toml in the current folder" in done.err
+    quiet = call("--config", "fairmend.toml", "repair", "nowhere.csv", *NAMED)
+    assert "from fairmend.toml" not in quiet.err
+
+
+def test_the_methods_offered_are_those_there_are():
+    from fairmend.classifier import _METHODS
+
+    assert tuple(_METHODS) == METHODS
 
 
 # -------------------------------------------------------------------- screens
@@ -138,6 +183,9 @@ def test_shells_can_complete():
     [
         (("audit", "applicants.csv", "--label", "approved?", "--group", "sex"), "--predictions"),
         (("audit", "applicants.csv", *NAMED, "--fail-on", "fnr"), "METRIC>LIMIT"),
+        (("audit", "applicants.csv", *NAMED, "--rows", "pandas"), "has no effect without --model"),
+        (("audit", "applicants.csv", *NAMED, "--protocol", "v2"), "has no effect without --model"),
+        (("audit", "applicants.csv", *NAMED, "--trust", "x"), "has no effect without --model"),
         (("audit", "applicants.csv", *NAMED, "--no-such-option"), "--no-such-option"),
         (("explain", "applicants.csv", *NAMED[4:], "--metric", "fnr"), "--label"),
         (("repair", "applicants.csv", *NAMED, "--one-way", "age"), "COLUMN:up"),

@@ -6,9 +6,11 @@ progress to standard error. `fairmend.cli.output.Code` has the exit codes.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from inspect import signature
 from typing import Annotated, Any, get_args, get_origin
 
@@ -22,11 +24,20 @@ from fairmend.cli.demo import demo
 from fairmend.cli.explain import explain
 from fairmend.cli.inspect import inspect
 from fairmend.cli.key import key
-from fairmend.cli.output import Code, guarded
+from fairmend.cli.options import check_of
+from fairmend.cli.output import Code, guarded, say, show
 from fairmend.cli.repair import repair
 from fairmend.cli.report import report
 from fairmend.cli.reproduce import reproduce
-from fairmend.config import Holds, Option, find_settings, settle
+from fairmend.config import (
+    NAMED_BY_PEOPLE,
+    WORTH_A_NOTICE,
+    Holds,
+    Option,
+    SettingsError,
+    find_settings,
+    settle,
+)
 from fairmend.serve.command import log_app, serve
 
 __all__ = ["app", "main"]
@@ -51,6 +62,12 @@ def _nobody_must_read_on() -> Iterator[None]:
 
 class PlainCommand(TyperCommand):
     """A command whose help says of switches only what they do."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Look first at what a file in the current folder wants of it."""
+        if isinstance(ctx.obj, FoundSettings):
+            guarded(_look_at_settings)(ctx)
+        return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _plain(super().get_params(ctx))
@@ -110,6 +127,14 @@ for info in log_app.registered_commands:
 app.add_typer(log_app, cls=PlainGroup)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from fairmend import __version__
+
+        show(f"fairmend {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 @guarded
 def settings(
@@ -121,21 +146,57 @@ def settings(
             metavar="FILE",
         ),
     ] = None,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
 ) -> None:
     """Audit, explain and mend a black-box classifier that treats groups differently."""
-    if version:
-        from fairmend import __version__
-
-        print(f"fairmend {__version__}")
-        raise typer.Exit
     where, found = find_settings(config)
     flags = {name: options_of(command) for name, command in COMMANDS.items()}
     known = {name: {flag: o for flag, (_, o) in own.items()} for name, own in flags.items()}
+    if config is None and found:
+        context.obj = FoundSettings(where, {
+            (command, flags[command][flag][0]): flag
+            for command, values in settle(where, found, known, {}).items()
+            for flag in values if known[command][flag].variable not in os.environ
+        })  # fmt: skip
     context.default_map = {
         name: {flags[name][flag][0]: value for flag, value in values.items()}
         for name, values in settle(where, found, known).items()
     }
+
+
+@dataclass(frozen=True)
+class FoundSettings:
+    """A settings file that nobody named."""
+
+    where: str
+    flags: dict[tuple[str, str], str]
+    """The flags it sets, by command and parameter."""
+
+
+def _look_at_settings(context: Any) -> None:
+    """Refuse a model that only a found file names; say what else of weight comes from it."""
+    found: FoundSettings = context.obj
+    flags = [
+        flag
+        for (command, parameter), flag in found.flags.items()
+        if command == context.info_name
+        and getattr(context.get_parameter_source(parameter), "name", "") == "DEFAULT_MAP"
+    ]
+    for flag in flags:
+        if flag in NAMED_BY_PEOPLE:
+            raise SettingsError(
+                f"{found.where}: {flag}",
+                "must be named by whoever runs it, as a model runs code or is sent people's data",
+                "it stands in a file that was found in the current folder",
+                f"Say --{flag}, or, if you trust that file, fairmend --config {found.where} "
+                f"{context.info_name} ....",
+            )
+    told = [f"--{flag}" for flag in flags if flag in WORTH_A_NOTICE]
+    if told:
+        say(f"note: {' and '.join(told)} from {found.where} in the current folder")
 
 
 def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
@@ -149,7 +210,8 @@ def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
                 said = [d for d in (note.default, *(note.param_decls or ())) if isinstance(d, str)]
                 flags = [flag for flag in said if flag.startswith("--")] or [parameter.name]
                 flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
-                found[flag] = (parameter.name, Option(flag, _holds(kind)))
+                option = Option(flag, _holds(kind), check_of(note.callback))
+                found[flag] = (parameter.name, option)
     return found
 
 
@@ -162,6 +224,7 @@ def _holds(kind: Any) -> Holds:
     return "number" if kinds & {int, float} else "text"
 
 
+@guarded
 def main() -> None:
     """Run the command line."""
     app(prog_name="fairmend")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import asdict
 from hashlib import sha256
@@ -14,8 +13,9 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.elsewhere import is_many
 from fairmend.cli.loading import check_chance, find_key, group_columns, load_repair
-from fairmend.cli.output import print_json, refuse_unwritable, say
+from fairmend.cli.output import print_json, refuse_one_place_for_two, refuse_unwritable, say
 from fairmend.cli.people import ModelCall
+from fairmend.streams import figures
 
 if TYPE_CHECKING:
     from fairmend.folder import Applying
@@ -40,13 +40,17 @@ EmitKind = Annotated[
         "decisions alone. both: edited rows with a column of decisions. Recorded predictions stay "
         "as they were: they are about the rows before the edits.",
         metavar="WHAT",
+        callback=o.one_of("rows", "decisions", "both"),
         rich_help_panel=o.OUTPUT,
     ),
 ]
 Decision = Annotated[
     str,
     typer.Option(
-        help="What the column of decisions is called.", metavar="NAME", rich_help_panel=o.OUTPUT
+        help="What the column of decisions is called.",
+        metavar="NAME",
+        callback=o.checked(o.a_name),
+        rich_help_panel=o.OUTPUT,
     ),
 ]
 Edited = Annotated[
@@ -55,6 +59,7 @@ Edited = Annotated[
         help="A further column of this name, saying which inputs of a row were edited, with "
         "semicolons between them; empty where none was.",
         metavar="NAME",
+        callback=o.checked(o.a_name),
         rich_help_panel=o.OUTPUT,
     ),
 ]
@@ -94,13 +99,12 @@ def apply(
     from fairmend.folder import Applying, Outputs
     from fairmend.mender import Wanted
 
-    if emit not in ("rows", "decisions", "both"):
-        raise typer.BadParameter("must be rows, decisions or both", param_hint="--emit")
     many = is_many(file)
     if output == "-" and as_json:
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
     if output == "-" and many:
         raise typer.BadParameter("must be a folder for many files", param_hint="--output")
+    refuse_one_place_for_two("--output", output, file, artifact, key_file)
     if output != "-" and not many:
         refuse_unwritable(output, force=force)
     call = ModelCall(
@@ -122,7 +126,7 @@ def apply(
         made_by = {
             "artifact": sha256(Path(artifact).read_bytes()).hexdigest(),
             "key": None if mended.key_ is None else Drawer(mended.key_).fingerprint,
-            "answers": model or predictions, "emit": emit, "decision": decision,
+            "answers": call.name, "emit": emit, "decision": decision,
             "edited": edited, "id": id_,
             "group": group, "missing": missing, "decimal": decimal, "unknown_group": unknown_group,
         }  # fmt: skip
@@ -131,7 +135,7 @@ def apply(
         if done:
             say(f"done before: {done:,} of {len(found):,} files")
     elif output == "-":
-        work.through(file, sys.stdout.buffer)
+        work.through(file, figures().buffer)
     else:
         with writing(output, overwrite=force) as out:
             work.through(file, out)
@@ -141,15 +145,15 @@ def apply(
     counted = emit != "decisions" or edited is not None
     stale = mended.box_.column if emit != "decisions" else None
     if as_json:
-        figures: dict[str, object] = {
+        counts: dict[str, object] = {
             "artifact": artifact, "file": file, "output": output, "emit": emit,
             "answers_before_edits": stale, **asdict(tally), "seconds": round(seconds, 3),
         }  # fmt: skip
         if not counted:  # nobody's cells were looked at
-            figures |= {"edited": None, "cells": None}
+            counts |= {"edited": None, "cells": None}
         if emit == "rows":
-            figures |= {"changed": None}
-        print_json("fairmend.apply/1", figures)
+            counts |= {"changed": None}
+        print_json("fairmend.apply/1", counts)
         return
     _tell(tally, seconds, emit, counted=counted)
     if stale is not None:

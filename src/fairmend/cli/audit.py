@@ -12,9 +12,10 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.elsewhere import find_people, is_many, refuse_repeated_ids
-from fairmend.cli.output import Code, print_json, say
+from fairmend.cli.output import Code, print_json, say, show
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.errors import DataError
+from fairmend.streams import figures
 
 if TYPE_CHECKING:
     from fairmend.audit import Audit
@@ -25,6 +26,7 @@ Metric = Annotated[
         help="sp, fnr, fpr, fdr or da; may be repeated. By default the first four, without a "
         "label sp.",
         metavar="NAME",
+        callback=o.checked(o.a_metric),
         show_default=False,
     ),
 ]
@@ -97,7 +99,7 @@ def audit(
         content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}
         print_json(content.pop("schema"), content)
     else:
-        print(result)
+        show(result)
     gate(crossed)
 
 
@@ -175,7 +177,7 @@ def over_the_limit(result: Audit, limits: Sequence[Limit]) -> list[str]:
 
 def gate(lines: Sequence[str]) -> None:
     """End the run with its own code if there is something to complain about."""
-    sys.stdout.flush()
+    figures().flush()
     for line in lines:
         say(line)
     if lines:

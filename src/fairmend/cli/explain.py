@@ -9,7 +9,7 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.elsewhere import find_people, is_many
-from fairmend.cli.output import print_json
+from fairmend.cli.output import print_json, show
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.selection import refuse_selected
 
@@ -38,7 +38,11 @@ def explain(
     metric: Annotated[
         str,
         typer.Option(
-            "--metric", "--disparity", help="The gap: sp, fnr, fpr, fdr or da.", metavar="NAME"
+            "--metric",
+            "--disparity",
+            help="The gap: sp, fnr, fpr, fdr or da.",
+            metavar="NAME",
+            callback=o.checked(o.a_metric),
         ),
     ] = "sp",
     target: Annotated[
@@ -102,10 +106,10 @@ def explain(
         }
         print_json("fairmend.explanation/1", content)
     else:
-        print(found)
+        show(found)
         if metric.lower() != "sp":  # which asks for no outcomes
-            print(_MODELLED)
-        print()
+            show(_MODELLED)
+        show("")
         _print_tables(marginals, scores)
         _print_pairs(pairs)
 
@@ -137,7 +141,7 @@ def _print_tables(marginals: Any, scores: Any) -> None:
         ("Means of numbers", ("<feature", *figures), means),
     ):
         if lines:
-            print(TextTable(title, headers, lines), end="\n\n")
+            show(TextTable(title, headers, lines), end="\n\n")
     carried = [
         (
             score.feature,
@@ -151,7 +155,7 @@ def _print_tables(marginals: Any, scores: Any) -> None:
     ]
     headers_of_scores = ("<feature", "of the influence", "low", "high", "of the change", "shift")
     title = f"What the features carry of the gap. {verdict_on_features(scores)}"
-    print(TextTable(title, headers_of_scores, carried, _LEGEND))
+    show(TextTable(title, headers_of_scores, carried, _LEGEND))
 
 
 def _print_pairs(pairs: Any) -> None:
@@ -167,6 +171,6 @@ def _print_pairs(pairs: Any) -> None:
     headers = ("<feature", "<with", "more than alone", "low", "high")
     title = f"Joint proxies. {verdict_on_pairs(pairs)}"
     if sure:
-        print("", TextTable(title, headers, sure, _LEGEND_OF_PAIRS), sep="\n")
+        show("", TextTable(title, headers, sure, _LEGEND_OF_PAIRS))
     elif pairs:
-        print("", title, sep="\n")
+        show("", title)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairmend.cli import options as o
-from fairmend.cli.output import print_json
+from fairmend.cli.output import print_json, show
 
 RULES = ("immutable", "one_way", "do_no_harm")
 """Settings that say which edits are allowed."""
@@ -22,11 +22,11 @@ def inspect(artifact: o.Artifact, as_json: o.AsJson = False) -> None:
     if as_json:
         print_json(content.pop("schema", "fairmend.manifest/1"), content)
         return
-    print(manifest, end="\n\n")
+    show(manifest, end="\n\n")
     settings = content["settings"]
     told = [*RULES, *(["cost"] if settings.get("cost") else [])]
     lines = [(name.replace("_", " "), _said(settings.get(name))) for name in told]
-    print(TextTable("Rules for edits", ("<rule", "<is"), lines))
+    show(TextTable("Rules for edits", ("<rule", "<is"), lines))
 
 
 def _said(value: Any) -> str:

@@ -11,8 +11,10 @@ import typer
 from fairmend.cli.output import say
 from fairmend.cli.people import ModelCall
 from fairmend.errors import DataError
+from fairmend.model import default_cut
 
 if TYPE_CHECKING:
+    from fairmend.artifact.manifest import ModelSettings
     from fairmend.classifier import RepairedClassifier
 
 __all__ = ["check_chance", "drawn_share", "find_key", "group_columns", "load_repair"]
@@ -21,9 +23,10 @@ KEY_VARIABLE = "FAIRMEND_KEY"
 
 
 def load_repair(path: str, call: ModelCall, key: bytes | None = None) -> RepairedClassifier:
-    """The repair beside its model; how to read the model's answers it knows unless told anew."""
+    """The repair beside its model; how to read the model's answers the repair knows itself."""
     from fairmend.artifact import inspect, load
 
+    call.refuse_idle()
     about = inspect(path).about
     if key is not None and about.key_fingerprint is None:
         say("note: the repair was made without --key-file, so nobody can check that this is the "
@@ -32,9 +35,32 @@ def load_repair(path: str, call: ModelCall, key: bytes | None = None) -> Repaire
         raise typer.BadParameter(
             "this repair was fitted on a model that can be asked: name it with --model MODEL"
         )
-    if not call.given:
-        return load(path, key=key)
-    return load(path, call.box() if call.told_how_to_read else call.source(), key=key)
+    _refuse_other_reading(call, about.model)
+    return load(path, key=key) if not call.given else load(path, call.source(), key=key)
+
+
+def _refuse_other_reading(call: ModelCall, fitted: ModelSettings) -> None:
+    """A repair is calibrated for the decisions it was fitted on: no other reading will do."""
+    kind = "label" if fitted.output == "auto" else fitted.output
+    if call.answers not in ("auto", kind):
+        raise DataError(
+            "output",
+            f"must be {kind}, as in the repair",
+            f"got {call.answers!r}",
+            "Leave it out: the artifact knows. For another reading repair anew.",
+        )
+    cut = fitted.threshold
+    if cut is None and not fitted.soft:
+        cut = default_cut(kind, fitted.asked_by)
+    if call.threshold is not None and call.threshold != cut:
+        raise DataError(
+            "threshold",
+            f"must be left out: the repair reads {'probabilities' if fitted.soft else 'labels'}"
+            if cut is None
+            else f"must be {cut:g}, as in the repair, whose edits are made for that cut",
+            f"got {call.threshold:g}",
+            "Leave it out: the artifact knows. For another cut repair anew.",
+        )
 
 
 def find_key(file: str | None) -> bytes | None:

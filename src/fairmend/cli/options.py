@@ -2,11 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
+from fairmend.config import SettingsError
+from fairmend.disparity import as_disparity
+from fairmend.errors import DataError, nearest
+from fairmend.protocols import NAMES as PROTOCOLS
+
+METHODS = ("least_change", "order", "transport", "paper")
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
+
+
+def checked(check: Callable[[str], object]) -> Callable[..., Any]:
+    """Look at what was typed before anything is read; `check_of` holds settings to the same."""
+
+    def callback(option: typer.CallbackParam, given: Any) -> Any:
+        for entry in given if isinstance(given, list) else [given]:
+            try:
+                if entry is not None:
+                    check(entry)
+            except DataError as error:
+                raise SettingsError(option.opts[0], error.must, error.got, error.fix) from None
+        return given
+
+    callback.check = check  # type: ignore[attr-defined]
+    return callback
+
+
+def one_of(*values: str) -> Callable[..., Any]:
+    """Nothing but these may be typed."""
+
+    def check(entry: str) -> None:
+        if entry not in values:
+            near = nearest(entry, values)
+            raise DataError(
+                "option",
+                f"must be one of {', '.join(values)}",
+                f"got {entry!r}",
+                "Choose one of these." if near.startswith("Known") else near,
+            )
+
+    return checked(check)
+
+
+def check_of(callback: Callable[..., Any] | None) -> Callable[[str], object] | None:
+    """What an option's values are held to; None if any text will do."""
+    return getattr(callback, "check", None)
+
+
+def a_name(text: str) -> None:
+    """What a column can be called."""
+    if not text.strip() or not text.isprintable():
+        raise DataError("option", "must be a name", f"got {text!r}", "Leave it out for the usual.")
+
+
+def a_metric(name: str) -> None:
+    """A metric by its short name."""
+    try:
+        as_disparity(name)
+    except DataError as error:
+        must = error.must.removesuffix(", or a Disparity")
+        raise DataError(error.what, must, error.got, error.fix) from None
+
 
 File = Annotated[
     str,
@@ -112,19 +172,13 @@ Missing = Annotated[
 ]
 
 
-def _mark(text: str | None) -> str | None:
-    if text not in (None, ".", ","):
-        raise typer.BadParameter(f"must be , or . (got {text!r})")
-    return text
-
-
 Decimal = Annotated[
     str | None,
     typer.Option(
         help="The decimal mark of a CSV's numbers: a comma, as in 1.598,84, or a point, which also "
         "says that what looks like numbers with a comma are words.",
         metavar="MARK",
-        callback=_mark,
+        callback=one_of(".", ","),
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -157,6 +211,7 @@ Answers = Annotated[
     typer.Option(
         help="What the answers are: label, probability, score, or auto.",
         metavar="KIND",
+        callback=one_of("label", "probability", "score", "auto"),
         rich_help_panel=MODEL,
     ),
 ]
@@ -182,6 +237,7 @@ Rows = Annotated[
         help="What the model is handed its rows in: pandas, polars or numpy. By default what it "
         "was fitted on; polars for functions.",
         metavar="KIND",
+        callback=one_of("pandas", "polars", "numpy"),
         rich_help_panel=MODEL,
     ),
 ]
@@ -192,6 +248,7 @@ Protocol = Annotated[
         help="How a URL is asked, where it does not tell: mlflow, v2 or instances. A token is read "
         "from FAIRMEND_UPSTREAM_TOKEN.",
         metavar="NAME",
+        callback=one_of(*PROTOCOLS),
         rich_help_panel=MODEL,
     ),
 ]
@@ -202,6 +259,7 @@ Unknown = Annotated[
         help="What happens to people of a group that was not audited: error, or keep the model's "
         "answer. People without a group always keep it.",
         metavar="POLICY",
+        callback=one_of("error", "keep"),
         rich_help_panel=REPAIR,
     ),
 ]

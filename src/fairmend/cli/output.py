@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import json
 import math
 import os
@@ -11,10 +12,11 @@ import re
 import shlex
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +25,7 @@ import typer
 
 from fairmend.config import SettingsError
 from fairmend.errors import (
+    MOST_OF_A_MESSAGE,
     ArtifactError,
     DataError,
     FairmendError,
@@ -30,8 +33,10 @@ from fairmend.errors import (
     InputError,
     MissingExtra,
     ModelError,
+    plain_text,
 )
 from fairmend.files import refuse_existing, system_number
+from fairmend.streams import figures, messages, own_output
 
 __all__ = [
     "Code",
@@ -40,6 +45,7 @@ __all__ = [
     "refuse_one_place_for_two",
     "refuse_unwritable",
     "say",
+    "show",
 ]
 
 
@@ -59,14 +65,17 @@ class Code(IntEnum):
     """The artifact was refused."""
     FAULT = 70
     """A fault of ours."""
+    HUNG_UP = 129
     INTERRUPTED = 130
+    TERMINATED = 143
     NO_READER = 141
     """Whoever read our output has gone: what a shell reports of any program then."""
 
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """One object with the version of its layout; numbers that do not exist are null."""
-    print(json.dumps({"schema": schema, **_plain(dict(content))}, indent=2, allow_nan=False))
+    text = json.dumps({"schema": schema, **_plain(dict(content))}, indent=2, allow_nan=False)
+    figures().write(f"{text}\n")
 
 
 def _plain(value: Any) -> Any:
@@ -81,15 +90,26 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
+def show(*parts: object, end: str = "\n") -> None:
+    """Print figures: to standard output, which has nothing else on it."""
+    text = "\n".join(map(str, parts))
+    figures().write(f"{plain_text(text, lines=True)}{end}")
+
+
 def say(text: str) -> None:
     """Tell the person, not the program that reads our output."""
-    print(f"fairmend: {text}", file=sys.stderr)
+    messages().write(f"fairmend: {plain_text(text, MOST_OF_A_MESSAGE)}\n")
+    messages().flush()
 
 
 def refuse_unwritable(path: str | Path, *, force: bool) -> None:
     """Say before long work, not after it, that its result could not be written."""
     place = Path(path)
     what = f"output {str(path)!r}"
+    if str(path) == "-":
+        raise DataError(
+            what, "must be a file", "standard output takes none here", "Name a file: ./- is one."
+        )
     if place.is_dir():
         raise DataError(what, "must be a file", "it is a folder", "Name a file in it.")
     if not place.parent.is_dir():
@@ -102,12 +122,14 @@ def refuse_unwritable(path: str | Path, *, force: bool) -> None:
     refuse_existing(place, overwrite=force)
 
 
-def refuse_one_place_for_two(flag: str, one: str, other: str) -> None:
-    """Two outputs of one name: the second would take the place of the first."""
-    if Path(one).resolve() == Path(other).resolve():
+def refuse_one_place_for_two(flag: str, one: str, *others: str | None) -> None:
+    """An output in the place of another, or of what is read: one of them would be lost."""
+    taken = [other for other in others if other not in (None, "-")]
+    if one != "-" and Path(one).resolve() in [Path(str(other)).resolve() for other in taken]:
         raise DataError(
-            flag, "must be another file than the first", f"got {one!r} for both", "Rename one."
-        )
+            flag, "must be a file of its own", f"got {one!r}, which is another one here too",
+            "Choose another name.",
+        )  # fmt: skip
 
 
 # -------------------------------------------------------------------- every end has a code
@@ -115,33 +137,56 @@ def refuse_one_place_for_two(flag: str, one: str, other: str) -> None:
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
     """The command, with every failure turned into one line and an exit code."""
+    runs_a_model = "model" in inspect.signature(command).parameters
 
     @functools.wraps(command)
     def run(*arguments: Any, **settings: Any) -> None:
-        try:
-            with _signals_end_the_run(), _warnings_said():
-                command(*arguments, **settings)
-                sys.stdout.flush()
-        except FairmendError as error:
-            say(in_flags(error))
-            sys.exit(_code(error))
-        except KeyboardInterrupt:
-            say("interrupted; no unfinished file is left")
-            sys.exit(Code.INTERRUPTED)
-        except OSError as error:  # standard output on a full disk, for one
-            _forget_output()
-            if system_number(error) == errno.EPIPE:
-                sys.exit(Code.NO_READER)
-            say(f"the system refused: {error.strerror or error}")
-            sys.exit(Code.BAD_DATA)
-        except (typer.BadParameter, typer.Exit):  # wrong usage: typer says how
-            raise
-        except Exception:
-            traceback.print_exc()
-            say("this is a fault of fairmend; please report it with the lines above")
-            sys.exit(Code.FAULT)
+        with own_output() if runs_a_model else nullcontext():
+            _run(functools.partial(command, *arguments, **settings), runs_a_model=runs_a_model)
 
     return run
+
+
+def _run(command: Callable[[], None], *, runs_a_model: bool) -> None:
+    try:
+        with _signals_end_the_run(), _warnings_said():
+            command()
+            figures().flush()
+    except FairmendError as error:
+        say(in_flags(error))
+        sys.exit(_code(error))
+    except Stopped as signalled:
+        say(f"{signalled}; no unfinished file is left")
+        sys.exit(Code(signalled.code))
+    except KeyboardInterrupt:  # raised by a model, or under a handler of somebody else
+        say("interrupted; no unfinished file is left")
+        sys.exit(Code.INTERRUPTED)
+    except OSError as error:  # standard output on a full disk, for one
+        _forget_output()
+        if system_number(error) == errno.EPIPE:
+            sys.exit(Code.NO_READER)
+        say(f"the system refused: {error.strerror or error}")
+        sys.exit(Code.BAD_DATA)
+    except (typer.BadParameter, typer.Exit):  # wrong usage: typer says how
+        raise
+    except SystemExit as end:
+        cause = end.__context__
+        while cause is not None and not isinstance(cause, Stopped):
+            cause = cause.__context__
+        if cause is not None and not isinstance(end.code, Code):  # typer made it an exit of its own
+            say(f"{cause}; no unfinished file is left")
+            sys.exit(Code(cause.code))
+        if isinstance(end.code, Code) or not runs_a_model:
+            raise
+        say("model: must answer; it ended the program. Take sys.exit() out of it.")
+        sys.exit(Code.MODEL)
+    except MemoryError:
+        say("the system refused: there is not enough memory for this")
+        sys.exit(Code.BAD_DATA)
+    except Exception:
+        traceback.print_exc(file=messages())
+        say("this is a fault of fairmend; please report it with the lines above")
+        sys.exit(Code.FAULT)
 
 
 def _code(error: FairmendError) -> Code:
@@ -159,7 +204,21 @@ def _code(error: FairmendError) -> Code:
 
 def _forget_output() -> None:
     """What is still buffered has nowhere to go, and must not fail again at the very end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError, ValueError, DataError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), figures().fileno())
+
+
+class Stopped(KeyboardInterrupt):
+    """A request to stop; no ``except Exception`` of a model swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number
+
+    def __str__(self) -> str:
+        if self.code == Code.INTERRUPTED:
+            return "interrupted"
+        return f"stopped by {signal.Signals(self.code - 128).name}"
 
 
 @contextmanager
@@ -167,12 +226,18 @@ def _signals_end_the_run() -> Iterator[None]:
     """A request to stop unwinds like any error, so that half-written files are removed."""
 
     def stop(number: int, _: object) -> NoReturn:
-        say(f"stopped by {signal.Signals(number).name}; no unfinished file is left")
-        sys.exit(128 + number)
+        raise Stopped(number)
 
-    names = ("SIGTERM", "SIGHUP")
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears of signals
+        return
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.signal(number, stop) for number in numbers}
+    before = {
+        number: signal.signal(number, stop)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN  # as nohup asks
+    }
     try:
         yield
     finally:
@@ -182,15 +247,16 @@ def _signals_end_the_run() -> Iterator[None]:
 
 @contextmanager
 def _warnings_said() -> Iterator[None]:
-    """Our warnings as messages, everybody else's left alone."""
+    """Our warnings as messages, everybody else's as they are but for what a terminal obeys."""
 
-    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+    def told(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, FairmendWarning):
             say(f"note: {_translated(str(message))}")
         else:
-            usual(message, category, *rest, **more)
+            text = warnings.formatwarning(message, category, *rest[:2])
+            messages().write(plain_text(text, MOST_OF_A_MESSAGE, lines=True))
 
-    usual, warnings.showwarning = warnings.showwarning, show
+    usual, warnings.showwarning = warnings.showwarning, told
     try:
         yield
     finally:
@@ -262,6 +328,7 @@ _WRITTEN = {
     "groups in sensitive_features": "groups of --group",
     "name features of X": "name inputs of the model",
     "column of X": "column of the file",
+    "X column '": "column '",
     "a few rows of X by hand: it must take X as it is passed here": "a few rows by hand",
     "Pass X with the model's inputs": "Name the columns of the model's inputs",
     "value of y": "value of --label",
@@ -277,6 +344,13 @@ _WRITTEN = {
     "pass a function": "name a function",
     "For sp pass y=None, which": "For sp leave --label out, which",
 }
+_ASKED = {
+    "If these are its words, say BlackBox(model, words=(negative, positive)).": "Name a function "
+    "that turns its words into these.",
+    "If it is random on purpose, say BlackBox(model, random=True).": "If it is random on purpose, "
+    "record its answers once, and name their column with --predictions.",
+}
+"""What to do about a model that is asked, where Python has an argument and we have no option."""
 _METHOD = re.compile(r"method='(\w+)'")
 _ARGUMENT = re.compile(rf"(?<!['\w-])({'|'.join(n for n in _SPOKEN if '_' in n)})(?!['\w])(=?)")
 """An argument's name in a sentence; in quotes it is somebody's column."""
@@ -295,6 +369,9 @@ def in_flags(error: FairmendError) -> str:
     elif spoken.startswith("X '"):  # files that are not there
         spoken = f"files {spoken.removeprefix('X ')}"
     fix = _what_to_type(error) if isinstance(error, InputError) else error.fix
+    if isinstance(error, ModelError):  # options are for recorded answers alone
+        for python, instead in _ASKED.items():
+            fix = fix.replace(python, instead)
     return _translated(f"{spoken}: {error.must}; {error.got}. {fix}")
 
 

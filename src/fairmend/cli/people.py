@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fairmend.cli.output import say
-from fairmend.errors import DataError, listed, nearest
+from fairmend.errors import DataError, listed, nearest, without_secrets
+from fairmend.modelfile import model_kind
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,8 +52,29 @@ class ModelCall:
         return self.predictions is not None or self.model is not None
 
     @property
-    def told_how_to_read(self) -> bool:
-        return self.threshold is not None or self.answers != "auto" or self.soft
+    def name(self) -> str | None:
+        """The model or the column, for a record of what was done: without secrets."""
+        if self.model is None:
+            return self.predictions
+        shown = without_secrets(self.model)
+        if shown == self.model:
+            return shown
+        return f"{shown} ({sha256(self.model.encode()).hexdigest()[:12]})"
+
+    def refuse_idle(self) -> None:
+        """Refuse options that would change nothing: whoever gives them expects otherwise."""
+        kind = None if self.model is None else model_kind(self.model)
+        python = ("module", "skops")
+        for flag, given, has_effect, need in (
+            ("--rows", self.rows, kind in python, "--model package.module:object or FILE.skops"),
+            ("--trust", self.trust, kind == "skops", "--model FILE.skops"),
+            ("--protocol", self.protocol, kind == "address", "--model URL"),
+        ):
+            if given and not has_effect:
+                raise typer.BadParameter(
+                    f"has no effect without {need}. Add that, or leave {flag} out",
+                    param_hint=flag,
+                )
 
     def source(self) -> Any:
         """The model itself, or the name of the column with its answers."""
@@ -59,10 +82,9 @@ class ModelCall:
 
         if (self.predictions is None) == (self.model is None):
             raise typer.BadParameter("give either --predictions COLUMN or --model MODEL")
+        self.refuse_idle()
         if self.model is None:
             return self.predictions
-        if self.rows not in (None, "pandas", "polars", "numpy"):
-            raise typer.BadParameter("must be pandas, polars or numpy", param_hint="--rows")
         return load_model(
             self.model,
             trust=self.trust,

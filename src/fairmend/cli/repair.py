@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,11 +26,13 @@ from fairmend.cli.output import (
     refuse_one_place_for_two,
     refuse_unwritable,
     say,
+    show,
 )
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
 from fairmend.cli.shortfall import Rule, find_shortfalls, first_metric, settings_of
-from fairmend.errors import DataError
+from fairmend.errors import DataError, without_secrets
 from fairmend.selection import refuse_selected
+from fairmend.streams import figures, is_open
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +47,7 @@ Metric = Annotated[
         help="The gap to close: sp, fnr, fpr, fdr or da; repeat it to close several together. "
         r"\[default: sp]",
         metavar="NAME",
+        callback=o.checked(o.a_metric),
         rich_help_panel=o.REPAIR,
         show_default=False,
     ),
@@ -51,7 +55,10 @@ Metric = Annotated[
 Method = Annotated[
     str,
     typer.Option(
-        help="least_change, order, transport or paper.", metavar="NAME", rich_help_panel=o.REPAIR
+        help="least_change, order, transport or paper.",
+        metavar="NAME",
+        callback=o.one_of(*o.METHODS),
+        rich_help_panel=o.REPAIR,
     ),
 ]
 Target = Annotated[
@@ -240,14 +247,15 @@ def repair(
     limits = [read_limit(text) for text in fail_on or []]
     rules = [
         *(Rule("--immutable", name) for name in immutable or ()),
-        *(Rule("--one-way", _read_direction(text)) for text in one_way or ()),
+        *(Rule("--one-way", direction) for direction in _read_directions(one_way or ())),
         *(Rule("--max-edits", most) for most in [max_edits] if most is not None),
     ]
     _check_apart(apart, holdout)
+    refuse_one_place_for_two("--output", output, file, holdout, key_file)
     refuse_unwritable(output, force=force)
     page = report if report is not None else str(Path(output).with_suffix(".html"))
+    refuse_one_place_for_two("--report", page, output, file, holdout, key_file)
     refuse_unwritable(page, force=force)
-    refuse_one_place_for_two("--report", page, output)
     call = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol)
     box = call.box()
     columns = Columns(
@@ -256,14 +264,13 @@ def repair(
     )  # fmt: skip
     people, audited, reported = _everybody(file, columns, box, holdout, (holdout_share, seed))
     which = holdout or f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
-    metrics = metric or ["sp"]
-    refuse_selected(people.selection, metrics, columns.without_label)
+    refuse_selected(people.selection, metric or ["sp"], columns.without_label)
     never = [name for name in group if name in people.input_names]
     _refuse_groups(rules, [name for name in group if name not in never])
     key = find_key(key_file)
     settings: dict[str, Any] = {
         "pos_label": people.positive,
-        "disparity": _one_or_several(metrics),
+        "disparity": _one_or_several(metric or ["sp"]),
         "method": method,
         "target": people.as_group(target),
         "reference": people.as_group(reference),
@@ -299,7 +306,9 @@ def repair(
     result.save_html(page, overwrite=force)
     say(f"wrote {page}")
     crossed = over_the_limit(result.after, limits)
-    if as_json:
+    if not is_open(figures()):
+        say("note: standard output is closed: the figures are in the report alone")
+    elif as_json:
         content = {
             "artifact": output,
             "report": page,
@@ -311,21 +320,18 @@ def repair(
         }
         print_json("fairmend.repair/1", content)
     else:
-        for shortfall in shortfalls:
-            print(shortfall, end="\n\n")
-        for plan in sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target)):
-            print(plan, end="\n\n")
-        if not mended.plans_:
-            print("No group fares worse than the reference: nobody is edited.", end="\n\n")
-        print(f"On {len(reported):,} people{_SEEN[result.apart]} ({which}):", end="\n\n")
-        print(result)
+        plans = sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target))
+        nobody = "No group fares worse than the reference: nobody is edited."
+        for part in (*shortfalls, *plans, *([] if plans else [nobody])):
+            show(part, end="\n\n")
+        show(f"On {len(reported):,} people{_SEEN[result.apart]} ({which}):", end="\n\n")
+        show(result)
     if key is None and drawn_share(mended) > 0:
         say("note: without --key-file no artifact can tell later whether apply has the right key; "
             "make one first with fairmend key FILE")  # fmt: skip
     not_closed = [line for shortfall in shortfalls for line in shortfall.headlines]
-    if not_closed:
-        not_closed.append("--allow-partial makes a repair like that end with 0")
-    gate([*crossed, *([] if allow_partial else not_closed)])
+    way_out = ["--allow-partial makes a repair like that end with 0"] if not_closed else []
+    gate([*crossed, *([] if allow_partial else not_closed + way_out)])
 
 
 def _refuse_groups(rules: Sequence[Rule], groups: Sequence[str]) -> None:
@@ -358,6 +364,19 @@ def _favourable(people: AnyPeople, box: BlackBox, text: str | None) -> Any:
 
 def _one_or_several(names: list[str]) -> str | list[str]:
     return names[0] if len(names) == 1 else names
+
+
+def _read_directions(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Columns with the way each may go; one that may only rise and only fall is said otherwise."""
+    found = sorted(set(map(_read_direction, texts)))
+    for (name, _), (following, _) in pairwise(found):
+        if name == following:
+            raise typer.BadParameter(
+                f"must give one way a column; got up and down for {name!r}. A column that must not "
+                f"change is --immutable {shlex.quote(name)}",
+                param_hint="--one-way",
+            )
+    return found
 
 
 def _read_direction(text: str) -> tuple[str, str]:
@@ -442,5 +461,5 @@ def _cells(people: People) -> NDArray[np.int64]:
 
 
 def command_line() -> str:
-    """The call as it could be typed again."""
-    return shlex.join(["fairmend", *sys.argv[1:]])
+    """The call as it could be typed again; what an address may hold of secrets is left out."""
+    return shlex.join(["fairmend", *map(without_secrets, sys.argv[1:])])

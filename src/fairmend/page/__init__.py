@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
-from fairmend.errors import require
+from fairmend.errors import FairmendWarning, require
 
 if TYPE_CHECKING:
     from fairmend.audit import Audit
@@ -32,3 +33,12 @@ def audit_page(audit: Audit) -> str:
 def _require_all() -> None:
     for module in ("jinja2", "altair", "vl_convert"):
         require(module, extra="report", why="to_html()")
+    from fairmend.plot import can_draw
+
+    if not can_draw():
+        warnings.warn(
+            "report: the charts are left out, as the memory of this process is limited (ulimit "
+            "-v); their tables are there",
+            FairmendWarning,
+            stacklevel=4,
+        )

@@ -10,6 +10,7 @@ import vl_convert
 from markupsafe import Markup
 
 from fairmend.page.table import typeset
+from fairmend.plot import can_draw
 
 __all__ = ["drawn"]
 
@@ -23,8 +24,11 @@ _CLIP = re.compile(r'(id="|url\(#)(clip\d+)')
 def drawn(chart: Any, key: str, title: str, description: str, *, wide: bool = False) -> Markup:
     """An Altair chart as an inline picture with a name and a description.
 
-    ``wide``: as wide as the page, whatever its own measure.
+    ``wide``: as wide as the page, whatever its own measure. Where there is too little memory to
+    draw, its description: the table beside it has the figures.
     """
+    if not can_draw():
+        return Markup("<p>{} (Not drawn, for want of memory.)</p>").format(typeset(description))
     text = vl_convert.vegalite_to_svg(
         chart.to_dict(validate=False)
     )  # the converter reads it anyway
