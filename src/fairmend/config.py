@@ -24,12 +24,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairmend.errors import DataError, nearest
+from fairmend.files import read_small
 
 __all__ = ["Option", "SettingsError", "find_settings", "settle"]
 
 Holds = Literal["text", "number", "switch", "list"]
 NAMES = ("fairmend.toml", "pyproject.toml")
 PREFIX = "FAIRMEND_"
+LONGEST = 1 << 20
+"""Bytes of a file with settings."""
 
 _WORDS = {"1": True, "true": True, "yes": True, "on": True,
           "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -67,8 +70,8 @@ def find_settings(named: str | None = None, folder: Path | None = None) -> tuple
 
 def _parsed(path: Path) -> Mapping[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        content = read_small(path, LONGEST, f"config {str(path)!r}")
+        return tomllib.loads(content.decode())
     except OSError as error:
         raise SettingsError(
             f"config {str(path)!r}",
@@ -76,6 +79,8 @@ def _parsed(path: Path) -> Mapping[str, Any]:
             f"it is not: {error.strerror}",
             "Check the name after --config.",
         ) from None
+    except DataError as error:
+        raise SettingsError(error.what, error.must, error.got, error.fix) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"config {str(path)!r}", "must be TOML", f"it is not: {error}", "Mend that place."

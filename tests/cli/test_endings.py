@@ -168,13 +168,14 @@ def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
     rest = lines[1].split(b";")
     rest[0] = b"forty"
     bad.write_bytes(lines[0] + b"\r\n000150;" + b";".join(rest))
+    line = lines[0].count(b"\n") + 2  # remarks are of several lines
     out = tmp_path / "out.csv"
     done = call("apply", "mended.fairmend", bad, "--missing", "n/a", "--key-file", "secret.key",
                 "-o", out, cwd=mended)  # fmt: skip
     assert done.code == 3
     assert done.err.endswith(
-        "fairmend: column 'Age (years)', row 151: must be a number, as in the audit data; "
-        "got 'forty'. Mend the cell, or name what stands for a missing value with --missing.\n"
+        f"fairmend: column 'Age (years)', line {line}: must be a number, as in the audit data; "
+        "got 'forty'. If that stands for a missing value, say --missing forty.\n"
     )
     assert not out.exists()
     assert os.listdir(tmp_path) == ["bad.csv"]
@@ -187,7 +188,11 @@ def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
         (b"\xff\xfea\x00", "must be text in UTF-8; got UTF-16"),
         (b'sex;score;zip\r\n"female;0.3;1\r\n', "must have every input of the repair as a column"),
         (b"\x1f\x8b\x08\x00", "must be CSV, Parquet or Arrow as it is; got gzip. Unpack it on"),
-        (b"sex;gr\xf6\xdfe\r\n", "its first line: must be text in UTF-8; got bytes of another"),
+        (b"sex;gr\xf6\xdfe\r\n", "line 1: must be text in UTF-8; got bytes of another"),
+        (b"sex;score\rfemale;0.3\r", "line 1: must end with a line feed; got a carriage return"),
+        (b'[{"sex": "female"}]', "got JSON. Convert it"),
+        (b"x" * 140_000 + b";score\n", "line 1: must hold names of columns, of at most"),
+        ("sex;score\nm;1\n".encode("utf-16-le"), "must be text in UTF-8; got UTF-16"),
     ],
 )
 def test_files_that_are_none(content, message, mended, call, tmp_path):

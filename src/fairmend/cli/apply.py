@@ -71,6 +71,9 @@ def apply(
     id_: o.Id = None,
     missing: o.Missing = None,
     decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
+    currency: o.Currency = None,
+    percent: o.Percent = False,
     predictions: o.Predictions = None,
     model: o.Model = None,
     threshold: o.Threshold = None,
@@ -96,6 +99,7 @@ def apply(
 
     if emit not in ("rows", "decisions", "both"):
         raise typer.BadParameter("must be rows, decisions or both", param_hint="--emit")
+    spelling = o.spelling(missing, decimal, thousands, currency, percent=percent)
     many = is_many(file)
     if output == "-" and as_json:
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
@@ -115,8 +119,7 @@ def apply(
         lambda names: group or group_columns(mended, names),
         id_,
         Wanted(emit, decision, edited),  # type: ignore[arg-type]
-        missing or (),
-        decimal or ".",
+        spelling,
     )
     if many:
         made_by = {
@@ -124,7 +127,7 @@ def apply(
             "key": None if mended.key_ is None else Drawer(mended.key_).fingerprint,
             "answers": model or predictions, "emit": emit, "decision": decision,
             "edited": edited, "id": id_,
-            "group": group, "missing": missing, "decimal": decimal, "unknown_group": unknown_group,
+            "group": group, **asdict(spelling), "unknown_group": unknown_group,
         }  # fmt: skip
         found = files(file)
         done = work.through_all(found, Outputs.open(output, made_by, overwrite=force))
@@ -136,7 +139,7 @@ def apply(
         with writing(output, overwrite=force) as out:
             work.through(file, out)
     tally = work.tally
-    _tell_shared_draws(work)
+    _tell_notes(work, file)
     seconds = time.perf_counter() - started
     counted = emit != "decisions" or edited is not None
     stale = mended.box_.column if emit != "decisions" else None
@@ -157,7 +160,9 @@ def apply(
         say(f"note: {stale!r} still holds the model's answers about the rows before the edits{now}")
 
 
-def _tell_shared_draws(work: Applying) -> None:
+def _tell_notes(work: Applying, file: str) -> None:
+    if work.tally.rows == 0:
+        say(f"note: {file} has no rows")
     shared = None if work.mender is None else work.mender.shared_draws
     if shared is not None:
         say(f"note: {shared} Name the column of ids with --id.")

@@ -36,6 +36,7 @@ from fairmend.files import refuse_existing, system_number
 __all__ = [
     "Code",
     "guarded",
+    "note",
     "print_json",
     "refuse_one_place_for_two",
     "refuse_unwritable",
@@ -84,6 +85,11 @@ def _plain(value: Any) -> Any:
 def say(text: str) -> None:
     """Tell the person, not the program that reads our output."""
     print(f"fairmend: {text}", file=sys.stderr)
+
+
+def note(text: str) -> None:
+    """Tell what a figure does not show."""
+    say(f"note: {text}")
 
 
 def refuse_unwritable(path: str | Path, *, force: bool) -> None:

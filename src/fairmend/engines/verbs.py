@@ -129,7 +129,7 @@ def tabulate_into(
 
     relation = place.data
     if place.engine_name == "paths":
-        relation = duck.opened(duck.connected(place), place.data)
+        relation = duck.opened(duck.connected(place), place.files)
     counted = duck.cells(relation, columns, sample_weight, place.suppress_below)
     return saved(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
 
@@ -186,6 +186,8 @@ def gather(
             apart |= set(groups.values())
         chosen, told = _inputs(place, box, known, apart)
     columns = list(dict.fromkeys((*chosen, *groups.values(), *predicted, outcome)))
+    numbers = [*chosen, *predicted, outcome, *([] if weight is None else [weight])]
+    place.use(numbers, list(groups.values()))
     from fairmend.engines import continuous
 
     various = continuous.are_mostly_distinct(place, columns)
@@ -255,7 +257,7 @@ def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, peop
 
     if people < FEW:
         return
-    relation = duck.opened(duck.connected(place), place.data)
+    relation = duck.opened(duck.connected(place), place.files)
     asked = [name for name in inputs if name not in box.vouched]
     unique = duck.all_different(relation, asked, people)
     refuse((identifier(name, people) for name in unique), inputs, box)
