@@ -20,7 +20,7 @@ from scipy import stats
 
 from fairmend import DataError
 from fairmend.columns import Frame
-from fairmend.draw import Drawer, content_ids, random_key, read_key
+from fairmend.draw import Drawer, content_ids, number_people, random_key, read_key
 
 KEY = bytes(range(32))
 DRAWER = Drawer(KEY, "plan")
@@ -315,3 +315,16 @@ def test_content_ids_tell_values_and_places_apart():
 def test_content_ids_of_odd_values_are_an_error():
     with pytest.raises(DataError, match="X column 'x0': must hold numbers, text or dates"):
         content_ids(Frame.read(np.array([[1j], [2j]], object)))
+
+
+def test_whole_numbers_are_one_person_however_they_are_written():
+    """As a spreadsheet writes them too; 007 and 7 stay two people."""
+    same = [5, 5.0, "5", "5.0", "5.00", np.int32(5)]
+    assert len(set(DRAWER.uniform(same))) == 1
+    for ids in (["5.0"], pl.Series(["5.0"]), pd.Series([5.0]), np.array(["5"]), pl.Series([5])):
+        assert DRAWER.uniform(ids)[0] == DRAWER.uniform([5])[0]
+    assert number_people(["7.0", "7", "007", "007.0", "7.5", "-0", "-0.0"]).tolist() == [
+        0, 0, 1, 2, 3, 4, 5,
+    ]  # fmt: skip
+    # longer than a computer's numbers: exact, as the text they are
+    assert len(set(number_people([f"{10**24 + i}" for i in range(3)] + [f"{10**24}.0"]))) == 3

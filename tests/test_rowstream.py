@@ -102,6 +102,8 @@ def test_numbers_as_in_the_fit(tmp_path):
         (b"a,b\r1,2\r", "line 1: must end with a line feed; got a carriage return alone"),
         (b"a,b\n1,2\r3,4\n", "line 2: must end with a line feed; got a carriage return alone"),
         (b'a,b\nx"1,y"z\n', "line 2: must have quotes around whole cells"),
+        (b'a,b\n1,"x"y\n', "line 2: must have quotes around whole cells"),
+        (b"\na,b\n1,2\n", "line 1: must hold the names of the columns; the line is blank"),
         (b'a,b\n1,"x\n', "line 2: must be part of a table in CSV; a quote is never closed"),
         (b"a,b\n1234567890123456789012345,2\n", "got '1234567890123456789012345'"),
         (b"x" * 140_000 + b",b\n1,2\n", "line 1: must hold names of columns"),

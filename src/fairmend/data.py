@@ -475,7 +475,7 @@ def tabulate(
     box = BlackBox.of(model)
     frame: Frame | None
     if is_elsewhere(X):
-        from fairmend.engines.verbs import gather
+        from fairmend.engines.verbs import gather, reading_files
 
         if ids is not None:
             raise DataError(
@@ -485,16 +485,17 @@ def tabulate(
                 "Rows elsewhere are counted one person each: read them into a frame to audit "
                 "people who have several.",
             )
-        gathered = gather(
-            box,
-            X,
-            y,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
-            pos_label=pos_label,
-            inputs=inputs,
-            known=known,
-        )
+        with reading_files(X):
+            gathered = gather(
+                box,
+                X,
+                y,
+                sensitive_features=sensitive_features,
+                sample_weight=sample_weight,
+                pos_label=pos_label,
+                inputs=inputs,
+                known=known,
+            )
         if gathered.audited is not None:
             return gathered.audited
         frame, told = gathered.cells.frame, gathered.told

@@ -81,6 +81,10 @@ def header(content: bytes, name: str, dialect: Dialect) -> tuple[str, ...]:
     """
     record = content[: header_end(content)]
     what = f"file {name!r}, line 1"
+    if not record.strip():
+        raise DataError(
+            what, "must hold the names of the columns", "the line is blank", "Delete it."
+        )
     if b"\0" in record:
         raise _binary(what)
     if b"\r" in record.removesuffix(b"\r\n").replace(b"\r\n", b""):
@@ -238,7 +242,10 @@ def _refuse_odd_quotes(piece: bytes, dialect: Dialect, where: _Where) -> None:
         text = io.StringIO(record.decode(), newline="")
         others = list(csv.reader(text, delimiter=dialect.separator))
         plain = record.count(b"\n", 0, len(record) - 1) == 0
-        if len(others) != 1 or len(others[0]) != len(cut(record, dialect.separator)) or not plain:
+        alike = len(others) == 1 and len(others[0]) == len(cut(record, dialect.separator))
+        # a cell that begins with a quote ends with one
+        begun = any(cell[:1] == b'"' for cell in cut(record, dialect.separator))
+        if begun or not (plain and alike):
             raise DataError(
                 where.at(place),
                 "must have quotes around whole cells, and double those inside",

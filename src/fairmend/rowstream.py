@@ -153,12 +153,12 @@ def open_rows(
     """A file, or standard input for ``-``, as a stream of rows.
 
     Edited cells are written as ``spelling`` says they are read. With ``unpack`` a CSV may be packed
-    by gzip.
+    by gzip, if its name ends so.
     """
     with ExitStack() as stack:
         name = "standard input" if path == "-" else path
         file = stack.enter_context(open_file(path))
-        if unpack and file.peek(2)[:2] == _GZIP:  # type: ignore[attr-defined]
+        if unpack and path.lower().endswith(".gz") and file.peek(2)[:2] == _GZIP:  # type: ignore[attr-defined]
             file = cast(IO[bytes], stack.enter_context(gzip.open(file)))
         try:
             head = _peeked(file)

@@ -32,7 +32,7 @@ _CURRENCIES = r"[$€£¥₹₽₩₺₪฿₫₴₦]|[A-Z]{3}|Fr\.|kr\.?|zł|K�
 _GROUPS = {",": ",", ".": r"\.", "'": "'’", " ": _BLANKS, "_": "_"}
 """Marks between thousands, each with the characters that are one and the same to people."""
 _LOOKS = re.compile(
-    rf"[-+]?\s*(?P<before>{_CURRENCIES})?\s*[-+]?"
+    rf"[-+−]?\s*(?P<before>{_CURRENCIES})?\s*[-+−]?"
     rf"(?P<number>\d{{1,3}}(?:(?P<mark>[,.'’_{_BLANKS}])\d{{3}})+(?:[.,]\d*)?"
     rf"|\d+(?:\.\d*)?{_EXPONENT}|\.\d+|\d*,\d+)"
     rf"\s*(?P<after>{_CURRENCIES})?\s*(?P<percent>%)?"
@@ -92,7 +92,7 @@ class Spelling:
             whole = rf"(?:\d+|\d{{1,3}}(?:[{self._between}]\d{{3}})+)"
         body = rf"{whole}(?:{point}\d*)?{_EXPONENT}|{point}\d+{_EXPONENT}"
         sign = f"(?:{re.escape(self.currency.strip())})?" if self.currency else ""
-        return rf"^\s*([-+]?)\s*{sign}\s*([-+]?)({body})\s*{sign}\s*$"
+        return rf"^\s*([-+−]?)\s*{sign}\s*([-+−]?)({body})\s*{sign}\s*$"
 
     def plain(self, cells: pl.Expr) -> pl.Expr:
         """Numbers as programs write them; null for whatever is none."""
@@ -103,7 +103,8 @@ class Spelling:
             bare = bare.str.replace_all(f"[{self._between}]", "")
         if self.mark != ".":
             bare = bare.str.replace(self.mark, ".", literal=True)
-        return pl.when(cells.str.contains(self.pattern)).then(bare.str.strip_prefix("+"))
+        bare = bare.str.replace("−", "-", literal=True).str.strip_prefix("+")
+        return pl.when(cells.str.contains(self.pattern)).then(bare)
 
     def advice(self, cell: str, column: str | None = None) -> str:
         """What to type so that a cell among numbers is read; a named column may hold words."""
@@ -114,7 +115,7 @@ class Spelling:
             return (f"If that stands for a missing value, say --missing "
                     f"{shlex.quote(cell.strip())}{words}.")  # fmt: skip
         if re.fullmatch(r"[-+]?\d{19,}", cell.strip()):
-            return f"No number of 64 bits holds it: is it an --id{words}?"
+            return f"No number of 64 bits holds it. If it says who it is, name it with --id{words}."
         said = []
         if currency := looks["before"] or looks["after"]:
             said.append(f"--currency {shlex.quote(currency)}")
@@ -161,19 +162,22 @@ class Findings:
         numbers: Iterable[str],
         labels: Collection[str] = (),
         tell: Callable[[str], None] | None = None,
+        told: set[str] | None = None,
     ) -> None:
         """Complain about doubtful columns among those that are used, and tell the notes.
 
         ``labels`` are columns in which any word will do, such as groups. Without ``tell`` notes are
-        warnings.
+        warnings; nothing is told of columns in ``told``, which grows by those that were told of.
         """
         used = [name for name in dict.fromkeys(numbers) if name not in labels]
         for name in used:
             if name in self.doubts:
                 raise self.doubts[name]()
+        told = set() if told is None else told
         for name in (*used, *labels):
-            if name in self.notes:
-                (tell or _warn)(self.notes.pop(name))
+            if name in self.notes and name not in told:
+                (tell or _warn)(self.notes[name])
+                told.add(name)
 
     def note_tokens(self, tokens: Mapping[str, Mapping[str, int]]) -> None:
         """What was taken for missing values in columns whose type was known."""

@@ -14,7 +14,8 @@ import select
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -127,7 +128,7 @@ def read_table(
     """
     require("polars", extra="cli", why="reading a file")
     name = "standard input" if str(path) == "-" else str(path)
-    with open_file(str(path)) as file:
+    with open_file(str(path)) as file, reading(name):
         content = file.read(HEAD)
         kind = kind_of(content, name)
         parts = [content]
@@ -170,6 +171,15 @@ def not_of_its_kind(name: str, kind: Kind, error: Exception) -> DataError:
         f"it cannot be read as one: {first}",
         "Check that it is complete, and that its suffix tells its format.",
     )
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """What the system refuses in the middle of a file is an error in that file."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(name, error) from None
 
 
 def open_file(path: str) -> IO[bytes]:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import environment, write_applicants
+from .conftest import NAMED, environment, write_applicants
 
 APPLY = ("apply", "mended.fairmend", "-", "--missing", "n/a", "--emit", "rows", "-o")
 ENOUGH = 5 << 20
@@ -214,3 +215,39 @@ def test_an_artifact_that_is_none_is_refused(mended, call, tmp_path):
             "something else. Is it an artifact, written by fairmend repair? apply and report take "
             "the artifact first, then the file.\n"
         )
+
+
+# -------------------------------------------------------------------- places that are no files
+
+
+def test_a_device_takes_the_output_and_stays_one(mended, call, tmp_path):
+    place = tmp_path / "null"
+    try:
+        os.mknod(place, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        with place.open("wb"):
+            pass
+    except PermissionError:
+        pytest.skip("devices are for root")
+    for force in ((), ("--force",)):
+        done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--key-file",
+                    "secret.key", "-o", place, *force, cwd=mended)  # fmt: skip
+        assert done.code == 0, done.err
+        assert place.is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what"),
+    [
+        (("--config", "/dev/zero", "audit", "new.csv"), 2, "config '/dev/zero'"),
+        (("audit", "/dev/zero", *NAMED), 3, "file '/dev/zero'"),
+        (("apply", "mended.fairmend", "/dev/zero", "-o", "-"), 3, "file '/dev/zero'"),
+        (("apply", "mended.fairmend", "new.csv", "--key-file", "/dev/zero", "-o", "-"), 3,
+         "key file '/dev/zero'"),
+    ],
+)  # fmt: skip
+def test_what_has_no_end_is_not_read_to_it(mended, call, arguments, code, what):
+    if what.startswith("file") and "apply" in arguments:
+        arguments = (*arguments, "--key-file", "secret.key")
+    done = call(*arguments, cwd=mended)
+    assert (done.code, done.out) == (code, "")
+    assert what in done.err

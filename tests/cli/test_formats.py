@@ -223,3 +223,46 @@ def test_rows_without_a_prediction_are_bad_data(amounts, call, tmp_path):
     done = call("apply", "m.fairmend", "short.csv", "--key-file", "secret.key", "-o", "out.csv")
     assert (done.code, (tmp_path / "out.csv").exists()) == (3, False)
     assert f"fairmend: {said}" in done.err
+
+
+@pytest.mark.parametrize("typed", ["TRUE", "True", "true"])
+def test_the_positive_outcome_is_named_as_in_the_file(amounts, call, tmp_path, typed):
+    text = (amounts / "points.csv").read_text()
+    lines = [f"{line[:-1]}{'TRUE' if line[-1] == '1' else 'FALSE'}" for line in text.split()[1:]]
+    (tmp_path / "said.csv").write_text("\n".join([text.split()[0], *lines]))
+    done = call("audit", "said.csv", *PAID, "--positive", typed, "--json")
+    assert done.code == 0, done.err
+    plain = call("audit", "points.csv", *PAID, "--json", cwd=amounts)
+    assert json.loads(done.out)["gaps"] == json.loads(plain.out)["gaps"]
+
+
+def test_what_was_read_with_an_option_is_applied_with_it(amounts, call, tmp_path):
+    """Percentages, currencies and thousands; cells that are not edited stay as they are."""
+    people = pd.read_csv(amounts / "points.csv", sep=";")
+    people["income"] = [f"${x:,.2f}" for x in people["income"]]
+    people["job"] = [f"{10 * x}%" for x in people["job"]]
+    people["score"] = [f"{100 * x:.1f}%" for x in people["score"]]
+    people.to_csv(tmp_path / "in.csv", index=False)
+    said = ("--thousands", ",", "--currency", "$", "--percent")
+    for command in ("audit", "repair"):
+        done = call(command, "in.csv", *PAID, *INPUTS)
+        assert (done.code, "--currency '$'" in done.err) == (3, True)
+    assert call("key", "secret.key").code == 0
+    made = call("repair", "in.csv", *PAID, *INPUTS, *said, "--metric", "sp", "-o", "m.fairmend",
+                "--key-file", "secret.key")  # fmt: skip
+    assert made.code == 0, made.err
+    use = ("apply", "m.fairmend", "in.csv", "--id", "person", "--key-file", "secret.key", "-o")
+    unsaid = call(*use, "out.csv")
+    assert (unsaid.code, "--currency '$'" in unsaid.err) == (3, True)
+    done = call(*use, "out.csv", *said, "--json")
+    assert done.code == 0, done.err
+    out = pd.read_csv(tmp_path / "out.csv", dtype=str)
+    before = pd.read_csv(tmp_path / "in.csv", dtype=str)
+    edited = (out[before.columns] != before).any(axis=1).sum()
+    assert 0 < edited == json.loads(done.out)["edited"] < 200
+    assert out["job"].str.endswith("%").all()
+    again = call("apply", "m.fairmend", "out.csv", "--id", "person", "--key-file", "secret.key",
+                 "-o", "again.csv", "--decision", "second", *said)  # fmt: skip
+    assert again.code == 0, again.err
+    report = call("report", "m.fairmend", "in.csv", "--label", "paid", *said, "--json")
+    assert report.code == 0, report.err

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -400,3 +401,47 @@ def test_files_without_rows(call, lake, tmp_path, write):
         found = pl.read_csv(out) if suffix == "csv" else pl.read_parquet(out)
         assert found.columns == [*none.columns, "decision"]
         assert found.height == 0
+
+
+def test_damage_inside_one_of_many_parquet_files_is_named(call, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for seed in (1, 2):
+        people(600, seed).write_parquet(folder / f"{seed}.parquet")
+    content = bytearray((folder / "2.parquet").read_bytes())
+    content[10:300] = b"\xaa" * 290
+    (folder / "2.parquet").write_bytes(content)
+    for named in (NAMED, (*NAMED, "--id", "id")):
+        done = call("audit", folder, *named)
+        assert done.code == 3
+        assert f"file '{folder / '2.parquet'}': must be a Parquet or CSV file" in done.err
+
+
+def test_a_folder_without_files_says_how_to_reach_those_inside(call, tmp_path):
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    people(60, 1).write_csv(tmp_path / "outer" / "inner" / "a.csv")
+    done = call("audit", "outer", *NAMED)
+    assert (done.code, "the folder holds none" in done.err) == (3, True)
+    assert call("audit", "outer/**/*.csv", *NAMED).code == 0
+
+
+def test_ids_in_folders_are_text(call, tmp_path):
+    """007 and 7 are two people, whatever a number would make of them."""
+    (tmp_path / "files").mkdir()
+    for place, width in enumerate((3, 1)):
+        ids = pl.Series("id", [f"{i:0{width}}" for i in range(1, 10)] * 1)
+        people(9, place).with_columns(ids).write_csv(tmp_path / "files" / f"{place}.csv")
+    assert "are 9 people" not in call("audit", "files", *NAMED, "--id", "id").err
+
+
+def test_a_bad_id_is_said_with_its_row_in_the_file(lake, call, tmp_path):
+    """Not with its place among the few people who are drawn."""
+    rows = pl.read_parquet(lake / "apart.parquet")
+    rows.with_columns(pl.col("id") + 0.5).write_parquet(tmp_path / "odd.parquet")
+    done = call("apply", lake / "one.fairmend", "odd.parquet", "--key-file", lake / "secret.key",
+                "--id", "id", "-o", "out.parquet")  # fmt: skip
+    assert done.code == 3, done.err
+    value, row = re.search(r"got ([\d.]+) in row ([\d,]+)", done.err).groups()
+    assert float(value) == rows["id"][int(row.replace(",", "")) - 1] + 0.5
+    audited = call("audit", "odd.parquet", *NAMED, "--id", "id")
+    assert (audited.code, f"got {rows['id'][0] + 0.5} in row 1" in audited.err) == (3, True)

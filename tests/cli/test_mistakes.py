@@ -439,3 +439,16 @@ def test_whole_numbers_are_typed_as_such(call, tmp_path):
     assert gap["gap"] == pytest.approx(rates[0.0] - rates[1.0])
     wrong = call("audit", "t.parquet", *named, "--positive", "3")
     assert (wrong.code, "got '3'. Known: 1.0, 2.0." in wrong.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--thousands", ";"), "must be one of"),
+        (("--thousands", "."), "must be another mark than that of decimals"),
+        (("--currency", "5"), "must be the sign of a currency"),
+    ],
+)
+def test_marks_that_are_none(mended, call, option, message):
+    done = call("audit", "applicants.csv", *NAMED, *option, cwd=mended)
+    assert (done.code, message in done.err) == (2, True)

@@ -96,18 +96,27 @@ def find_people(
 
     ``known`` are the inputs where a repair knows them.
     """
-    import polars as pl
-
-    from fairmend.columns import is_missing
-    from fairmend.engines import duck, source, tabulate
-    from fairmend.engines.verbs import refuse_identifiers
-    from fairmend.model import input_names
+    from fairmend.engines import duck, source
 
     columns.refuse_two_roles(box.column)
     if columns.label is None:
         raise typer.BadParameter("must be given for many files", param_hint="--label")
     ids = () if columns.id is None else (columns.id,)
     place = source(file, spelling=columns.spelling, texts=ids)
+    with duck.reading(place.data):
+        return _counted(place, columns, columns.label, box, known)
+
+
+def _counted(
+    place: Source, columns: Columns, label: str, box: BlackBox, known: Sequence[str]
+) -> PeopleElsewhere:
+    import polars as pl
+
+    from fairmend.columns import is_missing
+    from fairmend.engines import duck, tabulate
+    from fairmend.engines.verbs import refuse_identifiers
+    from fairmend.model import input_names
+
     names = place.names
     for flag, name in columns.named(box.column):
         check_there(names, flag, name)
@@ -117,9 +126,9 @@ def find_people(
     told = bool(inputs)
     inputs = inputs or inputs_left(names, columns, box)
     place = replace(place, inputs=tuple(inputs), left_over=not told)
-    numbers = [*inputs, columns.label, box.column, columns.weight]
+    numbers = [*inputs, label, box.column, columns.weight]
     place.use([name for name in numbers if name is not None], columns.group, note)
-    about = [*columns.group, columns.label]
+    about = [*columns.group, label]
     said = [box.column] if columns.positive_decision is not None and box.column else []
     cells = tabulate(place, [*about, *said])
     n = round(float(cells.people.sum()))
@@ -137,7 +146,7 @@ def find_people(
         for name in about
     }
     box.words = words_of(pl.DataFrame(cells.frame.native), columns, box)
-    positive = positive_of(values[columns.label], columns.positive)
+    positive = positive_of(values[label], columns.positive)
     return PeopleElsewhere(place, columns, values, positive, n)
 
 
@@ -150,7 +159,9 @@ def refuse_repeated_ids(people: AnyPeople) -> None:
         return
     relation = duck.opened(duck.connected(people.place), people.place.files)
     name = duck.quoted(people.columns.id)
-    rows, different = relation.aggregate(f"count({name}), count(DISTINCT {name})").fetchall()[0]
+    counted = f"count({name}), count(DISTINCT {name})"
+    with duck.reading(people.place.data):
+        rows, different = relation.aggregate(counted).fetchall()[0]
     if different < rows:
         typed = shlex.quote(people.columns.id)
         raise DataError(

@@ -356,7 +356,9 @@ def inputs_left(names: Sequence[str], columns: Columns, box: BlackBox) -> list[s
     remote = isinstance(box.model, RemoteModel)
     if box.column is not None or remote:
         other |= set(columns.group)
-    found = [name for name in names if name not in other]
+    found = [name for name in names if name and name not in other]
+    if "" in names:
+        say("note: the column without a name is no input; give it one if the model reads it")
     if remote:
         say(f"note: the model is sent {listed(found)}; --input NAME names its inputs one by one, "
             "--ignore NAME leaves some out")  # fmt: skip

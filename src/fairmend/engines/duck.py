@@ -143,21 +143,45 @@ def connected(source: Source) -> Any:
 
 @contextmanager
 def reading(files: Sequence[str]) -> Iterator[None]:
-    """Damage that DuckDB finds in a file is an error in the data, and says in which file."""
+    """Damage that is found while files are read is an error in the data, with the file's name.
+
+    Whoever reads them finds it: DuckDB, Polars or PyArrow.
+    """
+    import polars as pl
+    import pyarrow as pa
+
     duckdb = require("duckdb", extra="duckdb", why="files larger than memory")
-    damage = (duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException,
-              duckdb.SerializationException)  # fmt: skip
     try:
         yield
-    except damage as error:
+    except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+        raise
+    except (duckdb.Error, pl.exceptions.ComputeError, pa.ArrowException) as error:
         said = " ".join(str(error).split())
-        file = next((name for name in files if name in said), files[0])
+        file = next((name for name in files if name in said), None) or _damaged(files)
+        if file is None:  # the fault is not in the files
+            raise
         raise DataError(
-            f"file {file!r}" if len(files) == 1 or file in said else f"one of {len(files)} files",
+            f"file {file!r}",
             "must be a Parquet or CSV file",
             f"it cannot be read as one: {said[:200]}",
             "Check that it is complete, and that its suffix tells its format.",
         ) from None
+
+
+def _damaged(files: Sequence[str]) -> str | None:
+    """The first Parquet file on this machine that cannot be read to its end."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    for name in files:
+        if "://" in name or is_csv(name):
+            continue
+        try:
+            for _ in pa.parquet.ParquetFile(name).iter_batches(BATCH_ROWS):
+                pass
+        except (pa.ArrowException, OSError):
+            return name
+    return None
 
 
 def opened(connection: Any, files: Sequence[str]) -> Any:

@@ -105,7 +105,12 @@ class Source:
     ) -> None:
         """Complain about columns of CSV files that are mostly numbers and cannot be read so."""
         if self.typed is not None:
-            self.typed.findings.use(numbers, labels, tell)
+            self.typed.findings.use(numbers, labels, tell, self._told)
+
+    @cached_property
+    def _told(self) -> set[str]:
+        """Columns of which a note was told."""
+        return set()
 
     @property
     def engine(self) -> Engine:
@@ -286,11 +291,14 @@ def files(name: str) -> list[str]:
     else:
         found = [each for each in glob.glob(name, recursive=True) if os.path.isfile(each)]
     if not found:
+        folder = os.path.isdir(name)
         raise DataError(
             f"X {name!r}",
             "must be a path or a glob of Parquet or CSV files",
-            "there is no such file",
-            "Check the name, and from where it is seen.",
+            "the folder holds none" if folder else "there is no such file",
+            f"Files in folders inside it are named by a pattern, e.g. {name}/**/*.csv."
+            if folder
+            else "Check the name, and from where it is seen.",
         )
     return sorted(found)
 

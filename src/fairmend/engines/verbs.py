@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ __all__ = [
     "gather",
     "map_rows",
     "predict_elsewhere",
+    "reading_files",
     "tabulate",
     "tabulate_into",
     "transform_elsewhere",
@@ -132,6 +134,19 @@ def tabulate_into(
         relation = duck.opened(duck.connected(place), place.files)
     counted = duck.cells(relation, columns, sample_weight, place.suppress_below)
     return saved(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
+
+
+@contextmanager
+def reading_files(X: Any) -> Iterator[None]:
+    """Damage in files is an error that names the file; of rows elsewhere, their engine speaks."""
+    from fairmend.engines import duck
+
+    place = find(X)
+    if place is None or place.engine_name != "paths":
+        yield
+        return
+    with duck.reading(place.data):
+        yield
 
 
 @dataclass(frozen=True, eq=False)
