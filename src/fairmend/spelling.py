@@ -222,9 +222,9 @@ class Findings:
             return
         if counts["whole"] == known:
             self.expressions[name] = cell.cast(pl.Int64)
-        elif counts["truth"] == known:
+        elif known == rows.select(_truth(cell).count()).collect(engine="streaming").item():
             self.expressions[name] = _truth(cell)
-        elif counts["real"] == known and not counts["huge"]:
+        elif counts["real"] == known and not _has_huge(rows, cell):
             self.expressions[name] = cell.cast(pl.Float64)
         else:
             self._read_closely(rows, name, spelling, where)
@@ -302,15 +302,21 @@ def _counts(cell: pl.Expr, spelling: Spelling) -> dict[str, pl.Expr]:
     """How many cells there are, and are numbers as programs write them; quick to count."""
     import polars as pl
 
-    whole = cell.cast(pl.Int64, strict=False)
     real = cell.cast(pl.Float64, strict=False).fill_nan(None)
     return {
-        "known": cell.is_not_null().sum(),
-        "whole": whole.is_not_null().sum(),
-        "truth": _truth(cell).is_not_null().sum(),
-        "real": real.is_not_null().sum() if spelling.mark == "." else pl.lit(0),
-        "huge": (cell.str.contains(r"^[-+]?\d{19,}$") & whole.is_null()).sum(),
+        "known": cell.count(),
+        "whole": cell.cast(pl.Int64, strict=False).count(),
+        "real": real.count() if spelling.mark == "." else pl.lit(0),
     }
+
+
+def _has_huge(rows: pl.LazyFrame, cell: pl.Expr) -> bool:
+    """Whether a whole number is among the cells that 64 bits do not hold."""
+    import polars as pl
+
+    fits = cell.cast(pl.Int64, strict=False).is_not_null()
+    huge = cell.str.contains(r"^[-+]?\d{19,}$") & ~fits
+    return bool(rows.select(huge.any()).collect(engine="streaming").item())
 
 
 def _truth(cell: pl.Expr) -> pl.Expr:

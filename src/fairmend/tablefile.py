@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from fairmend.errors import DataError, FairmendError, require
+from fairmend.errors import DataError, FairmendError, listed, require
 from fairmend.records import Dialect, header, header_end, line_of, refuse_odd_records
 from fairmend.spelling import Findings, Spelling, as_known
 
@@ -281,14 +281,14 @@ def _read_typed(content: bytes, name: str, kind: Kind) -> pl.DataFrame:
     if kind == "arrow stream":
         return pl.read_ipc_stream(source)
     require("fastexcel", extra="excel", why=f"reading the spreadsheet {name!r}")
-    sheets = pl.read_excel(source, sheet_id=0)
-    first = next(iter(sheets))
-    if len(sheets) > 1:
+    sheets = pl.read_excel(source, sheet_id=0, raise_if_empty=False)
+    filled = [sheet for sheet, rows in sheets.items() if rows.width]
+    if len(filled) > 1:
         raise DataError(
-            f"file {name!r}", "must have one sheet", f"got {len(sheets)}, the first {first!r}",
+            f"file {name!r}", "must have one sheet", f"got {listed(filled)}",
             "Save the one that is meant as a file of its own, or as CSV UTF-8.",
         )  # fmt: skip
-    return sheets[first]
+    return sheets[filled[0]] if filled else pl.DataFrame()
 
 
 # -------------------------------------------------------------------- CSV
