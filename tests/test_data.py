@@ -1,5 +1,7 @@
 """Tabulation against pandas' group-by, and the invariances a count of people must have."""
 
+import unicodedata
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fairmend import BlackBox, DataError, Population, tabulate
+from fairmend import BlackBox, DataError, FairmendWarning, Population, tabulate
 from fairmend.columns import Frame
 from fairmend.data import UNLABELLED, pooled, read_membership
 
@@ -505,3 +507,30 @@ def test_each_column_of_groups_is_held_to_the_order():
     groups = {"sex": sex, "old": old.sort_index()}
     with pytest.raises(DataError, match="sensitive_features: must come in the order of y"):
         tabulate([0, 1, 1, 0], None, y, sensitive_features=groups)
+
+
+# -------------------------------------------------------------------- groups that print alike
+
+
+def test_groups_that_print_alike_are_one():
+    """Blanks around a label, and the two ways to write an accent."""
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 2, (400, 3)), rng.integers(0, 2, 400)
+    plain = rng.choice(["Zoé", "M"], 400)
+    odd = plain.astype(object)
+    odd[::3] = [unicodedata.normalize("NFD", s) for s in plain[::3]]
+    odd[1::3] = [f" {s}\u00a0" for s in plain[1::3]]
+    expected = tabulate(decide, x, y, sensitive_features=plain)
+    with pytest.warns(FairmendWarning, match="do not make another group"):
+        found = tabulate(decide, x, y, sensitive_features=odd)
+    assert found.groups == expected.groups == ("M", "Zoé")
+    same(found, expected)
+    place, missing = read_membership(odd, Frame.read(x), found.groups)
+    np.testing.assert_array_equal(place, (plain == "Zoé").astype(int))
+    assert not missing.any()
+    # of groups that were audited before they were one, each keeps its own
+    place, _ = read_membership(["F ", "F", " F"], Frame.read(x[:3]), ("F", "F "))
+    assert place.tolist() == [1, 0, 0]
+    both = {"a": odd[:2], "b": ["1 ", "2"]}
+    place, _ = read_membership(both, Frame.read(x[:2]), (f"{plain[0]} & 1", f"{plain[1]} & 2"))
+    assert place.tolist() == [0, 1]

@@ -20,7 +20,7 @@ from scipy import stats
 
 from fairmend import DataError
 from fairmend.columns import Frame
-from fairmend.draw import Drawer, content_ids, random_key, read_key
+from fairmend.draw import Drawer, content_ids, number_people, random_key, read_key
 
 KEY = bytes(range(32))
 DRAWER = Drawer(KEY, "plan")
@@ -76,7 +76,7 @@ def test_it_is_aes_and_blake2b():
         cipher = Cipher(algorithms.AES256(keys[:32]), modes.ECB()).encryptor()
         number = int.from_bytes(cipher.update(block)[:8], "little")
         assert drawn == (number >> 11) / 2**53
-    for text, drawn in zip(["anna", "7.0"], DRAWER.uniform(["anna", "7.0"]), strict=True):
+    for text, drawn in zip(["anna", "7.5"], DRAWER.uniform(["anna", "7.5"]), strict=True):
         digest = hashlib.blake2b(text.encode(), digest_size=8, key=keys[32:]).digest()
         assert drawn == (int.from_bytes(digest, "little") >> 11) / 2**53
 
@@ -140,7 +140,7 @@ def test_text_is_taken_in_its_composed_form_and_otherwise_as_it_is():
     composed, decomposed = (unicodedata.normalize(form, "Zoë") for form in ("NFC", "NFD"))
     assert composed != decomposed
     np.testing.assert_array_equal(DRAWER.uniform([composed]), DRAWER.uniform([decomposed]))
-    others = ["7", "07", "+7", "7.0", " 7", "7 ", "７", "-0", "0", "zoë", composed]
+    others = ["7", "07", "+7", "007.0", "7.10", "7e0", " 7", "7 ", "７", "-0", "0", "zoë", composed]
     assert len(set(DRAWER.uniform(others))) == len(others)
 
 
@@ -324,3 +324,16 @@ def test_content_ids_tell_values_and_places_apart():
 def test_content_ids_of_odd_values_are_an_error():
     with pytest.raises(DataError, match="X column 'x0': must hold numbers, text or dates"):
         content_ids(Frame.read(np.array([[1j], [2j]], object)))
+
+
+def test_whole_numbers_are_one_person_however_they_are_written():
+    """As a spreadsheet writes them too; 007 and 7 stay two people."""
+    same = [5, 5.0, "5", "5.0", "5.00", np.int32(5)]
+    assert len(set(DRAWER.uniform(same))) == 1
+    for ids in (["5.0"], pl.Series(["5.0"]), pd.Series([5.0]), np.array(["5"]), pl.Series([5])):
+        assert DRAWER.uniform(ids)[0] == DRAWER.uniform([5])[0]
+    assert number_people(["7.0", "7", "007", "007.0", "7.5", "-0", "-0.0"]).tolist() == [
+        0, 0, 1, 2, 3, 4, 5,
+    ]  # fmt: skip
+    # longer than a computer's numbers: exact, as the text they are
+    assert len(set(number_people([f"{10**24 + i}" for i in range(3)] + [f"{10**24}.0"]))) == 3

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # for disks.py
 
 from disks import small_disk
 from fairmend.errors import DataError
-from fairmend.files import _begin, writing
+from fairmend.files import _begin, read_small, writing
 
 
 def test_nothing_is_left_after_an_error(tmp_path):
@@ -120,3 +123,64 @@ with writing(sys.argv[1], overwrite=sys.argv[3] == "True") as file:
         assert disk.names == (["out"] if overwrite else [])
         if overwrite:
             assert (disk.seen / "out").read_bytes() == b"old"
+
+
+def test_a_device_is_written_through_and_stays_one(tmp_path):
+    """Whoever may replace /dev/null must not do so."""
+    place = tmp_path / "null"
+    try:
+        os.mknod(place, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        with place.open("wb"):
+            pass
+    except PermissionError:
+        pytest.skip("devices are for root")
+    for overwrite in (True, False):
+        with writing(place, overwrite=overwrite) as file:
+            file.write(b"away")
+        assert place.is_char_device()
+    assert [p.name for p in tmp_path.iterdir()] == ["null"]
+
+
+def test_a_pipe_is_written_through_and_a_socket_refused(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    with writing(pipe) as file:
+        file.write(b"all of it")
+    reader.join()
+    assert (got, pipe.is_fifo()) == ([b"all of it"], True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for overwrite in (True, False):
+            with (
+                pytest.raises(DataError, match="it is a socket"),
+                writing(tmp_path / "socket", overwrite=overwrite),
+            ):
+                pass
+        assert (tmp_path / "socket").is_socket()
+
+
+def test_a_link_is_followed(tmp_path):
+    """A dangling one too: the file is made where it points."""
+    link = tmp_path / "link"
+    link.symlink_to("there")
+    with writing(link) as file:
+        file.write(b"one")
+    assert (tmp_path / "there").read_bytes() == b"one"
+    with pytest.raises(DataError, match="must not exist yet"), writing(link):
+        pass
+    with writing(link, overwrite=True) as file:
+        file.write(b"two")
+    assert link.is_symlink()
+    assert (tmp_path / "there").read_bytes() == b"two"
+
+
+def test_small_files_are_read_up_to_a_limit(tmp_path):
+    (tmp_path / "key").write_bytes(b"ab")
+    assert read_small(tmp_path / "key", 2, "key file") == b"ab"
+    with pytest.raises(DataError, match="key file: must be at most 1 bytes; it is longer"):
+        read_small(tmp_path / "key", 1, "key file")
+    with pytest.raises(DataError, match="it is longer"):
+        read_small("/dev/zero", 4096, "key file")

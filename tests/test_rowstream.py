@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairmend.errors import DataError
+from fairmend.errors import DataError, FairmendWarning
 from fairmend.rowstream import Edits, open_rows
+from fairmend.spelling import Spelling
 
 PARTS = [*'ab0 7;,|\t"=é<', "\n", "\r\n"]
 CELL = st.lists(st.sampled_from(PARTS), max_size=6).map("".join)
@@ -90,13 +91,26 @@ def test_numbers_as_in_the_fit(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a,b\n1,2\n1,2,3\n", "row 2: must have no more cells than the first line, 2; got 3"),
-        (b"a,b\n1,2\nx,2\n", "column 'a', row 2: must be a number, as in the audit data; got 'x'"),
-        (b"a,b\n1,\xff\n", "row 1: must be text in UTF-8; got bytes of another encoding"),
-        (b"a,\xff\n1,2\n", "its first line: must be text in UTF-8; got bytes of another encoding"),
+        (b"a,b\n1,2\n1,2,3\n", "line 3: must have no more cells than the first line, 2; got 3"),
+        (b"a,b\n1,2\nx,2\n", "column 'a', line 3: must be a number, as in the audit data; got 'x'"),
+        (b"a,b\n1,\xff\n", "line 2: must be text in UTF-8; got bytes of another encoding"),
+        (b'a,b\n1,"x\ny"\n1,2,3\n', "line 4: must have no more cells than the first line, 2"),
+        (b"a,b\n1,2,\n3,4,\n", "line 2: must have no more cells than the first line, 2; got 3"),
+        (b"a,b\n1\n1,3,515\n", "line 3: must have no more cells"),  # as many in all as there may be
+        (b"a,b\n1,2\n\n3,4\n", "line 3: must hold a person; the line is blank"),
+        (b"a,b\n1,x\0\n", "line 2: must be text; got a NUL byte"),
+        (b"a,b\r1,2\r", "line 1: must end with a line feed; got a carriage return alone"),
+        (b"a,b\n1,2\r3,4\n", "line 2: must end with a line feed; got a carriage return alone"),
+        (b'a,b\nx"1,y"z\n', "line 2: must have quotes around whole cells"),
+        (b'a,b\n1,"x"y\n', "line 2: must have quotes around whole cells"),
+        (b"\na,b\n1,2\n", "line 1: must hold the names of the columns; the line is blank"),
+        (b'a,b\n1,"x\n', "line 2: must be part of a table in CSV; a quote is never closed"),
+        (b"a,b\n1234567890123456789012345,2\n", "got '1234567890123456789012345'"),
+        (b"x" * 140_000 + b",b\n1,2\n", "line 1: must hold names of columns"),
+        (b"a,\xff\n1,2\n", "line 1: must be text in UTF-8; got bytes of another encoding"),
         (
             b"a;b\n1;2\n1,5;2\n",
-            "got '1,5'. If that is a number with a decimal comma, say --decimal",
+            "got '1,5'. If that is a number, say --decimal ,",
         ),
     ],
 )
@@ -116,7 +130,7 @@ def test_decimal_commas_are_written_as_they_are_read(separator, quote, tmp_path)
     lines = [separator.join(row) for row in [["a", "b"], *text]]
     (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
     with (
-        open_rows(str(tmp_path / "in.csv"), decimal=",") as stream,
+        open_rows(str(tmp_path / "in.csv"), spelling=Spelling(decimal=",")) as stream,
         (tmp_path / "out.csv").open("wb") as out,
     ):
         stream.start(out, ["decision"])
@@ -129,7 +143,7 @@ def test_decimal_commas_are_written_as_they_are_read(separator, quote, tmp_path)
         found = list(csv.reader(file, delimiter=separator))
     assert found[1:] == [["x", "1.598,84", "0,5"], ["y", "2,25", "1,0"], ["z", "4,0", "1,0"]]
     with (
-        open_rows(str(tmp_path / "in.csv"), decimal=",") as stream,
+        open_rows(str(tmp_path / "in.csv"), spelling=Spelling(decimal=",")) as stream,
         (tmp_path / "decisions.csv").open("wb") as out,
     ):
         stream.start(out, ["decision"], kept=["a"])
@@ -156,3 +170,76 @@ def test_an_arrow_stream_stays_one(tmp_path):
     through(tmp_path / "in.arrows", tmp_path / "out.arrows", edits={1: "9"})
     found = pl.read_ipc_stream(tmp_path / "out.arrows")
     assert found.equals(table.with_columns(b=pl.Series(["1", "9"])))
+
+
+def test_blank_lines_at_the_end_stay_there(tmp_path):
+    for end in (b"\n\n", b"\r\n\r\n", b"\n"):
+        (tmp_path / "in.csv").write_bytes(b"a,b\n1,2\n3,4\n" + end)
+        for size in (2, 1_000):
+            count = through(tmp_path / "in.csv", tmp_path / "out.csv", added=("d",),
+                            block_bytes=size)  # fmt: skip
+            assert count == 2
+            assert (tmp_path / "out.csv").read_bytes() == b"a,b,d\n1,2,d0\n3,4,d1\n" + end
+    (tmp_path / "in.csv").write_bytes(b"a,b\n1,2\n\n3,4\n")
+    with pytest.raises(DataError, match="line 3: must hold a person; the line is blank"):
+        through(tmp_path / "in.csv", tmp_path / "out.csv", block_bytes=9)
+
+
+def test_what_is_missing_among_numbers_is_told_once(tmp_path):
+    (tmp_path / "in.csv").write_bytes(b"a,b\n1,x\nNA,NA\n-,y\nNA,z\n")
+    with pytest.warns(FairmendWarning, match="'NA' in 2, '-' in 1 cells") as told:
+        through(tmp_path / "in.csv", tmp_path / "out.csv", types={"a": pl.Int64, "b": pl.String},
+                block_bytes=6)  # fmt: skip
+    assert len(told) == 1
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()
+
+
+def test_percentages_are_written_as_percentages(tmp_path):
+    (tmp_path / "in.csv").write_bytes(b"a,b\n7%,x\n12.5 %,y\n,z\n")
+    with (
+        open_rows(str(tmp_path / "in.csv"), spelling=Spelling(percent=True)) as stream,
+        (tmp_path / "out.csv").open("wb") as out,
+    ):
+        stream.start(out)
+        [block] = stream.blocks({"a": pl.Float64})
+        assert block.rows["a"].to_list() == [0.07, 0.125, None]
+        stream.write(block, Edits({"a": (np.array([1, 2]), pl.Series([0.07, 1 / 3]))}))
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[1:3] == ["7%,x", "7.00%,y"]
+    with open_rows(str(tmp_path / "out.csv"), spelling=Spelling(percent=True)) as stream:
+        [block] = stream.blocks({"a": pl.Float64})
+    assert block.rows["a"].to_list() == [0.07, 0.07, 1 / 3]
+    (tmp_path / "in.csv").write_bytes(b"a,b\n7%,x\n12.5,y\n")
+    with (
+        open_rows(str(tmp_path / "in.csv"), spelling=Spelling(percent=True)) as stream,
+        pytest.raises(DataError, match=r"line 3: must be a number.* got '12.5'"),
+    ):
+        list(stream.blocks({"a": pl.Float64}))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "arrows"])
+def test_a_file_without_rows_stays_one(tmp_path, kind):
+    table = pl.DataFrame({"a": pl.Series([], dtype=pl.Int64)})
+    write = {"parquet": table.write_parquet, "arrow": table.write_ipc,
+             "arrows": table.write_ipc_stream}  # fmt: skip
+    write[kind](tmp_path / f"in.{kind}")
+    with open_rows(str(tmp_path / f"in.{kind}")) as stream, (tmp_path / "out").open("wb") as out:
+        stream.start(out, ["d"])
+        [block] = stream.blocks({"a": None})
+        stream.write(block, Edits({}, {"d": np.array(["yes"])[:0]}))
+        stream.finish()
+    with open_rows(str(tmp_path / "out")) as stream:
+        assert stream.names == ("a", "d")
+        assert [block.rows.schema["d"] for block in stream.blocks({"d": None})] == [pl.String]
+
+
+def test_damage_inside_a_file_is_said_with_its_name(tmp_path):
+    pl.DataFrame({"a": range(10_000)}).write_parquet(tmp_path / "in.parquet")
+    content = bytearray((tmp_path / "in.parquet").read_bytes())
+    content[4:200] = b"\xaa" * 196
+    (tmp_path / "in.parquet").write_bytes(content)
+    with (
+        open_rows(str(tmp_path / "in.parquet")) as stream,
+        pytest.raises(DataError, match=r"in.parquet': must be a table in PARQUET"),
+    ):
+        list(stream.blocks({"a": None}))

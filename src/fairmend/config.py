@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairmend.errors import DataError, nearest
+from fairmend.files import read_small
 
 __all__ = [
     "NAMED_BY_PEOPLE",
@@ -44,6 +45,8 @@ NAMED_BY_PEOPLE = ("model", "trust", "upstream")
 """Options that run code or send people's data away: not from a file that was merely found."""
 WORTH_A_NOTICE = ("key-file", "output", "report", "write", "new", "log")
 """Options that read secrets or write files: who uses them should know where they come from."""
+LONGEST = 1 << 20
+"""Bytes of a file with settings."""
 
 _WORDS = {"1": True, "true": True, "yes": True, "on": True,
           "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -83,8 +86,8 @@ def find_settings(named: str | None = None, folder: Path | None = None) -> tuple
 
 def _parsed(path: Path) -> Mapping[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        content = read_small(path, LONGEST, f"config {str(path)!r}")
+        return tomllib.loads(content.decode())
     except OSError as error:
         raise SettingsError(
             f"config {str(path)!r}",
@@ -92,6 +95,8 @@ def _parsed(path: Path) -> Mapping[str, Any]:
             f"it is not: {error.strerror}",
             "Check the name after --config.",
         ) from None
+    except DataError as error:
+        raise SettingsError(error.what, error.must, error.got, error.fix) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"config {str(path)!r}", "must be TOML", f"it is not: {error}", "Mend that place."

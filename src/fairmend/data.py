@@ -7,6 +7,8 @@ everything is small read-only arrays, one `Population` a group, whatever the siz
 
 from __future__ import annotations
 
+import unicodedata
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -36,7 +38,7 @@ from fairmend.columns import (
 )
 from fairmend.draw import number_people
 from fairmend.engines.source import is_elsewhere
-from fairmend.errors import DataError, listed, nearest
+from fairmend.errors import DataError, FairmendWarning, listed, nearest
 from fairmend.inputs import People, find_doubts, find_leak, refuse, warn
 from fairmend.model import RECORDED, Answers, BlackBox, Labels, warn_of_idle_cut
 from fairmend.naming import GroupNames
@@ -51,6 +53,7 @@ __all__ = [
     "Records",
     "Tally",
     "are_names",
+    "as_label",
     "read",
     "read_membership",
     "tabulate",
@@ -472,7 +475,7 @@ def tabulate(
     box = BlackBox.of(model)
     frame: Frame | None
     if is_elsewhere(X):
-        from fairmend.engines.verbs import gather
+        from fairmend.engines.verbs import gather, reading_files
 
         if ids is not None:
             raise DataError(
@@ -482,16 +485,17 @@ def tabulate(
                 "Rows elsewhere are counted one person each: read them into a frame to audit "
                 "people who have several.",
             )
-        gathered = gather(
-            box,
-            X,
-            y,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
-            pos_label=pos_label,
-            inputs=inputs,
-            known=known,
-        )
+        with reading_files(X):
+            gathered = gather(
+                box,
+                X,
+                y,
+                sensitive_features=sensitive_features,
+                sample_weight=sample_weight,
+                pos_label=pos_label,
+                inputs=inputs,
+                known=known,
+            )
         if gathered.audited is not None:
             return gathered.audited
         frame, told = gathered.cells.frame, gathered.told
@@ -915,6 +919,12 @@ def _intersection(labels: Iterable[Hashable]) -> str:
     )
 
 
+def group_of(labels: Iterable[Hashable]) -> Hashable:
+    """The group of people with these labels, one an attribute."""
+    labels = list(labels)
+    return labels[0] if len(labels) == 1 else _intersection(labels)
+
+
 def read_membership(
     given: Any, frame: Frame, groups: tuple[Hashable, ...]
 ) -> tuple[IntArray, NDArray[np.bool_]]:
@@ -930,13 +940,14 @@ def read_membership(
         _check_length(column, n, what)
         encoded.append(encode(column, what))
     alike = distinct_rows(encoded)
-    known = {group: place for place, group in enumerate(groups)}
+    known = {as_label(group): place for place, group in enumerate(groups)}
+    known |= {group: place for place, group in enumerate(groups)}
     place, missing = [], []
     for row in alike.first:
         labels = [scalar(part.values[part.codes[row]]) for part in encoded]
         missing.append(any(is_missing(label) for label in labels))
-        label = labels[0] if len(labels) == 1 else _intersection(labels)
-        place.append(-1 if missing[-1] else known.get(label, -1))
+        spelt = [group_of(labels), group_of(map(as_label, labels))]
+        place.append(-1 if missing[-1] else next((known[s] for s in spelt if s in known), -1))
     return np.array(place, np.int64)[alike.inverse], np.array(missing, bool)[alike.inverse]
 
 
@@ -990,7 +1001,39 @@ def _read_attribute(name: str, column: Any, n: int) -> Encoded:
     _check_known(
         encoded, what, "Leave these people out, or name them, e.g. with .fillna('unknown')."
     )
-    return encoded
+    return _one_spelling(encoded, what)
+
+
+def as_label(value: Hashable) -> Hashable:
+    """A group's label as it is known: text without blanks around it, in Unicode's NFC form.
+
+    Otherwise two groups could print alike. Text of blanks alone stays what it is.
+
+    >>> as_label("F "), as_label(1), as_label(" ")
+    ('F', 1, ' ')
+    """
+    if not isinstance(value, str):
+        return value
+    return unicodedata.normalize("NFC", value.strip()) or value
+
+
+def _one_spelling(encoded: Encoded, what: str) -> Encoded:
+    """Labels as they are known, with a warning where that changes any."""
+    labels = [scalar(value) for value in encoded.values]
+    odd = [label for label in labels if as_label(label) != label]
+    if not odd:
+        return encoded
+    spelt = np.empty(len(labels), object)
+    spelt[:] = [as_label(label) for label in labels]
+    alike = encode(spelt, what)
+    warnings.warn(
+        f"{what}: {listed(odd)} {'is' if len(odd) == 1 else 'are'} read as "
+        f"{listed(dict.fromkeys(map(as_label, odd)))}: blanks around a label and the two ways to "
+        "write an accent do not make another group",
+        FairmendWarning,
+        stacklevel=2,
+    )
+    return Encoded(alike.codes[encoded.codes], alike.values)
 
 
 def _read_weight(column: Any, n: int) -> FloatArray:

@@ -15,8 +15,8 @@ could roll again by changing them.
 
 Which ids are the same person:
 
-- integers, whole floats up to 2^53 and integers as Python writes them in text: 7, 7.0 and ``"7"``
-  are one person, but ``"007"``, ``"+7"`` and ``"7.0"`` are others;
+- integers, whole floats up to 2^53 and both as Python writes them in text: 7, 7.0, ``"7"`` and
+  ``"7.0"`` are one person, but ``"007"``, ``"+7"`` and ``"7e0"`` are others;
 - any other text, by its Unicode NFC form, case and blanks kept;
 - nothing else: missing values, booleans, fractions, bytes and dates are errors.
 """
@@ -49,13 +49,16 @@ from fairmend.columns import (
     series_array,
 )
 from fairmend.errors import DataError
+from fairmend.files import read_small
 
-__all__ = ["Drawer", "content_ids", "is_id", "number_people", "random_key", "read_key"]
+__all__ = ["BadId", "Drawer", "content_ids", "is_id", "number_people", "random_key", "read_key"]
 
 KEY_BYTES = 32
+_LONGEST_KEY = 4096
+"""Of a file with a key, blanks and all."""
 # Marks the mapping; another number would be another mapping, and everybody would be drawn anew.
 _VERSION = b"fairmend draw 1"
-_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?", re.ASCII)
 # Beyond this, neighbouring integers are the same float.
 _EXACT_FLOAT = 2.0**53
 _LOW, _HIGH = -(2**63), 2**63 - 1
@@ -233,20 +236,33 @@ def _person(value: Any) -> int | str:
     """An id's canonical form: an integer of 64 bits, or text."""
     if isinstance(value, str):
         text = unicodedata.normalize("NFC", value)
-        if not _WHOLE_NUMBER.fullmatch(text):
+        whole = _WHOLE_NUMBER.fullmatch(text)
+        if whole is None:
             return text
-        value = text
+        value = whole[1]
     number = int(value)
     return number if _LOW <= number <= _HIGH else str(number)
 
 
-def _no_id(value: Any, row: int) -> DataError:
-    return DataError(
+class BadId(DataError):
+    """Something that stands for nobody; ``row`` counts from 0 among the ids that were given."""
+
+    row, value = 0, None
+
+    def at(self, place: str) -> BadId:
+        """The same, at a place that the reader knows: of a file, say."""
+        return BadId(self.what, self.must, f"got {self.value!r} in {place}", self.fix)
+
+
+def _no_id(value: Any, row: int) -> BadId:
+    error = BadId(
         "ids",
         "must be whole numbers or text that is not empty",
         f"got {value!r} in row {row:,}",
         "Give everybody the id they have in your books, e.g. as text with str(id).",
     )
+    error.row, error.value = row, value
+    return error
 
 
 # -------------------------------------------------------------------- keys
@@ -292,7 +308,7 @@ def read_key(
         return _from_hex(os.environ[env], f"environment variable {env!r}")
     path = Path(str(file))
     try:
-        text = path.read_bytes().decode("ascii", errors="replace")
+        text = read_small(path, _LONGEST_KEY, f"key file {str(path)!r}").decode("ascii", "replace")
     except OSError as error:
         hidden = _MAY_BE_A_KEY.search(str(path)) is not None
         raise DataError(

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import IO
 
 from fairmend.errors import DataError
 
-__all__ = ["refuse_existing", "system_number", "unwritable", "writing"]
+__all__ = ["is_special", "read_small", "refuse_existing", "system_number", "unwritable", "writing"]
 
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
@@ -28,9 +29,15 @@ def writing(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterato
     ...     _ = file.write(b"whole")
     >>> (folder / "one").read_bytes()
     b'whole'
+
+    A link is followed. A device or a pipe is written through: nothing can take its place.
     """
-    place = Path(path)
-    refuse_existing(place, overwrite=overwrite)
+    refuse_existing(Path(path), overwrite=overwrite)
+    place = Path(os.path.realpath(path))
+    if is_special(place):
+        with _through(place) as file:
+            yield file
+        return
     try:
         handle, part = _begin(place)
     except OSError as error:
@@ -56,6 +63,47 @@ def writing(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterato
         if part is not None:
             part.unlink(missing_ok=True)
     _sync_folder(place.parent)
+
+
+def is_special(place: Path) -> bool:
+    """Whether there is something that is no file: a device, a pipe, a socket.
+
+    >>> is_special(Path(os.devnull))
+    True
+    """
+    try:
+        mode = place.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextmanager
+def _through(place: Path) -> Iterator[IO[bytes]]:
+    """A device or a pipe; what was written before an error cannot be taken back."""
+    mode = place.stat().st_mode
+    if not (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
+        raise DataError(
+            f"output {str(place)!r}", "must be a file, a pipe or a device of characters",
+            "it is a socket" if stat.S_ISSOCK(mode) else "it is a disk", "Choose another place.",
+        )  # fmt: skip
+    try:
+        file = place.open("wb")
+    except OSError as error:
+        raise unwritable(place, error) from None
+    with file:
+        yield file
+
+
+def read_small(path: str | os.PathLike[str], most: int, what: str) -> bytes:
+    """A file of settings or a key, from a pipe as well; a longer one is the wrong file."""
+    with Path(path).open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise DataError(
+            what, f"must be at most {most:,} bytes", "it is longer", "Is it the right file?"
+        )
+    return content
 
 
 def _begin(place: Path) -> tuple[int, Path | None]:
@@ -89,7 +137,7 @@ def _rename(part: Path, place: Path, *, overwrite: bool) -> None:
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Say so before long work, not after it."""
-    if path.exists() and not overwrite:
+    if path.exists() and not overwrite and not is_special(path):
         raise DataError(
             f"output {str(path)!r}",
             "must not exist yet",

@@ -18,6 +18,7 @@ from fairmend.errors import DataError, FairmendError, listed
 from fairmend.files import unwritable, writing
 from fairmend.mender import Mender, Tally, Wanted
 from fairmend.rowstream import open_rows
+from fairmend.spelling import Spelling
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
@@ -37,8 +38,7 @@ class Applying:
     """Which of a file's columns hold people's groups."""
     id_: str | None
     wanted: Wanted
-    missing: Sequence[str]
-    decimal: str = "."
+    spelling: Spelling
     mender: Mender | None = None
 
     @property
@@ -48,7 +48,7 @@ class Applying:
 
     def through(self, file: str, out: IO[bytes]) -> None:
         """One file onto another."""
-        with open_rows(file, missing=self.missing, decimal=self.decimal) as stream:
+        with open_rows(file, spelling=self.spelling) as stream:
             if self.mender is None:
                 self.mender = Mender(self.mended, self.groups(stream.names), self.id_, self.wanted)
             self.mender.through(stream, out)
@@ -103,6 +103,7 @@ class Outputs:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise unwritable(folder, error) from None
+        made_by = json.loads(json.dumps(made_by))  # as the record has it
         done: dict[str, dict[str, int]] = {}
         if not overwrite:
             done = _recorded(folder, made_by)

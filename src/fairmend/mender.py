@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import read_membership
+from fairmend.draw import BadId
 from fairmend.errors import DataError, listed
 from fairmend.progress import progress
 from fairmend.rowstream import Block, Edits, RowStream
@@ -147,9 +148,8 @@ class Mender:
             read = 0
             for block in stream.blocks(self._types()):
                 if self.mended.box_.column is not None:
-                    refuse_blanks(block.rows, self.mended.box_.column, first=block.first)
-                if block.rows.height:
-                    stream.write(block, self._edits(block))
+                    refuse_blanks(block.rows, self.mended.box_.column, where=block.where)
+                stream.write(block, self._edits(block) if block.rows.height else self._no_edits())
                 if stream.size is not None:  # nobody knows the length of a pipe
                     advance(block.read - read)
                 read = block.read
@@ -239,12 +239,12 @@ class Mender:
             moved = np.flatnonzero(destination >= 0)
             cells = _changed(rows, moved, laws.destinations[destination[moved]])
             if len(drawn):
-                cells = _joined(cells, _changed(rows, drawn, self._ask("transform", rows, drawn)))
+                cells = _joined(cells, _changed(rows, drawn, self._ask("transform", block, drawn)))
         added: dict[str, NDArray[Any]] = {}
         if self.wanted.emit != "rows":
             positive = laws.decision[law] > 0  # those in between are drawn
             if len(drawn):
-                said = self._ask("predict", rows, drawn)
+                said = self._ask("predict", block, drawn)
                 positive[drawn] = said == self.mended.classes_[1]
             own = laws.own[law]  # a chance is nobody's decision
             tally.changed += int((((own == 0) & positive) | ((own == 1) & ~positive)).sum())
@@ -260,6 +260,11 @@ class Mender:
         for name, (places, _) in cells.items():
             tally.cells[name] = tally.cells.get(name, 0) + len(places)
         return edits
+
+    def _no_edits(self) -> Edits:
+        """The new columns of a file without rows, in the types they have in others."""
+        none = {"--decision": np.array(self._words.tolist())[:0], "--edited": np.array([""])[:0]}
+        return Edits({}, {name: none[option] for option, name in self.wanted.added.items()})
 
     def _names_of(self, cells: Cells, rows: int) -> NDArray[Any]:
         """Each row's edited inputs in words, with semicolons; nothing where there is none."""
@@ -365,18 +370,21 @@ class Mender:
             "--group",
             f"must be among the audited groups, {listed(self.mended.data_.groups)}, or missing",
             f"got {' & '.join(str(group_of[name][0]) for name in self.groups)!r} "
-            f"in row {block.first + at + 1:,}",
+            f"in {block.where(at)}",
             "Audit that group too, or say --unknown-group keep.",
         )
 
-    def _ask(self, what: str, rows: pl.DataFrame, who: IntArray) -> Any:
+    def _ask(self, what: str, block: Block, who: IntArray) -> Any:
         """Some people's edited rows or decisions, one by one, by their numbers."""
-        people = rows[who]
-        answer = getattr(self.mended, what)(
-            as_fitted(people.select(self._inputs), self._known),
-            sensitive_features={name: people[name] for name in self.groups},
-            ids=None if self.id_ is None else people[self.id_],
-        )
+        people = block.rows[who]
+        try:
+            answer = getattr(self.mended, what)(
+                as_fitted(people.select(self._inputs), self._known),
+                sensitive_features={name: people[name] for name in self.groups},
+                ids=None if self.id_ is None else people[self.id_],
+            )
+        except BadId as error:
+            raise error.at(block.where(int(who[error.row]))) from None
         return as_polars(answer) if what == "transform" else answer
 
 

@@ -9,30 +9,43 @@ in batches of their own types.
 from __future__ import annotations
 
 import codecs
+import gzip
 import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from itertools import pairwise
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.errors import DataError, nearest, require
-from fairmend.tablefile import (
+from fairmend.records import (
     Dialect,
-    Kind,
+    count_records,
+    cut,
     header,
+    header_end,
+    lengths,
+    line_end,
+    line_of,
+    record_ends,
+    refuse_odd_records,
+)
+from fairmend.spelling import Findings, Spelling
+from fairmend.tablefile import (
+    HEAD,
+    CsvReader,
+    Kind,
+    in_rows,
     kind_of,
-    no_table,
-    parse_csv,
-    standard_input,
-    unreadable,
+    not_of_its_kind,
+    open_file,
+    without_blank_end,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +59,8 @@ BATCH_ROWS = 1 << 16
 """Of a Parquet or Arrow file, at a time."""
 LONGEST_RECORD = 64 << 20
 """A record that is longer has a quote that is never closed."""
-_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_NEWLINE, _RETURN = 10, 13
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +89,20 @@ class Block:
     read: int
     """How many bytes have been read, this block included; of Parquet, how many rows."""
     raw: Any
+    line: int | None = None
+    """The line of a CSV in which the block begins."""
+
+    def where(self, row: int) -> str:
+        """Where a row of the block is in the file: a CSV's line as an editor counts it."""
+        if self.line is None:
+            return in_rows(self.first + row)
+        return f"line {self.line + line_of(self.raw, row):,}"
 
 
 class RowStream(ABC):
     """A file that can be read block by block and written again in its own format."""
 
+    kind: Kind
     names: tuple[str, ...]
     """All columns, in order."""
     size: int | None
@@ -123,31 +146,37 @@ class RowStream(ABC):
 def open_rows(
     path: str,
     *,
-    missing: Sequence[str] = (),
-    decimal: str = ".",
+    spelling: Spelling | None = None,
     block_bytes: int = BLOCK_BYTES,
+    unpack: bool = False,
 ) -> Iterator[RowStream]:
     """A file, or standard input for ``-``, as a stream of rows.
 
-    ``missing`` and ``decimal`` are as in `fairmend.tablefile.read_table`; edited cells are written
-    with that decimal mark.
+    Edited cells are written as ``spelling`` says they are read. With ``unpack`` a CSV may be packed
+    by gzip, if its name ends so.
     """
     with ExitStack() as stack:
         name = "standard input" if path == "-" else path
+        file = stack.enter_context(open_file(path))
+        if unpack and path.lower().endswith(".gz") and file.peek(2)[:2] == _GZIP:  # type: ignore[attr-defined]
+            file = cast(IO[bytes], stack.enter_context(gzip.open(file)))
         try:
-            file: IO[bytes] = (
-                standard_input() if path == "-" else stack.enter_context(Path(path).open("rb"))
-            )
-            head = file.peek(16)[:16]  # type: ignore[attr-defined]
-        except OSError as error:
-            raise unreadable(name, error) from None
+            head = _peeked(file)
+        except (OSError, EOFError) as error:
+            raise not_of_its_kind(name, "csv", error) from None
         kind = kind_of(head, name)
+        if kind == "excel":
+            raise DataError(
+                f"file {name!r}", "must be CSV, Parquet or Arrow, to be written again",
+                "got a spreadsheet", "Save the sheet as CSV UTF-8.",
+            )  # fmt: skip
         require("pyarrow", extra="cli", why=f"streaming {kind}")
+        seekable = file.seekable() and path != "-"
         if kind == "csv":
-            size = None if path == "-" else os.fstat(file.fileno()).st_size
-            yield _CsvStream(file, name, size, missing, decimal, block_bytes)
+            size = os.fstat(file.fileno()).st_size if seekable and not unpack else None
+            yield _CsvStream(file, name, size, spelling or Spelling(), block_bytes)
             return
-        if path == "-":  # its table of contents is at the end
+        if not seekable:  # its table of contents is at the end
             spooled = stack.enter_context(tempfile.TemporaryFile())
             while part := file.read(BLOCK_BYTES):
                 spooled.write(part)
@@ -156,50 +185,69 @@ def open_rows(
         yield _ArrowStream(file, name, kind)
 
 
+def _peeked(file: Any) -> bytes:
+    """The first bytes; a pipe may give them drop by drop."""
+    head = b""
+    while len(head) < HEAD:
+        more = file.peek(HEAD)
+        if len(more) <= len(head) or len(more) >= HEAD:
+            return bytes(more[:HEAD])
+        head = more
+    return head
+
+
 # -------------------------------------------------------------------- CSV
 
 
 class _CsvStream(RowStream):
-    def __init__(  # noqa: PLR0917
+    kind = "csv"
+
+    def __init__(
         self,
         file: IO[bytes],
         name: str,
         size: int | None,
-        missing: Sequence[str],
-        decimal: str,
+        spelling: Spelling,
         block_bytes: int,
     ) -> None:
-        self._file, self._name, self._missing = file, name, missing
+        self._file, self._name, self._spelling = file, name, spelling
         self.size = size
         self._pieces = _whole_records(file, name, block_bytes)
         first = next(self._pieces, b"")
-        self._dialect = Dialect.of(first, decimal)
+        self._dialect = Dialect.of(first)
         body = first.removeprefix(codecs.BOM_UTF8)
-        end = _record_ends(body)[0] if body else 0
-        self._header, self._rest = body[:end], body[end:]
         if not body.strip():
             raise DataError(f"file {name!r}", "must hold a header and rows", "it is empty",
                             "Is it the right file?")  # fmt: skip
+        end = header_end(body)
+        self._header, self._rest = body[:end], body[end:]
         self.names = header(self._header, name, self._dialect)
+        self._reader = CsvReader(name, self._dialect, self.names, spelling)
+        self._blank_end = b""
 
     def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
-        first, read = 0, len(self._header)
+        first, read, width = 0, len(self._header), len(self.names)
+        line = 1 + self._header.count(b"\n")
         for piece in _with_first(self._rest, self._pieces):
-            rows = self._parse(piece, types, first)
-            read += len(piece)
-            yield Block(rows, first, read, piece)
-            first += rows.height
+            records = without_blank_end(piece, width)
+            if self._blank_end and records:  # blank lines that were not the last ones
+                refuse_odd_records(self._blank_end, self._name, self._dialect, width, line)
+            block = Block(None, first, read + len(piece), records, line)  # type: ignore[arg-type]
+            refuse_odd_records(records, self._name, self._dialect, width, line)
+            rows = self._settled(self._reader.read(records, types, block.where), types)
+            if rows.height != count_records(records):
+                raise not_of_its_kind(self._name, "csv", ValueError("records that do not end"))
+            if records:
+                yield replace(block, rows=rows)
+            first, read = first + rows.height, read + len(piece)
+            line += records.count(b"\n")
+            self._blank_end += piece[len(records) :]
 
-    def _parse(self, piece: bytes, types: Mapping[str, Any], first: int) -> pl.DataFrame:
-        known = {name: kind for name, kind in types.items() if kind is not None}
-        begin = self._header if self._header.endswith(b"\n") else self._header + b"\n"
-        content = begin + piece
-        rows = parse_csv(
-            content, self._name, self._dialect, self._missing, known, columns=[*types], first=first
-        ).select([*types])
-        if rows.height != _count(piece):
-            raise no_table(content, self._name, self._dialect, first)
-        return rows
+    def _settled(self, rows: pl.DataFrame, types: Mapping[str, Any]) -> pl.DataFrame:
+        """Columns of no known type by the cells of the block."""
+        texts = [name for name, kind in types.items() if kind is None]
+        found = Findings.of(rows.lazy(), texts, self._spelling, lambda name, _: name)
+        return rows.with_columns(**found.expressions)
 
     def start(
         self, out: IO[bytes], added: Sequence[str] = (), kept: Sequence[str] | None = None
@@ -211,7 +259,7 @@ class _CsvStream(RowStream):
         if kept is None:
             out.write(self._with_cells(self._header, [[name] for name in added]))
         else:
-            cells = [_written(name, self._dialect) for name in (*kept, *added)]
+            cells = [self._written(name) for name in (*kept, *added)]
             out.write(self._joined(cells) + self._dialect.newline.encode())
 
     def write(self, block: Block, edits: Edits) -> None:
@@ -228,39 +276,41 @@ class _CsvStream(RowStream):
             content = self._filled(content)
         mark = self._dialect.separator.encode()
         for words in columns:
-            cells = {word: mark + _written(word, self._dialect) for word in set(words)}
+            cells = {word: mark + self._written(word) for word in set(words)}
             content = _lengthened(content, [cells[word] for word in words])
         return content
 
     def _filled(self, content: bytes) -> bytes:
         """With empty cells where a record left out its last ones; none has too many."""
-        mark, whole = self._dialect.separator.encode(), len(self.names) - 1
-        if b'"' not in content and content.count(mark) == whole * _count(content):
+        mark, whole = self._dialect.separator, len(self.names)
+        if b'"' not in content and content.count(mark.encode()) == (whole - 1) * count_records(
+            content
+        ):
             return content
-        there = np.searchsorted(_marks(content, self._dialect), _record_ends(content))
-        lacking = whole - np.diff(there, prepend=0)
-        return _lengthened(content, [mark * n for n in lacking.tolist()])
+        lacking = whole - lengths(content, mark)
+        return _lengthened(content, [mark.encode() * n for n in lacking.tolist()])
 
     def _edited(self, block: Block, edits: Edits) -> list[bytes]:
         """The block's bytes in pieces, the edited records among them."""
         changes: dict[int, list[tuple[int, bytes]]] = {}
         for name, (rows, values) in edits.cells.items():
-            texts = [_written(value, self._dialect) for value in values]
+            percent = self._reader.in_percent.get(name, False)
+            texts = [self._written(value, percent=percent) for value in values]
             for row, text in zip(rows.tolist(), texts, strict=True):
                 changes.setdefault(row, []).append((self._places[name], text))
         if not changes:
             return [block.raw]
-        ends = _record_ends(block.raw)
+        ends = record_ends(block.raw)
         pieces, copied = [], 0
         for row in sorted(changes):
             start, end = int(ends[row - 1]) if row else 0, int(ends[row])
             record = block.raw[start:end]
-            line_end = _line_end(record)
-            cells = _cut(record.removesuffix(line_end), self._dialect)
+            end_of_line = line_end(record)
+            cells = cut(record.removesuffix(end_of_line), self._dialect.separator)
             cells += [b""] * (len(self.names) - len(cells))  # its last ones may have been left out
             for place, text in changes[row]:
                 cells[place] = text
-            pieces += [block.raw[copied:start], self._joined(cells), line_end]
+            pieces += [block.raw[copied:start], self._joined(cells), end_of_line]
             copied = end
         return [*pieces, block.raw[copied:]]
 
@@ -285,10 +335,31 @@ class _CsvStream(RowStream):
             return words.replace("", None)  # which would be written in quotes
         if not words.dtype.is_float():
             return words
-        return words.cast(str).str.replace(".", self._dialect.decimal, literal=True)
+        return words.cast(str).str.replace(".", self._spelling.mark, literal=True)
 
     def finish(self) -> None:
-        """Nothing: a CSV just ends."""
+        """Blank lines come last, as they did; what was taken for missing is told."""
+        if self._kept is None:
+            self._out.write(self._blank_end)
+        self.tell()
+
+    def tell(self) -> None:
+        found = Findings()
+        found.note_tokens(self._reader.tokens)
+        found.use(self.names)
+
+    def _written(self, value: Any, *, percent: bool = False) -> bytes:
+        """A value as a cell, in quotes where they are needed."""
+        if value is None:
+            return b""
+        text = str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
+        if percent:
+            text = _in_percent(float(value))
+        if isinstance(value, float | np.floating):
+            text = text.replace(".", self._spelling.mark)
+        if any(mark in text for mark in (self._dialect.separator, '"', "\n", "\r")):
+            text = '"' + text.replace('"', '""') + '"'
+        return text.encode()
 
     def _joined(self, cells: Sequence[bytes]) -> bytes:
         return self._dialect.separator.encode().join(cells)
@@ -312,7 +383,7 @@ def _whole_records(file: IO[bytes], name: str, block_bytes: int) -> Iterator[byt
                 f"file {name!r}",
                 f"must have records of at most {LONGEST_RECORD >> 20} MB",
                 "got a longer one",
-                "Look for a quote that is never closed.",
+                "Look for a quote that is never closed, or for line ends that are none.",
             )
         if end:
             yield piece[:end]
@@ -324,7 +395,7 @@ def _last_end(piece: bytes) -> int:
     """The place after the last record that is certain to be whole; 0 if there is none."""
     if b'"' not in piece:
         return piece.rfind(b"\n") + 1
-    ends = _record_ends(piece)
+    ends = record_ends(piece)
     whole = ends if piece.endswith(b"\n") and _closed(piece) else ends[:-1]
     return int(whole[-1]) if len(whole) else 0
 
@@ -333,24 +404,12 @@ def _closed(piece: bytes) -> bool:
     return piece.count(b'"') % 2 == 0
 
 
-def _record_ends(piece: bytes) -> NDArray[np.int64]:
-    """The place after each record: after newlines outside quotes, and at the very end."""
-    letters = np.frombuffer(piece, np.uint8)
-    ends = np.flatnonzero(letters == _NEWLINE) + 1
-    if b'"' in piece:
-        quotes = np.flatnonzero(letters == _QUOTE)
-        ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
-    if len(ends) == 0 or ends[-1] < len(piece):
-        ends = np.append(ends, len(piece))
-    return ends
-
-
 def _lengthened(content: bytes, texts: Sequence[bytes]) -> bytes:
     """Every record with some text at its end, before its newline."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ends = _record_ends(content)
+    ends = record_ends(content)
     letters = np.frombuffer(content, np.uint8)
     broken = letters[ends - 1] == _NEWLINE
     returned = broken & (ends > 1) & (letters[np.maximum(ends - 2, 0)] == _RETURN)
@@ -364,48 +423,13 @@ def _lengthened(content: bytes, texts: Sequence[bytes]) -> bytes:
     return memoryview(joined.buffers()[2]).tobytes() + content[places[-1] :]
 
 
-def _count(piece: bytes) -> int:
-    """How many records there are."""
-    if b'"' in piece:
-        return len(_record_ends(piece))
-    return piece.count(b"\n") + (not piece.endswith(b"\n"))
+def _in_percent(value: float) -> str:
+    """A number with a percent sign, which is read as that very number again.
 
-
-def _line_end(record: bytes) -> bytes:
-    for end in (b"\r\n", b"\n"):
-        if record.endswith(end):
-            return end
-    return b""
-
-
-def _cut(line: bytes, dialect: Dialect) -> list[bytes]:
-    """The cells of a record as they are written: split at separators outside quotes."""
-    if b'"' not in line:
-        return line.split(dialect.separator.encode())
-    places = _marks(line, dialect).tolist()
-    return [line[a + 1 : b] for a, b in pairwise([-1, *places, len(line)])]
-
-
-def _marks(content: bytes, dialect: Dialect) -> NDArray[np.int64]:
-    """Where separators are, but for those in quotes."""
-    letters = np.frombuffer(content, np.uint8)
-    marks = np.flatnonzero(letters == ord(dialect.separator))
-    if b'"' in content:
-        quotes = np.flatnonzero(letters == _QUOTE)
-        marks = marks[np.searchsorted(quotes, marks) % 2 == 0]
-    return marks
-
-
-def _written(value: Any, dialect: Dialect) -> bytes:
-    """A value as a cell, in quotes where they are needed."""
-    if value is None:
-        return b""
-    text = str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
-    if isinstance(value, float | np.floating):
-        text = text.replace(".", dialect.decimal)
-    if any(mark in text for mark in (dialect.separator, '"', "\n", "\r")):
-        text = '"' + text.replace('"', '""') + '"'
-    return text.encode()
+    >>> _in_percent(0.07)
+    '7.00%'
+    """
+    return f"{Decimal(repr(value)) * 100:f}".removesuffix(".0") + "%"
 
 
 # -------------------------------------------------------------------- Parquet and Arrow
@@ -417,7 +441,7 @@ class _ArrowStream(RowStream):
         import pyarrow.ipc
         import pyarrow.parquet
 
-        self._kind = kind
+        self.kind, self._name = kind, name
         try:
             if kind == "parquet":
                 self._source = pa.parquet.ParquetFile(file)
@@ -428,32 +452,44 @@ class _ArrowStream(RowStream):
                 self._source = opened(file)
                 self._schema, self.size = self._source.schema, None
         except (pa.ArrowException, OSError) as error:
-            raise DataError(
-                f"file {name!r}",
-                f"must be a table in {kind.upper()}",
-                f"it cannot be read as one: {' '.join(str(error).split())[:200]}",
-                "Check that it is complete, and that its suffix tells its format.",
-            ) from None
+            raise not_of_its_kind(name, kind, error) from None
         self.names = tuple(self._schema.names)
 
     def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
         import polars as pl
 
         first = 0
-        for batch in self._batches():
+        for batch in self._readable_batches():
             rows = pl.DataFrame(pl.from_arrow(batch.select([*types])))
             # batches have their own categories
             rows = rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
             yield Block(rows, first, first + batch.num_rows, batch)
             first += batch.num_rows
 
+    def _readable_batches(self) -> Iterator[Any]:
+        """At least one, without rows where the file has none."""
+        import pyarrow as pa
+
+        batches, some = self._batches(), False
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError) as error:
+                raise not_of_its_kind(self._name, self.kind, error) from None
+            if batch is None:
+                break
+            some = True
+            yield batch
+        if not some:
+            yield pa.RecordBatch.from_pylist([], self._schema)
+
     def _batches(self) -> Iterator[Any]:
-        if self._kind == "parquet":
+        if self.kind == "parquet":
             yield from self._source.iter_batches(BATCH_ROWS)
             return
         parts = (
             (self._source.get_batch(i) for i in range(self._source.num_record_batches))
-            if self._kind == "arrow"
+            if self.kind == "arrow"
             else self._source
         )
         for part in parts:
@@ -490,7 +526,7 @@ class _ArrowStream(RowStream):
                 if pa.types.is_dictionary(columns[name].type):
                     columns[name] = self._in_one_dictionary(name, columns[name])
         for name, new in edits.added.items():
-            columns[name] = pa.array(new.tolist())
+            columns[name] = pa.array(new.tolist() if len(new) else new)
             fields.append(pa.field(name, columns[name].type))
         schema = pa.schema(fields, metadata=batch.schema.metadata)
         table = pa.Table.from_arrays(list(columns.values()), schema=schema)
@@ -516,16 +552,13 @@ class _ArrowStream(RowStream):
         import pyarrow.parquet
 
         if self._writer is None:
-            if self._kind == "parquet":
+            if self.kind == "parquet":
                 self._writer = pa.parquet.ParquetWriter(self._out, schema)
             else:
-                opened = pa.ipc.new_file if self._kind == "arrow" else pa.ipc.new_stream
+                opened = pa.ipc.new_file if self.kind == "arrow" else pa.ipc.new_stream
                 options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
                 self._writer = opened(self._out, schema, options=options)
         return self._writer
 
     def finish(self) -> None:
-        if self._writer is None:
-            raise DataError("the file", "must hold at least one row", "got none",
-                            "Is it the right file?")  # fmt: skip
         self._writer.close()

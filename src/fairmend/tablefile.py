@@ -1,48 +1,51 @@
-"""Tables from files: CSV, Parquet, Arrow, or standard input, by content and suffix.
+"""Tables from files: CSV, Parquet, Arrow, spreadsheets, or standard input, by content and suffix.
 
-`read_table` reads a whole table. What a CSV looks like (its separator, its byte-order mark, its
-column names) is found out here for `fairmend.rowstream` as well, so that both read alike; and so is
-what is wrong with a file that is no table.
+`read_table` reads a whole table. How a CSV is read is settled here for `fairmend.rowstream` too, so
+that both read alike; and so is what is wrong with a file that is no table.
 """
 
 from __future__ import annotations
 
 import codecs
-import csv
 import io
 import os
 import re
 import select
+import stat
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
-from fairmend.errors import DataError, require
+from fairmend.errors import DataError, FairmendError, listed, require
+from fairmend.records import Dialect, header, header_end, line_of, refuse_odd_records
+from fairmend.spelling import Findings, Spelling, as_known
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "Dialect",
+    "HEAD",
+    "CsvReader",
     "Kind",
-    "header",
+    "Table",
+    "in_rows",
     "kind_of",
-    "no_table",
-    "parse_csv",
+    "open_file",
     "read_table",
     "refuse_blanks",
     "refuse_odd_weights",
-    "refuse_other_decimals",
-    "refuse_stray_words",
     "standard_input",
-    "stray_word",
     "unreadable",
+    "without_blank_end",
 ]
 
-Kind = Literal["csv", "parquet", "arrow", "arrow stream"]
+Kind = Literal["csv", "parquet", "arrow", "arrow stream", "excel"]
+HEAD = 4096
+"""Bytes that tell what a file is."""
 
 _SUFFIXES: dict[str, Kind] = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv",
@@ -53,98 +56,146 @@ _MAGIC: dict[bytes, Kind] = {
     b"PAR1": "parquet",
     b"ARROW1": "arrow",
     b"\xff\xff\xff\xff": "arrow stream",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "excel",
 }
+_UNPACK = "Unpack it on the way: {} FILE | fairmend COMMAND - ..."
+_EXPORT = "Export the table as CSV UTF-8 or Parquet."
 _PACKED: dict[bytes, tuple[str, str]] = {
-    b"\x1f\x8b": ("gzip", "Unpack it on the way: gunzip -c FILE | fairmend COMMAND - ..."),
-    b"\x28\xb5\x2f\xfd": ("zstd", "Unpack it on the way: zstdcat FILE | fairmend COMMAND - ..."),
-    b"PK\x03\x04": ("a zip, as spreadsheets are", "Unpack it, or save the sheet as CSV UTF-8."),
+    b"\x1f\x8b": ("gzip", _UNPACK.format("gunzip -c")),
+    b"\x28\xb5\x2f\xfd": ("zstd", _UNPACK.format("zstdcat")),
+    b"BZh": ("bzip2", _UNPACK.format("bunzip2 -c")),
+    b"\xfd7zXZ\x00": ("xz", _UNPACK.format("xzcat")),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "Unpack it first."),
+    b"PK\x03\x04": ("a zip archive", "Unpack it first."),
+    b"\x89PNG": ("a picture (PNG)", _EXPORT),
+    b"\xff\xd8\xff": ("a picture (JPEG)", _EXPORT),
+    b"%PDF": ("a PDF", _EXPORT),
+    b"SQLite format 3\x00": ("an SQLite database", _EXPORT),
+    b"\x93NUMPY": ("a NumPy array", _EXPORT),
+    b"\x80\x04\x95": ("a Python pickle", _EXPORT),
+    b"\x80\x05\x95": ("a Python pickle", _EXPORT),
+    b"ORC": ("ORC", _EXPORT),
+    b"Obj\x01": ("Avro", _EXPORT),
+    b"\x89HDF": ("HDF5", _EXPORT),
+    b"\x7fELF": ("a program", "Is it the right file?"),
 }
-"""What files that hold others begin with, what they are, and what to do about it."""
+"""What other files begin with, what they are, and what to do about it."""
+_SHEETS = (b"xl/", b"[Content_Types].xml", b"opendocument.spreadsheet")
+"""In the head of a zip that is a spreadsheet."""
+_JSON = re.compile(rb'\s*(\{\s*["}]|\[\s*([\[{"\]]|-?\d))')
+_LINES = re.compile(rb"\s*\{.*\}\s*\n\s*\{")
+_OTHER_TEXT = {
+    codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
+}  # fmt: skip
 PATIENCE_S = 0.25
 """Of one wait for standard input."""
-_OTHER_TEXT = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-NEARLY = 0.95
-"""Text of which so many cells look like numbers is meant as numbers."""
-_WITH_COMMA = r"^[-+]?(\d+|[1-9]\d{0,2}([.\s]\d{3})+)(,\d*)?$"
-"""Numbers with a decimal comma, and with dots or blanks between thousands."""
-_OTHER = {".": (_WITH_COMMA, ","), ",": (r"^[-+]?(\d+|\d*\.\d+)$", ".")}
-"""What numbers look like where the decimal mark is not the one that was expected."""
-_NAMES = {".": "a decimal point", ",": "a decimal comma"}
-_ADVICE = {
-    ".": "If that is a number with a decimal comma, say --decimal ','.",
-    ",": "If that is a number with a decimal point, write the whole file with one mark.",
-}
+_CHUNK = 1 << 24
+LONGEST_LINE = 64 << 20
+"""A file without any newline in so many bytes is no CSV."""
 
 
-@dataclass(frozen=True)
-class Dialect:
-    r"""How a CSV is written, told by its first record.
+def in_rows(row: int) -> str:
+    """Where a row of a typed file is; a CSV has lines.
 
-    >>> Dialect.of(b'\xef\xbb\xbf"a; b";c\r\n1;2\r\n')
-    Dialect(separator=';', newline='\r\n', marked=True, decimal='.')
+    >>> in_rows(0)
+    'row 1'
     """
+    return f"row {row + 1:,}"
 
-    separator: str
-    newline: str
-    marked: bool
-    """Whether it begins with a byte-order mark."""
-    decimal: str = "."
-    """The mark before fractions: nothing in a file tells it for certain."""
 
-    @classmethod
-    def of(cls, head: bytes, decimal: str = ".") -> Dialect:
-        """The separator is the one that cuts the first record into most cells."""
-        marked = head.startswith(codecs.BOM_UTF8)
-        first = head.removeprefix(codecs.BOM_UTF8).split(b"\n", maxsplit=1)[0]
-        text = first.decode("utf-8", errors="replace")
-        cells = {mark: len(next(csv.reader([text], delimiter=mark), [])) for mark in ",;\t|"}
-        separator = max(cells, key=lambda mark: cells[mark])
-        return cls(separator, "\r\n" if first.endswith(b"\r") else "\n", marked, decimal)
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A whole file."""
+
+    frame: pl.DataFrame
+    where: Callable[[int], str] = in_rows
+    """Where a row is: the line of a CSV as an editor counts it, or the number of the row."""
+    findings: Findings = field(default_factory=Findings)
 
 
 def read_table(
     path: str | Path,
     *,
-    missing: Sequence[str] = (),
+    spelling: Spelling | None = None,
     types: Mapping[str, Any] | None = None,
-    decimal: str = ".",
-) -> pl.DataFrame:
+) -> Table:
     """Read a whole table into memory; ``-`` is standard input.
 
     A CSV may begin with a byte-order mark and be separated by commas, semicolons, tabs or bars:
-    its first line tells. Empty cells are missing values, and so are those that read as one of
-    ``missing``. ``types`` are those of a CSV's columns where they are known; all
-    cells tell the others. Its numbers have a decimal point or, with ``decimal=","``, a comma, and
-    then perhaps dots between thousands.
+    its first line tells. Empty cells are missing values. ``types`` are those of a CSV's columns
+    where they are known; all cells tell the others, as ``spelling`` says.
     """
     require("polars", extra="cli", why="reading a file")
     name = "standard input" if str(path) == "-" else str(path)
-    try:
-        content = standard_input().read() if str(path) == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise unreadable(name, error) from None
+    with open_file(str(path)) as file, reading(name):
+        content = file.read(HEAD)
+        kind = kind_of(content, name)
+        parts = [content]
+        while content := file.read(_CHUNK):
+            parts.append(content)
+            if kind == "csv" and len(parts) << 24 > LONGEST_LINE and not any(
+                b"\n" in part for part in parts
+            ):  # fmt: skip
+                raise DataError(
+                    f"file {name!r}", "must be a table in CSV",
+                    f"got no line end in {LONGEST_LINE >> 20} MB", "Is it the right file?",
+                )  # fmt: skip
+    content = b"".join(parts)
     if not content.strip():
         raise DataError(
             f"file {name!r}", "must hold a header and rows", "it is empty", "Is it the right file?"
         )
-    kind = kind_of(content[:8], name)
-    try:
-        table = _parse(content, name, kind, missing, types or {}, decimal)
-    except DataError:
-        raise
-    except Exception as error:
-        first = " ".join(str(error).split())[:200].removesuffix(".")
-        raise DataError(
-            f"file {name!r}",
-            f"must be a table in {kind.upper()}",
-            f"it cannot be read as one: {first}",
-            "Check that it is complete, and that its suffix tells its format.",
-        ) from None
-    if table.width == 0 or table.height == 0:
+    if kind == "csv":
+        table = _read_csv(content, name, types or {}, spelling or Spelling())
+    else:
+        try:
+            table = Table(_read_typed(content, name, kind))
+        except FairmendError:
+            raise
+        except Exception as error:
+            raise not_of_its_kind(name, kind, error) from None
+    if table.frame.width == 0 or table.frame.height == 0:
         raise DataError(
             f"file {name!r}", "must hold at least one row", "got none", "Is it the right file?"
         )
     return table
+
+
+def not_of_its_kind(name: str, kind: Kind, error: Exception) -> DataError:
+    """A file that cannot be read as what it seems to be."""
+    first = " ".join(str(error).split())[:200].removesuffix(".")
+    return DataError(
+        f"file {name!r}",
+        f"must be a table in {kind.upper()}",
+        f"it cannot be read as one: {first}",
+        "Check that it is complete, and that its suffix tells its format.",
+    )
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """What the system refuses in the middle of a file is an error in that file."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(name, error) from None
+
+
+def open_file(path: str) -> IO[bytes]:
+    """A file to read, a pipe, or standard input for ``-``; devices have no end."""
+    if path == "-":
+        return standard_input()
+    try:
+        mode = Path(path).stat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise DataError(
+                f"file {path!r}", "must be a file or a pipe", "it is a device",
+                "Name the file itself; - reads standard input.",
+            )  # fmt: skip
+        return Path(path).open("rb")
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def standard_input() -> io.BufferedReader:
@@ -184,26 +235,42 @@ def kind_of(head: bytes, name: str) -> Kind:
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
             return kind
-    if head.startswith(_OTHER_TEXT):
-        raise DataError(
-            f"file {name!r}", "must be text in UTF-8", "got UTF-16", "Save it as CSV UTF-8."
-        )
+    if head.startswith(b"PK\x03\x04") and any(mark in head for mark in _SHEETS):
+        return "excel"
     for magic, (what, fix) in _PACKED.items():
         if head.startswith(magic):
-            raise DataError(
-                f"file {name!r}", "must be CSV, Parquet or Arrow as it is", f"got {what}", fix
-            )
+            raise _other_kind(name, what, fix)
+    _refuse_other_text(head, name)
+    body = head.removeprefix(codecs.BOM_UTF8)
+    if _JSON.match(body):
+        lines = _LINES.match(body) is not None
+        raise _other_kind(name, "JSON, an object a line" if lines else "JSON", "Convert it, e.g. "
+                          f"with pandas.read_json(FILE{', lines=True' * lines}).to_csv(NEW, "
+                          "index=False).")  # fmt: skip
+    if body.lstrip()[:5].lower() in (b"<!doc", b"<html", b"<?xml"):
+        raise _other_kind(name, "a page in HTML or XML", _EXPORT)
     return _SUFFIXES.get(Path(name).suffix.lower(), "csv")
 
 
-def _parse(  # noqa: PLR0917
-    content: bytes,
-    name: str,
-    kind: Kind,
-    missing: Sequence[str],
-    types: Mapping[str, Any],
-    decimal: str,
-) -> pl.DataFrame:
+def _refuse_other_text(head: bytes, name: str) -> None:
+    """Complain about text in units of two bytes or four, marked as such or not."""
+    what = next((name for mark, name in _OTHER_TEXT.items() if head.startswith(mark)), None)
+    if what is None:  # of plain letters in UTF-16 every second byte is zero
+        halves = [half for half in (head[0::2], head[1::2]) if half]
+        if sum(half.count(0) > 0.4 * len(half) for half in halves) != 1:
+            return
+        what = "UTF-16"
+    raise DataError(
+        f"file {name!r}", "must be text in UTF-8", f"got {what}",
+        f"Save it as CSV UTF-8, or iconv -f {what} -t UTF-8 FILE > NEW.",
+    )  # fmt: skip
+
+
+def _other_kind(name: str, what: str, fix: str) -> DataError:
+    return DataError(f"file {name!r}", "must be CSV, Parquet or Arrow as it is", f"got {what}", fix)
+
+
+def _read_typed(content: bytes, name: str, kind: Kind) -> pl.DataFrame:
     import polars as pl
 
     source = io.BytesIO(content)
@@ -213,41 +280,138 @@ def _parse(  # noqa: PLR0917
         return pl.read_ipc(source)
     if kind == "arrow stream":
         return pl.read_ipc_stream(source)
-    dialect, text = Dialect.of(content, decimal), content.removeprefix(codecs.BOM_UTF8)
-    _refuse_twins(header(text, name, dialect))
-    return parse_csv(text, name, dialect, missing, types)
+    require("fastexcel", extra="excel", why=f"reading the spreadsheet {name!r}")
+    sheets = pl.read_excel(source, sheet_id=0, raise_if_empty=False)
+    filled = [sheet for sheet, rows in sheets.items() if rows.width]
+    if len(filled) > 1:
+        raise DataError(
+            f"file {name!r}", "must have one sheet", f"got {listed(filled)}",
+            "Save the one that is meant as a file of its own, or as CSV UTF-8.",
+        )  # fmt: skip
+    return sheets[filled[0]] if filled else pl.DataFrame()
 
 
-def header(content: bytes, name: str, dialect: Dialect) -> tuple[str, ...]:
-    r"""The cells of a CSV's first record.
+# -------------------------------------------------------------------- CSV
 
-    >>> header(b'a,"b, or\nso"\n1,2\n', "people.csv", Dialect.of(b"a,b"))
-    ('a', 'b, or\nso')
+
+@dataclass
+class CsvReader:
+    """The records of a CSV as columns: one for the whole file, or for each block of it."""
+
+    name: str
+    dialect: Dialect
+    names: tuple[str, ...]
+    spelling: Spelling
+    tokens: dict[str, dict[str, int]] = field(default_factory=dict)
+    """What was taken for missing values in columns of numbers, and how often."""
+    in_percent: dict[str, bool] = field(default_factory=dict)
+    """Which columns are percentages."""
+
+    def read(
+        self, records: bytes, columns: Mapping[str, Any], where: Callable[[int], str]
+    ) -> pl.DataFrame:
+        """Checked records; columns of a known type are read as such, None leaves them text."""
+        import polars as pl
+
+        places = {name: str(self.names.index(name)) for name in columns}
+        mark = self.dialect.separator
+        begin = mark.join(map(str, range(len(self.names)))).encode() + b"\n"
+        content, texts = begin + records, dict.fromkeys(columns, pl.String)
+        quick = {
+            name: pl.String if kind is None or self._needs_care(kind) else kind
+            for name, kind in columns.items()
+        }
+
+        def parsed(kinds: Mapping[str, Any]) -> pl.DataFrame:
+            return pl.read_csv(
+                content,
+                separator=mark,
+                columns=list(places.values()),
+                schema_overrides={places[name]: kind for name, kind in kinds.items()},
+                infer_schema=False,
+                null_values=["", *self.spelling.missing],  # in quotes as well
+                encoding="utf8",
+            ).select(pl.col(place).alias(name) for name, place in places.items())
+
+        # a lone quote among numbers ends in a panic
+        failures = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+        try:
+            table = parsed(quick)
+        except failures:  # a cell that is not of its column's type: find out which
+            try:
+                table = parsed(texts)
+            except failures as error:
+                raise not_of_its_kind(self.name, "csv", error) from None
+        return table.with_columns(
+            self._converted(table[name], kind, where)
+            for name, kind in columns.items()
+            if kind is not None and (table.schema[name] != kind or kind.is_float())
+        )
+
+    def _needs_care(self, kind: Any) -> bool:
+        """Whether Polars would misread numbers: with a decimal comma it takes points as well."""
+        return bool(kind.is_float()) and self.spelling.mark != "."
+
+    def _converted(self, column: pl.Series, kind: Any, where: Callable[[int], str]) -> pl.Series:
+        if column.dtype == kind:
+            odd = int(column.is_nan().sum())
+            if odd:
+                own = self.tokens.setdefault(column.name, {})
+                own["NaN"] = own.get("NaN", 0) + odd
+            return column.fill_nan(None) if odd else column
+        found, row = as_known(column, kind, self.spelling, self.tokens, self.in_percent)
+        if row is None:
+            return found
+        fix = "Mend the cell, or name what stands for a missing value with --missing."
+        if kind.is_numeric():
+            fix = self.spelling.advice(column[row])
+        raise DataError(
+            f"column {column.name!r}, {where(row)}",
+            f"must be {_said(kind)}, as in the audit data",
+            f"got {column[row]!r}",
+            fix,
+        )
+
+
+def _said(kind: Any) -> str:
+    if kind.is_numeric():
+        return "a number"
+    return "true or false" if str(kind) == "Boolean" else str(kind)
+
+
+def without_blank_end(records: bytes, width: int) -> bytes:
+    r"""Records without blank lines at the end; of one column, these are missing values.
+
+    >>> without_blank_end(b"1,2\r\n\r\n\n", 2)
+    b'1,2\r\n'
     """
-    names = tuple(next(_records(content, dialect), ()))
-    if any(map(_not_utf8, names)):
-        raise _other_text(f"file {name!r}, its first line")
-    return names
+    body = records.rstrip(b"\r\n")
+    if width == 1 or not body:
+        return records if width == 1 else b""
+    rest = records[len(body) :]
+    return body + (b"\r\n" if rest.startswith(b"\r\n") else rest[:1])
 
 
-def _records(content: bytes, dialect: Dialect) -> Iterator[list[str]]:
-    """The cells of each record; bytes that are no UTF-8 become characters that no text has."""
-    text = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="surrogateescape", newline="")
-    return csv.reader(text, delimiter=dialect.separator)
+def _read_csv(content: bytes, name: str, types: Mapping[str, Any], spelling: Spelling) -> Table:
+    dialect, body = Dialect.of(content), content.removeprefix(codecs.BOM_UTF8)
+    end = header_end(body)
+    names = header(body, name, dialect)
+    _refuse_twins(names)
+    records = without_blank_end(body[end:], len(names))
+    line = 1 + body.count(b"\n", 0, end)
+    refuse_odd_records(records, name, dialect, len(names), line)
 
+    def where(row: int) -> str:
+        return f"line {line + line_of(records, row):,}"
 
-def _not_utf8(cell: str) -> bool:
-    return any("\udc80" <= letter <= "\udcff" for letter in cell)
-
-
-def _other_text(what: str) -> DataError:
-    return DataError(
-        what,
-        "must be text in UTF-8",
-        "got bytes of another encoding",
-        "Save it as CSV UTF-8; if it comes from Windows, iconv -f WINDOWS-1252 -t UTF-8 makes it "
-        "so.",
+    reader = CsvReader(name, dialect, names, spelling)
+    table = reader.read(records, {each: types.get(each) for each in names}, where)
+    texts = [each for each in names if types.get(each) is None]
+    findings = Findings.of(
+        table.lazy(), texts, spelling, lambda column, row: f"column {column!r}, {where(row)}"
     )
+    findings.note_tokens(reader.tokens)
+    return Table(table.with_columns(**findings.expressions), where, findings)
 
 
 def _refuse_twins(names: Sequence[str]) -> None:
@@ -262,222 +426,12 @@ def _refuse_twins(names: Sequence[str]) -> None:
             )
 
 
-# -------------------------------------------------------------------- CSV
-
-
-def parse_csv(
-    content: bytes,
-    name: str,
-    dialect: Dialect,
-    missing: Sequence[str],
-    types: Mapping[str, Any],
-    *,
-    columns: Sequence[str] | None = None,
-    first: int = 0,
-) -> pl.DataFrame:
-    """Text as a table: columns of a known type are read as such, of the others all cells tell.
-
-    ``first`` is how many rows came before, for messages that say where something is wrong.
-    """
-    import polars as pl
-
-    guess = columns is None or not set(columns) <= set(types)
-    # a lone quote among numbers ends in a panic
-    failures = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-
-    theirs = _names_in_polars(content, name, dialect)
-
-    def parsed(kinds: dict[str, Any]) -> pl.DataFrame:
-        found = pl.read_csv(
-            content,
-            separator=dialect.separator,
-            columns=None if columns is None else [theirs.get(each, each) for each in columns],
-            schema_overrides={theirs.get(each, each): kind for each, kind in kinds.items()},
-            infer_schema=guess,
-            infer_schema_length=None if guess else 0,
-            null_values=["", *missing],  # in quotes as well
-            encoding="utf8",
-            decimal_comma=dialect.decimal == ",",
-        )
-        return found.rename({other: own for own, other in theirs.items()}, strict=False)
-
-    try:
-        table = parsed(dict(types))
-    except failures:
-        # a cell that is not of its column's type, or text that is no CSV: find out which
-        try:
-            texts = parsed(dict.fromkeys(types, pl.String))
-        except failures:
-            raise no_table(content, name, dialect, first) from None
-        known = {each: types[each] for each in texts.columns if each in types}
-        table = texts.with_columns(
-            _converted(texts[each], kind, dialect, first) for each, kind in known.items()
-        )
-    if dialect.decimal != ",":
-        return table
-    return table.with_columns(
-        _plain(column).cast(pl.Float64)
-        for column in table
-        if column.name not in types and _is_grouped(column)
-    )
-
-
-def _names_in_polars(content: bytes, name: str, dialect: Dialect) -> dict[str, str]:
-    """How Polars calls the columns it calls otherwise: it leaves quotes in names doubled."""
-    import polars as pl
-
-    end = content.find(b"\n")
-    while end >= 0 and content.count(b'"', 0, end) % 2:  # a line break inside quotes
-        end = content.find(b"\n", end + 1)
-    record = content[: end + 1] or content
-    if b'"' not in record:
-        return {}
-    empty_table = pl.read_csv(record, separator=dialect.separator, n_rows=0, infer_schema=False)
-    pairs = zip(header(record, name, dialect), empty_table.columns, strict=False)
-    return {own: other for own, other in pairs if own != other}
-
-
-def _converted(column: pl.Series, kind: Any, dialect: Dialect, first: int) -> pl.Series:
-    """Text in the type it is known to have; whole numbers may have become others."""
-    import polars as pl
-
-    text = _plain(column) if kind.is_numeric() and dialect.decimal == "," else column
-    for each in [kind, pl.Float64] if kind.is_integer() else [kind]:
-        if each == pl.Boolean:
-            found = text.str.to_lowercase().replace_strict(
-                {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
-            )
-        else:
-            found = text.cast(each, strict=False)
-        lost = found.is_null() & column.is_not_null()
-        if not lost.any():
-            return found.alias(column.name)
-    row = int(lost.arg_max() or 0)
-    fix = "Mend the cell, or name what stands for a missing value with --missing."
-    if kind.is_numeric() and re.match(_OTHER[dialect.decimal][0], column[row]):
-        fix = _ADVICE[dialect.decimal]
-    raise DataError(
-        f"column {column.name!r}, row {first + row + 1:,}",
-        f"must be {_said(kind)}, as in the audit data",
-        f"got {column[row]!r}",
-        fix,
-    )
-
-
-def _said(kind: Any) -> str:
-    if kind.is_numeric():
-        return "a number"
-    return "true or false" if str(kind) == "Boolean" else str(kind)
-
-
-def _is_grouped(column: pl.Series) -> bool:
-    """Whether text is numbers with a decimal comma and dots between thousands."""
-    cells = column.drop_nulls()
-    return (
-        str(column.dtype) == "String"
-        and bool(cells.str.contains(_WITH_COMMA).all())
-        and bool(cells.str.contains(",", literal=True).any())
-    )
-
-
-def _plain(column: pl.Series) -> pl.Series:
-    """Numbers with a decimal comma as programs write them; nothing with a point is one."""
-    import polars as pl
-
-    plain = column.str.replace_all(r"[.\s]", "").str.replace(",", ".", literal=True)
-    either = pl.when(column.str.contains(_WITH_COMMA)).then(plain)
-    pointed = column.str.contains(".", literal=True)
-    return pl.select(either.when(pointed).then(None).otherwise(column)).to_series()
-
-
-def no_table(content: bytes, name: str, dialect: Dialect, first: int) -> DataError:
-    """Why text is no table in CSV, with the row; ``first`` rows came before its header."""
-    width, row, got = 0, first, "it cannot be read as one"
-    try:
-        for place, cells in enumerate(_records(content, dialect)):
-            width, row = width or len(cells), first + place
-            what = f"file {name!r}, row {row:,}"
-            if any(map(_not_utf8, cells)):
-                return _other_text(what)
-            if len(cells) > width:
-                return DataError(
-                    what,
-                    f"must have no more cells than the first line, {width}",
-                    f"got {len(cells)}",
-                    f"Put cells that hold {dialect.separator!r} in quotes. "
-                    "Or is the file no table?",
-                )
-    except csv.Error:
-        got = "a cell is far too long"
-    if content.count(b'"') % 2:
-        got = "a quote is never closed"
-    return DataError(
-        f"file {name!r}, row {row:,}",
-        "must be part of a table in CSV",
-        got,
-        "Look for a stray quote in or before that row. Or is the file no table?",
-    )
-
-
 # -------------------------------------------------------------------- cells that mislead
 
 
-def refuse_other_decimals(
-    table: pl.DataFrame, names: Sequence[str], decimal: str | None = None
+def refuse_odd_weights(
+    table: pl.DataFrame, name: str, among: Sequence[str], where: Callable[[int], str] = in_rows
 ) -> None:
-    """Complain about numbers that were read as words, for their decimal mark is another.
-
-    Every amount would count as a category of its own. ``decimal`` is the mark that was asked for:
-    who asked for a point has seen the commas.
-    """
-    if decimal == ".":
-        return
-    expected = decimal or "."
-    pattern, mark = _OTHER[expected]
-    for name in names:
-        if str(table.schema[name]) != "String":
-            continue
-        cells = table[name].drop_nulls()
-        numbers = cells.str.contains(pattern)
-        fractions = numbers & cells.str.contains(mark, literal=True)
-        if fractions.any() and numbers.sum() >= NEARLY * len(cells):
-            raise DataError(
-                f"column {name!r}",
-                f"must hold numbers with {_NAMES[expected]}, or words",
-                f"got {cells.filter(fractions)[0]!r} and the like",
-                _ADVICE[expected] + (" For words say --decimal '.'." if decimal is None else ""),
-            )
-
-
-def stray_word(cells: pl.Series) -> int | None:
-    """The first row without a number in text that is nearly all numbers; None in any other.
-
-    >>> import polars as pl
-    >>> stray_word(pl.Series(["1"] * 98 + ["unknown", None])), stray_word(pl.Series(["a", "1"]))
-    (98, None)
-    """
-    import polars as pl
-
-    if cells.dtype != pl.String:
-        return None
-    stray = cells.is_not_null() & cells.cast(pl.Float64, strict=False).is_null()
-    few = 0 < stray.sum() <= (1 - NEARLY) * (len(cells) - cells.null_count())
-    return stray.arg_max() if few else None
-
-
-def refuse_stray_words(table: pl.DataFrame, name: str) -> None:
-    """Complain about a word among predictions that are numbers."""
-    row = stray_word(table[name])
-    if row is not None:
-        raise DataError(
-            f"column {name!r}, row {row + 1:,}",
-            "must be a number, as nearly all of its cells are",
-            f"got {table[name][row]!r}",
-            "Mend the cell, or name what stands for a missing value with --missing.",
-        )
-
-
-def refuse_odd_weights(table: pl.DataFrame, name: str, among: Sequence[str]) -> None:
     """Complain about weights of people who have a value in each of ``among``."""
     import polars as pl
 
@@ -488,7 +442,7 @@ def refuse_odd_weights(table: pl.DataFrame, name: str, among: Sequence[str]) -> 
     if len(rows):
         cell = table[name][int(rows[0])]
         raise DataError(
-            f"column {name!r}, row {int(rows[0]) + 1:,}",
+            f"column {name!r}, {where(int(rows[0]))}",
             "must be a weight: a number, 0 or more",
             "it is empty" if cell is None else f"got {cell!r}",
             "Somebody who should not count has weight 0.",
@@ -500,13 +454,13 @@ def refuse_blanks(
     name: str,
     *,
     among: Sequence[str] = (),
-    first: int = 0,
+    where: Callable[[int], str] = in_rows,
     hold: str = "a prediction",
     fix: str = "Is the row cut short? Mend it, or leave out people whom the model did not answer.",
 ) -> None:
-    """Complain about people without a recorded prediction, or an id, with the first one's row.
+    """Complain about people without a recorded prediction, or an id, with the first one's place.
 
-    Only those count who have a value in each of ``among``; ``first`` rows came before.
+    Only those count who have a value in each of ``among``.
     """
     import polars as pl
 
@@ -520,6 +474,6 @@ def refuse_blanks(
         raise DataError(
             f"column {name!r}",
             f"must hold {hold} for everybody",
-            f"it is empty in row {first + int(rows[0]) + 1:,}{more}",
+            f"it is empty in {where(int(rows[0]))}{more}",
             fix,
         )

@@ -5,6 +5,7 @@ import os
 import resource
 import shlex
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -169,13 +170,14 @@ def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
     rest = lines[1].split(b";")
     rest[0] = b"forty"
     bad.write_bytes(lines[0] + b"\r\n000150;" + b";".join(rest))
+    line = lines[0].count(b"\n") + 2  # remarks are of several lines
     out = tmp_path / "out.csv"
     done = call("apply", "mended.fairmend", bad, "--missing", "n/a", "--key-file", "secret.key",
                 "-o", out, cwd=mended)  # fmt: skip
     assert done.code == 3
     assert done.err.endswith(
-        "fairmend: column 'Age (years)', row 151: must be a number, as in the audit data; "
-        "got 'forty'. Mend the cell, or name what stands for a missing value with --missing.\n"
+        f"fairmend: column 'Age (years)', line {line}: must be a number, as in the audit data; "
+        "got 'forty'. If that stands for a missing value, say --missing forty.\n"
     )
     assert not out.exists()
     assert os.listdir(tmp_path) == ["bad.csv"]
@@ -188,7 +190,11 @@ def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
         (b"\xff\xfea\x00", "must be text in UTF-8; got UTF-16"),
         (b'sex;score;zip\r\n"female;0.3;1\r\n', "must have every input of the repair as a column"),
         (b"\x1f\x8b\x08\x00", "must be CSV, Parquet or Arrow as it is; got gzip. Unpack it on"),
-        (b"sex;gr\xf6\xdfe\r\n", "its first line: must be text in UTF-8; got bytes of another"),
+        (b"sex;gr\xf6\xdfe\r\n", "line 1: must be text in UTF-8; got bytes of another"),
+        (b"sex;score\rfemale;0.3\r", "line 1: must end with a line feed; got a carriage return"),
+        (b'[{"sex": "female"}]', "got JSON. Convert it"),
+        (b"x" * 140_000 + b";score\n", "line 1: must hold names of columns, of at most"),
+        ("sex;score\nm;1\n".encode("utf-16-le"), "must be text in UTF-8; got UTF-16"),
     ],
 )
 def test_files_that_are_none(content, message, mended, call, tmp_path):
@@ -293,3 +299,39 @@ def test_the_version_can_be_asked_for():
     done = process("--version")
     assert done.returncode == 0
     assert done.stdout.startswith(b"fairmend ")
+
+
+# -------------------------------------------------------------------- places that are no files
+
+
+def test_a_device_takes_the_output_and_stays_one(mended, call, tmp_path):
+    place = tmp_path / "null"
+    try:
+        os.mknod(place, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        with place.open("wb"):
+            pass
+    except PermissionError:
+        pytest.skip("devices are for root")
+    for force in ((), ("--force",)):
+        done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--key-file",
+                    "secret.key", "-o", place, *force, cwd=mended)  # fmt: skip
+        assert done.code == 0, done.err
+        assert place.is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what"),
+    [
+        (("--config", "/dev/zero", "audit", "new.csv"), 2, "config '/dev/zero'"),
+        (("audit", "/dev/zero", *NAMED), 3, "file '/dev/zero'"),
+        (("apply", "mended.fairmend", "/dev/zero", "-o", "-"), 3, "file '/dev/zero'"),
+        (("apply", "mended.fairmend", "new.csv", "--key-file", "/dev/zero", "-o", "-"), 3,
+         "key file '/dev/zero'"),
+    ],
+)  # fmt: skip
+def test_what_has_no_end_is_not_read_to_it(mended, call, arguments, code, what):
+    if what.startswith("file") and "apply" in arguments:
+        arguments = (*arguments, "--key-file", "secret.key")
+    done = call(*arguments, cwd=mended)
+    assert (done.code, done.out) == (code, "")
+    assert what in done.err

@@ -121,8 +121,8 @@ def test_a_file_that_is_no_table(files, call):
     (files / "script.py").write_text("import os\nprint(os.name, os.sep)\n")
     done = call("audit", "script.py", *SCORED, "--predictions", "score", cwd=files)
     assert (done.code, done.err) == (3, (
-        "fairmend: file 'script.py', row 1: must have no more cells than the first line, 1; got 2. "
-        "Put cells that hold ',' in quotes. Or is the file no table?\n"
+        "fairmend: file 'script.py', line 2: must have no more cells than the first line, 1; got "
+        "2. Put cells that hold ',' in quotes. Or is the file no table?\n"
     ))  # fmt: skip
     done = call("audit", "broken.parquet", *SCORED, "--predictions", "score", cwd=files)
     assert done.code == 3
@@ -164,9 +164,9 @@ def test_decimal_commas_are_refused_until_somebody_says_what_they_are(command, a
         done = call(command, file, *PAID, cwd=amounts)
         assert (done.code, done.out) == (3, "")
         assert re.fullmatch(
-            r"fairmend: column 'income': must hold numbers with a decimal point, or words; got "
-            r"'[\d.]+,\d\d' and the like. If that is a number with a decimal comma, say "
-            r"--decimal ','. For words say --decimal '.'.\n",
+            r"fairmend: column 'income', line 2: must be a number, as most cells of the column "
+            r"are; got '[\d.]+,\d\d'. If that is a number, say --decimal ,; if the column holds "
+            r"words, --words income.\n",
             done.err,
         )
     typo = call(command, "commas.csv", *PAID, "--decimal", ";", cwd=amounts)
@@ -201,7 +201,7 @@ def test_a_repair_is_the_same_with_either_decimal_mark(amounts, call):
     unsaid = call("apply", "commas.fairmend", "commas.csv", "--id", "person", "--key-file",
                   "secret.key", "-o", "none.csv", cwd=amounts)  # fmt: skip
     assert (unsaid.code, (amounts / "none.csv").exists()) == (3, False)
-    assert unsaid.err.endswith("If that is a number with a decimal comma, say --decimal ','.\n")
+    assert unsaid.err.endswith("If that is a number, say --decimal ,.\n")
 
 
 def test_rows_without_a_prediction_are_bad_data(amounts, call, tmp_path):
@@ -210,7 +210,9 @@ def test_rows_without_a_prediction_are_bad_data(amounts, call, tmp_path):
     cut = [";".join(line.split(";")[i] for i in order) for line in lines]
     cut[17] = cut[17].rpartition(";")[0].rpartition(";")[0]
     (tmp_path / "short.csv").write_text("\n".join(cut) + "\n")
-    said = "column 'score': must hold a prediction for everybody; it is empty in row 17. Is the row"
+    said = (
+        "column 'score': must hold a prediction for everybody; it is empty in line 18. Is the row"
+    )
     done = call("audit", "short.csv", *PAID)
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith(f"fairmend: {said}")
@@ -221,3 +223,46 @@ def test_rows_without_a_prediction_are_bad_data(amounts, call, tmp_path):
     done = call("apply", "m.fairmend", "short.csv", "--key-file", "secret.key", "-o", "out.csv")
     assert (done.code, (tmp_path / "out.csv").exists()) == (3, False)
     assert f"fairmend: {said}" in done.err
+
+
+@pytest.mark.parametrize("typed", ["TRUE", "True", "true"])
+def test_the_positive_outcome_is_named_as_in_the_file(amounts, call, tmp_path, typed):
+    text = (amounts / "points.csv").read_text()
+    lines = [f"{line[:-1]}{'TRUE' if line[-1] == '1' else 'FALSE'}" for line in text.split()[1:]]
+    (tmp_path / "said.csv").write_text("\n".join([text.split()[0], *lines]))
+    done = call("audit", "said.csv", *PAID, "--positive", typed, "--json")
+    assert done.code == 0, done.err
+    plain = call("audit", "points.csv", *PAID, "--json", cwd=amounts)
+    assert json.loads(done.out)["gaps"] == json.loads(plain.out)["gaps"]
+
+
+def test_what_was_read_with_an_option_is_applied_with_it(amounts, call, tmp_path):
+    """Percentages, currencies and thousands; cells that are not edited stay as they are."""
+    people = pd.read_csv(amounts / "points.csv", sep=";")
+    people["income"] = [f"${x:,.2f}" for x in people["income"]]
+    people["job"] = [f"{10 * x}%" for x in people["job"]]
+    people["score"] = [f"{100 * x:.1f}%" for x in people["score"]]
+    people.to_csv(tmp_path / "in.csv", index=False)
+    said = ("--thousands", ",", "--currency", "$", "--percent")
+    for command in ("audit", "repair"):
+        done = call(command, "in.csv", *PAID, *INPUTS)
+        assert (done.code, "--currency '$'" in done.err) == (3, True)
+    assert call("key", "secret.key").code == 0
+    made = call("repair", "in.csv", *PAID, *INPUTS, *said, "--metric", "sp", "-o", "m.fairmend",
+                "--key-file", "secret.key")  # fmt: skip
+    assert made.code == 0, made.err
+    use = ("apply", "m.fairmend", "in.csv", "--id", "person", "--key-file", "secret.key", "-o")
+    unsaid = call(*use, "out.csv")
+    assert (unsaid.code, "--currency '$'" in unsaid.err) == (3, True)
+    done = call(*use, "out.csv", *said, "--json")
+    assert done.code == 0, done.err
+    out = pd.read_csv(tmp_path / "out.csv", dtype=str)
+    before = pd.read_csv(tmp_path / "in.csv", dtype=str)
+    edited = (out[before.columns] != before).any(axis=1).sum()
+    assert 0 < edited == json.loads(done.out)["edited"] < 200
+    assert out["job"].str.endswith("%").all()
+    again = call("apply", "m.fairmend", "out.csv", "--id", "person", "--key-file", "secret.key",
+                 "-o", "again.csv", "--decision", "second", *said)  # fmt: skip
+    assert again.code == 0, again.err
+    report = call("report", "m.fairmend", "in.csv", "--label", "paid", *said, "--json")
+    assert report.code == 0, report.err

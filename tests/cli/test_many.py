@@ -1,6 +1,8 @@
 """Many files: counted where they are, applied one by one, and gone on with after a kill."""
 
+import gzip
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -220,7 +222,6 @@ def test_a_record_that_is_none_is_told(lake, call, tmp_path):
         (("apply", "one.fairmend", "apart", "-o", "one.fairmend"), "there is a file of that name"),
         (("apply", "one.fairmend", "apart", "-o", "apart"), "must not be the file it is made from"),
         (("apply", "one.fairmend", "*/nothing-*", "-o", "out"), "there is no such file"),
-        (("audit", "audit", *NAMED, "--missing", "x"), "is for a single file"),
         (("audit", "audit", *NAMED[2:]), "must be given for many files"),
         (("audit", "audit", *NAMED[2:], "--label", "repayed"), "Did you mean 'repaid'?"),
         (("repair", "audit", *NAMED), "must name people kept apart"),
@@ -248,13 +249,14 @@ def test_people_without_a_prediction_are_one_error_everywhere(call, tmp_path, wr
     file = max(files.iterdir())
     commands = [("audit", *NAMED), ("explain", *NAMED), ("repair", *NAMED, "--holdout", files)]
     for command, *named in commands:
+        place = "row 41" if write == "write_parquet" else "line 42"
         for each, where in ((file, ""), (files, f", in file '{file}'")):
             done = call(command, each, *named)
             assert (done.code, done.out) == (3, "")
             assert done.err == (
-                "fairmend: column 'said': must hold a prediction for everybody; it is empty in row "
-                f"41{where}. Is the row cut short? Mend it, or leave out people whom the model did "
-                "not answer.\n"
+                "fairmend: column 'said': must hold a prediction for everybody; it is empty in "
+                f"{place}{where}. Is the row cut short? Mend it, or leave out people whom the "
+                "model did not answer.\n"
             )
 
 
@@ -294,3 +296,153 @@ def test_outputs_bear_the_names_of_their_inputs_so_these_differ(lake, call, tmp_
                 "--id", "id", "--key-file", lake / "secret.key")  # fmt: skip
     assert done.code == 3
     assert "'same.parquet' is there twice" in done.err
+
+
+# -------------------------------------------------------------------- CSV in folders
+
+
+def csv_folder(place, **odd):
+    """Two files of people as CSV; of some files the text is changed."""
+    place.mkdir()
+    for seed in (1, 2):
+        text = people(60, seed).drop("id").write_csv()
+        (place / f"{seed}.csv").write_bytes(odd.get(f"f{seed}", lambda t: t.encode())(text))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.replace("M", "Männer", 1).encode("latin-1"), "must be text in UTF-8"),
+        (lambda t: t.encode("utf-16"), "got UTF-16"),
+        (lambda t: bytes(range(256)) * 20, "got a NUL byte"),
+        (lambda t: t.replace("\n", ",\n").replace(",\n", "\n", 1).encode(),
+         "line 2: must have no more cells than the first line, 8; got 9"),
+        (lambda t: t.replace("\n", "\r").encode(), "got a carriage return alone"),
+        (lambda t: t.replace("x0,", "other,", 1).encode(), "'x0' is missing"),
+        (lambda t: b"", "it is empty"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["audit", "apply"])
+def test_an_odd_file_among_many_is_named(  # noqa: PLR0917
+    call, tmp_path, lake, command, change, message
+):
+    folder = csv_folder(tmp_path / "files", f2=change)
+    arguments = {
+        "audit": ("audit", folder, *NAMED),
+        "apply": ("apply", lake / "one.fairmend", folder, "-o", tmp_path / "out", "--key-file",
+                  lake / "secret.key"),
+    }  # fmt: skip
+    done = call(*arguments[command])
+    assert (done.code, done.out) == (3, "")
+    if command == "audit" or "is missing" not in message:
+        assert message in done.err
+    assert f"'{folder / '2.csv'}'" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_folder_is_read_as_a_file_is(call, tmp_path):
+    """Marks between thousands, words for missing values, true and false."""
+    rows = people(200, 3).drop("id").with_columns(
+        amount=pl.Series([f"{(i % 7) * 1000:,}" if i % 5 else "n/a" for i in range(200)]),
+        sure=pl.Series(["TRUE", "False"] * 100),
+        code=pl.Series(["007", "08"] * 100),
+    )  # fmt: skip
+    (tmp_path / "files").mkdir()
+    rows[:90].write_csv(tmp_path / "files" / "a.csv")
+    rows[90:].write_csv(tmp_path / "files" / "b.csv")
+    rows.write_csv(tmp_path / "one.csv")
+    named = (*NAMED, "--metric", "sp", "--json")
+    refused = [call("explain", name, *named) for name in ("one.csv", "files")]
+    for done in refused:
+        assert done.code == 3
+        assert "column 'amount', line 3: must be a number" in done.err
+        assert "--thousands ," in done.err
+    one, many = (call("explain", name, *named, "--thousands", ",") for name in ("one.csv", "files"))
+    assert (one.code, many.code) == (0, 0), many.err
+    assert all("'amount' is read as numbers; 'n/a' in 40 cells" in d.err for d in (one, many))
+    a, b = json.loads(one.out), json.loads(many.out)
+    assert [line["statistic"] for line in a["marginals"]] == [
+        line["statistic"] for line in b["marginals"]
+    ]
+    assert b["before"] == pytest.approx(a["before"])
+
+
+def test_packed_csv_and_files_that_are_not_what_their_suffix_says(call, tmp_path):
+    folder = csv_folder(tmp_path / "files")
+    plain = call("audit", folder, *NAMED, "--json")
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    for file in folder.iterdir():
+        (packed / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    done = call("audit", packed, *NAMED, "--json")
+    assert (done.code, done.out) == (0, plain.out)
+    people(60, 5).write_parquet(folder / "3.csv")
+    done = call("audit", folder, *NAMED)
+    assert (done.code, "3.csv': must be a CSV, as its suffix says; got parquet" in done.err) == (
+        3, True)  # fmt: skip
+
+
+@pytest.mark.parametrize("write", ["write_csv", "write_parquet"])
+def test_files_without_rows(call, lake, tmp_path, write):
+    """To apply a repair to nobody is fine; there is nothing to audit."""
+    suffix = write.removeprefix("write_")
+    (tmp_path / "files").mkdir()
+    none = people(3, 1).clear()
+    getattr(none, write)(tmp_path / "files" / f"a.{suffix}")
+    getattr(none, write)(tmp_path / f"one.{suffix}")
+    for name, out in ((f"one.{suffix}", f"out.{suffix}"), ("files", "out")):
+        assert call("audit", name, *NAMED).code == 3
+        done = call("apply", lake / "one.fairmend", name, "-o", out, "--id", "id", "--key-file",
+                    lake / "secret.key")  # fmt: skip
+        assert done.code == 0, done.err
+        assert "has no rows" in done.err
+    for out in (tmp_path / f"out.{suffix}", tmp_path / "out" / f"a.{suffix}"):
+        found = pl.read_csv(out) if suffix == "csv" else pl.read_parquet(out)
+        assert found.columns == [*none.columns, "decision"]
+        assert found.height == 0
+
+
+def test_damage_inside_one_of_many_parquet_files_is_named(call, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for seed in (1, 2):
+        people(600, seed).write_parquet(folder / f"{seed}.parquet")
+    content = bytearray((folder / "2.parquet").read_bytes())
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # the footer stays whole
+    content[4:end] = b"\xaa" * (end - 4)
+    (folder / "2.parquet").write_bytes(content)
+    for named in (NAMED, (*NAMED, "--id", "id")):
+        done = call("audit", folder, *named)
+        assert done.code == 3
+        assert f"file '{folder / '2.parquet'}': must be a Parquet or CSV file" in done.err
+
+
+def test_a_folder_without_files_says_how_to_reach_those_inside(call, tmp_path):
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    people(60, 1).write_csv(tmp_path / "outer" / "inner" / "a.csv")
+    done = call("audit", "outer", *NAMED)
+    assert (done.code, "the folder holds none" in done.err) == (3, True)
+    assert call("audit", "outer/**/*.csv", *NAMED).code == 0
+
+
+def test_ids_in_folders_are_text(call, tmp_path):
+    """007 and 7 are two people, whatever a number would make of them."""
+    (tmp_path / "files").mkdir()
+    for place, width in enumerate((3, 1)):
+        ids = pl.Series("id", [f"{i:0{width}}" for i in range(1, 10)] * 1)
+        people(9, place).with_columns(ids).write_csv(tmp_path / "files" / f"{place}.csv")
+    assert "are 9 people" not in call("audit", "files", *NAMED, "--id", "id").err
+
+
+def test_a_bad_id_is_said_with_its_row_in_the_file(lake, call, tmp_path):
+    """Not with its place among the few people who are drawn."""
+    rows = pl.read_parquet(lake / "apart.parquet")
+    rows.with_columns(pl.col("id") + 0.5).write_parquet(tmp_path / "odd.parquet")
+    done = call("apply", lake / "one.fairmend", "odd.parquet", "--key-file", lake / "secret.key",
+                "--id", "id", "-o", "out.parquet")  # fmt: skip
+    assert done.code == 3, done.err
+    value, row = re.search(r"got ([\d.]+) in row ([\d,]+)", done.err).groups()
+    assert float(value) == rows["id"][int(row.replace(",", "")) - 1] + 0.5
+    audited = call("audit", "odd.parquet", *NAMED, "--id", "id")
+    assert (audited.code, f"got {rows['id'][0] + 0.5} in row 1" in audited.err) == (3, True)

@@ -364,24 +364,29 @@ def test_a_number_that_is_none_is_a_missing_group(call, tmp_path):
     for name in ("odd.csv", "odd.parquet"):
         done = call("audit", name, *named)
         assert done.code == 0, done.err
-        assert done.err == "fairmend: 3 of 123 people have no outcome or no group: left out\n"
+        assert done.err.endswith("3 of 123 people have no outcome or no group: left out\n")
+        assert ("'y' is read as numbers; 'NaN' in 1 cell" in done.err) == (name == "odd.csv")
         assert json.loads(done.out)["gaps"] == known["gaps"]
 
 
-def test_a_lone_word_that_makes_words_of_numbers_is_told(mended, call, tmp_path):
+def test_words_among_numbers_are_told_or_refused(mended, call, tmp_path):
     whole = (mended / "applicants.csv").read_bytes()
     named = [*NAMED, *IGNORED]
-    named[named.index("n/a")] = "nothing"  # so that Income is words
+    named[named.index("n/a")] = "nothing"
     (tmp_path / "applicants.csv").write_bytes(whole)
-    done = call("explain", "applicants.csv", *named, "--metric", "fnr")
-    assert done.code == 0, done.err
-    assert (
-        "fairmend: note: '<b>Income</b>' is read as words, though nearly all of its cells are "
-        "numbers, as one holds 'n/a'; if that stands for a missing value, leave it empty or, for a "
-        "single file, say --missing n/a\n"
-    ) in done.err
-    assert "read as words" not in call("explain", "applicants.csv", *NAMED, *IGNORED).err
-    assert "read as words" not in call("audit", "applicants.csv", *named).err
+    for command in ("audit", "explain"):
+        done = call(command, "applicants.csv", *named)
+        assert done.code == 0, done.err
+        assert "'<b>Income</b>' is read as numbers; 'n/a' in 26 cells" in done.err
+        told = call(command, "applicants.csv", *NAMED, *IGNORED)
+        assert (told.out, "read as numbers" in told.err) == (done.out, False)
+    (tmp_path / "applicants.csv").write_bytes(whole.replace(b"n/a", b"unknown"))
+    done = call("explain", "applicants.csv", *named)
+    assert (done.code, "column '<b>Income</b>', line " in done.err) == (3, True)
+    assert "got 'unknown'" in done.err
+    assert "--missing unknown" in done.err
+    assert call("explain", "applicants.csv", *named, "--missing", "unknown").code == 0
+    assert call("explain", "applicants.csv", *named, "--words", "<b>Income</b>").code == 0
 
 
 def test_a_rule_about_people_kept_apart_needs_others(mended, call):
@@ -529,3 +534,16 @@ def test_names_in_a_file_move_no_cursor(call, tmp_path):
     assert done.code == 0
     assert r"F\x1b[31m" in done.out
     assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--thousands", ";"), "must be one of"),
+        (("--thousands", "."), "must be another mark than that of decimals"),
+        (("--currency", "5"), "must be the sign of a currency"),
+    ],
+)
+def test_marks_that_are_none(mended, call, option, message):
+    done = call("audit", "applicants.csv", *NAMED, *option, cwd=mended)
+    assert (done.code, message in done.err) == (2, True)

@@ -68,7 +68,7 @@ def test_a_row_without_an_id_is_an_error(visits, call, tmp_path):
     done = call("audit", "blank.csv", *NAMED, "--id", "no")
     assert (done.code, done.out) == (3, "")
     assert done.err == (
-        "fairmend: column 'no': must hold an id for everybody; it is empty in row 7. Give "
+        "fairmend: column 'no': must hold an id for everybody; it is empty in line 8. Give "
         "everybody an id, or leave --id out if each row is a person.\n"
     )
 

@@ -307,7 +307,7 @@ def test_an_unknown_group_is_an_error_unless_told_otherwise(mended, call, tmp_pa
     strange.write_bytes((mended / "new.csv").read_bytes().replace(b";male;", b";other;", 1))
     refused = call("apply", "mended.fairmend", strange, *APPLY, "-o", tmp_path / "o", cwd=mended)
     assert refused.code == 3
-    assert "got 'other' in row" in refused.err
+    assert "got 'other' in line" in refused.err
     assert "say --unknown-group keep" in refused.err
     kept = call("apply", "mended.fairmend", strange, *APPLY, "-o", tmp_path / "o", "--json",
                 "--unknown-group", "keep", cwd=mended)  # fmt: skip

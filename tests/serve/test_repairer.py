@@ -44,6 +44,7 @@ def test_laws_and_draws_are_the_classifiers(method, kind):
     decisions = mended.predict(convert(new), sensitive_features=their, ids=ids)
 
     repairer = Repairer(mended, "0" * 64, ("group", "id"))
+    assert [repairer.group([f" {label} "]) for label in set(their)] == list(set(their))
     rows = [tuple(row) for row in cells(Frame.read(convert(new)))]
     said = repairer.read(vendor(convert(new)))
     found = []

@@ -76,6 +76,9 @@ def apply(
     id_: o.Id = None,
     missing: o.Missing = None,
     decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
+    currency: o.Currency = None,
+    percent: o.Percent = False,
     predictions: o.Predictions = None,
     model: o.Model = None,
     threshold: o.Threshold = None,
@@ -99,6 +102,7 @@ def apply(
     from fairmend.folder import Applying, Outputs
     from fairmend.mender import Wanted
 
+    spelling = o.spelling(missing, decimal, thousands, currency, percent=percent)
     many = is_many(file)
     if output == "-" and as_json:
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
@@ -119,8 +123,7 @@ def apply(
         lambda names: group or group_columns(mended, names),
         id_,
         Wanted(emit, decision, edited),  # type: ignore[arg-type]
-        missing or (),
-        decimal or ".",
+        spelling,
     )
     if many:
         made_by = {
@@ -128,7 +131,7 @@ def apply(
             "key": None if mended.key_ is None else Drawer(mended.key_).fingerprint,
             "answers": call.name, "emit": emit, "decision": decision,
             "edited": edited, "id": id_,
-            "group": group, "missing": missing, "decimal": decimal, "unknown_group": unknown_group,
+            "group": group, **asdict(spelling), "unknown_group": unknown_group,
         }  # fmt: skip
         found = files(file)
         done = work.through_all(found, Outputs.open(output, made_by, overwrite=force))
@@ -140,7 +143,7 @@ def apply(
         with writing(output, overwrite=force) as out:
             work.through(file, out)
     tally = work.tally
-    _tell_shared_draws(work)
+    _tell_notes(work, file)
     seconds = time.perf_counter() - started
     counted = emit != "decisions" or edited is not None
     stale = mended.box_.column if emit != "decisions" else None
@@ -161,7 +164,9 @@ def apply(
         say(f"note: {stale!r} still holds the model's answers about the rows before the edits{now}")
 
 
-def _tell_shared_draws(work: Applying) -> None:
+def _tell_notes(work: Applying, file: str) -> None:
+    if work.tally.rows == 0:
+        say(f"note: {file} has no rows")
     shared = None if work.mender is None else work.mender.shared_draws
     if shared is not None:
         say(f"note: {shared} Name the column of ids with --id.")

@@ -61,6 +61,10 @@ def audit(
     ignore: o.Ignore = None,
     missing: o.Missing = None,
     decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
+    currency: o.Currency = None,
+    percent: o.Percent = False,
+    words: o.Words = None,
     metric: Metric = None,
     reference: Reference = "best",
     confidence: Confidence = 0.95,
@@ -74,8 +78,9 @@ def audit(
     limits = [read_limit(text) for text in fail_on or []]
     box = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol).box()
     columns = Columns(
-        group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
-        positive_decision, decimal=decimal,
+        group, label, positive, weight, id_, input_ or (), ignore or (),
+        o.spelling(missing, decimal, thousands, currency, percent=percent, words=words),
+        positive_decision,
     )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
     refuse_repeated_ids(people)

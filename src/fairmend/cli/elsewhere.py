@@ -6,10 +6,12 @@ import os
 import shlex
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fairmend.cli.output import note
 from fairmend.cli.people import (
     Columns,
     People,
@@ -17,7 +19,6 @@ from fairmend.cli.people import (
     inputs_left,
     positive_of,
     same_value,
-    tell_stray_words,
     words_of,
 )
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from fairmend.selection import Selection
 
 __all__ = ["AnyPeople", "PeopleElsewhere", "find_people", "is_many", "refuse_repeated_ids"]
-
-LOOKED_AT = 10_000
-"""Rows that tell whether words are numbers with another decimal mark."""
 
 
 def is_many(name: str) -> bool:
@@ -98,23 +96,28 @@ def find_people(
 
     ``known`` are the inputs where a repair knows them.
     """
+    from fairmend.engines import duck, source
+
+    columns.refuse_two_roles(box.column)
+    if columns.label is None:
+        raise typer.BadParameter("must be given for many files", param_hint="--label")
+    ids = () if columns.id is None else (columns.id,)
+    place = source(file, spelling=columns.spelling, texts=ids)
+    with duck.reading(place.data):
+        return _counted(place, columns, columns.label, box, known)
+
+
+def _counted(
+    place: Source, columns: Columns, label: str, box: BlackBox, known: Sequence[str]
+) -> PeopleElsewhere:
     import polars as pl
 
     from fairmend.columns import is_missing
-    from fairmend.engines import duck, source, tabulate
+    from fairmend.engines import duck, tabulate
     from fairmend.engines.verbs import refuse_identifiers
     from fairmend.model import input_names
 
-    columns.refuse_two_roles(box.column)
-    for flag, given in (("--missing", columns.missing), ("--decimal", columns.decimal)):
-        if given:
-            raise typer.BadParameter(
-                "is for a single file; many files are read as their engine reads them",
-                param_hint=flag,
-            )
-    if columns.label is None:
-        raise typer.BadParameter("must be given for many files", param_hint="--label")
-    names = source(file).names
+    names = place.names
     for flag, name in columns.named(box.column):
         check_there(names, flag, name)
     inputs = list(known or columns.inputs or input_names(box.model) or ())
@@ -122,19 +125,20 @@ def find_people(
         check_there(names, "the files", name, "must have every input of the model as a column")
     told = bool(inputs)
     inputs = inputs or inputs_left(names, columns, box)
-    place = replace(source(file, inputs=inputs), left_over=not told)
-    about = [*columns.group, columns.label]
+    place = replace(place, inputs=tuple(inputs), left_over=not told)
+    numbers = [*inputs, label, box.column, columns.weight]
+    place.use([name for name in numbers if name is not None], columns.group, note)
+    about = [*columns.group, label]
     said = [box.column] if columns.positive_decision is not None and box.column else []
     cells = tabulate(place, [*about, *said])
     n = round(float(cells.people.sum()))
     connection = duck.connected(place)
-    relation = duck.opened(connection, place.data)
+    relation = duck.opened(connection, place.files)
     if columns.not_id is not None and not told:
         box.vouched = tuple(columns.not_id)
         refuse_identifiers(place, inputs, box, n)
-    _look_at_words(relation, inputs, silent=columns.not_id is None and box.column is not None)
     if box.column is not None:
-        _refuse_blanks(relation, connection, place.data, box.column)
+        _refuse_blanks(relation, connection, place, box.column)
     values = {
         name: pl.Series(
             name, [v for v in cells.frame.column(name).unique().to_list() if not is_missing(v)]
@@ -142,7 +146,7 @@ def find_people(
         for name in about
     }
     box.words = words_of(pl.DataFrame(cells.frame.native), columns, box)
-    positive = positive_of(values[columns.label], columns.positive)
+    positive = positive_of(values[label], columns.positive)
     return PeopleElsewhere(place, columns, values, positive, n)
 
 
@@ -153,9 +157,11 @@ def refuse_repeated_ids(people: AnyPeople) -> None:
 
     if isinstance(people, People) or people.columns.id is None:
         return
-    relation = duck.opened(duck.connected(people.place), people.place.data)
+    relation = duck.opened(duck.connected(people.place), people.place.files)
     name = duck.quoted(people.columns.id)
-    rows, different = relation.aggregate(f"count({name}), count(DISTINCT {name})").fetchall()[0]
+    counted = f"count({name}), count(DISTINCT {name})"
+    with duck.reading(people.place.data):
+        rows, different = relation.aggregate(counted).fetchall()[0]
     if different < rows:
         typed = shlex.quote(people.columns.id)
         raise DataError(
@@ -171,11 +177,12 @@ def _kinds(relation: Any) -> dict[str, str]:
     return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
-def _refuse_blanks(relation: Any, connection: Any, files: Sequence[str], column: str) -> None:
+def _refuse_blanks(relation: Any, connection: Any, place: Source, column: str) -> None:
     """Complain about people without a recorded prediction, with the first one's file and row."""
     from fairmend.engines import duck
+    from fairmend.engines.csvs import line_in
     from fairmend.folder import naming_the_file
-    from fairmend.tablefile import refuse_blanks
+    from fairmend.tablefile import in_rows, refuse_blanks
 
     name = duck.quoted(column)
     blank = f"{name} IS NULL"
@@ -183,21 +190,8 @@ def _refuse_blanks(relation: Any, connection: Any, files: Sequence[str], column:
         blank += f" OR isnan({name})"
     if not relation.filter(blank).limit(1).fetchall():
         return
-    for file in files:
+    for file, copy in zip(place.data, place.files, strict=True):
+        where = in_rows if place.typed is None else partial(line_in, file)
         with naming_the_file(file):
-            refuse_blanks(duck.opened(connection, [file]).project(name).pl(), column)
-
-
-def _look_at_words(relation: Any, inputs: Sequence[str], *, silent: bool) -> None:
-    """Complain about numbers that were read as words, by the first rows."""
-    from fairmend.engines import duck
-    from fairmend.tablefile import refuse_other_decimals
-
-    kinds = _kinds(relation)
-    words = [name for name in inputs if kinds[name] == "VARCHAR"]
-    if words:
-        chosen = ", ".join(map(duck.quoted, words))
-        table = relation.project(chosen).limit(LOOKED_AT).pl()
-        refuse_other_decimals(table, words)
-        if not silent:
-            tell_stray_words(table, words)
+            cells = duck.opened(connection, [copy]).project(name).pl()
+            refuse_blanks(cells, column, where=where)

@@ -65,6 +65,10 @@ def explain(
     not_id: o.NotId = None,
     missing: o.Missing = None,
     decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
+    currency: o.Currency = None,
+    percent: o.Percent = False,
+    words: o.Words = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Show which inputs of a group its gap rests on, and whether they can close it."""
@@ -76,8 +80,9 @@ def explain(
     )
     box = call.box()
     columns = Columns(
-        group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
-        positive_decision, not_id=not_id or (), decimal=decimal,
+        group, label, positive, weight, id_, input_ or (), ignore or (),
+        o.spelling(missing, decimal, thousands, currency, percent=percent, words=words),
+        positive_decision, not_id=not_id or (),
     )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
     refuse_selected(people.selection, [metric], columns.without_label)

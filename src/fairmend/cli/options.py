@@ -11,6 +11,7 @@ from fairmend.config import SettingsError
 from fairmend.disparity import as_disparity
 from fairmend.errors import DataError, nearest
 from fairmend.protocols import NAMES as PROTOCOLS
+from fairmend.spelling import Spelling
 
 METHODS = ("least_change", "order", "transport", "paper")
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
@@ -71,8 +72,8 @@ def a_metric(name: str) -> None:
 File = Annotated[
     str,
     typer.Argument(
-        help="CSV, Parquet or Arrow; - reads standard input. A folder or a pattern in quotes "
-        "stands for many files, whose rows stay where they are.",
+        help="CSV, Parquet, Arrow or a spreadsheet; - reads standard input. A folder or a pattern "
+        "in quotes stands for many files, whose rows stay where they are.",
         metavar="FILE",
     ),
 ]
@@ -165,7 +166,8 @@ NotId = Annotated[
 Missing = Annotated[
     list[str] | None,
     typer.Option(
-        help="What stands for a missing value beside an empty cell, e.g. NA; may be repeated.",
+        help="What stands for a missing value in any column, beside an empty cell; may be "
+        "repeated. Among numbers NA, null, - and the like do so anyway.",
         metavar="TEXT",
         rich_help_panel=COLUMNS,
     ),
@@ -182,6 +184,60 @@ Decimal = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
+Thousands = Annotated[
+    str | None,
+    typer.Option(
+        help="The mark between thousands in a CSV: , as in 3,392.88, or . ' _ or a blank.",
+        metavar="MARK",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Currency = Annotated[
+    str | None,
+    typer.Option(
+        help="The sign before or after amounts in a CSV, e.g. '$' or EUR.",
+        metavar="SIGN",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Percent = Annotated[
+    bool,
+    typer.Option(
+        "--percent",
+        help="Numbers with a percent sign in a CSV are read as such: 12.5% is 0.125.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Words = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A column of a CSV that holds words, although most of them look like numbers; may be "
+        "repeated.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
+]
+
+
+def spelling(
+    missing: list[str] | None,
+    decimal: str | None,
+    thousands: str | None,
+    currency: str | None,
+    *,
+    percent: bool,
+    words: list[str] | None = None,
+) -> Spelling:
+    """What these options say about the cells of a file."""
+    lists = tuple(missing or ()), tuple(words or ())
+    try:
+        return Spelling(lists[0], decimal, thousands, currency, percent, lists[1])
+    except DataError as error:
+        raise typer.BadParameter(
+            f"{error.must}; {error.got}. {error.fix}", param_hint=error.what
+        ) from None
+
+
 Predictions = Annotated[
     str | None,
     typer.Option(

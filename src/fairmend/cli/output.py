@@ -41,6 +41,7 @@ from fairmend.streams import figures, messages, own_output
 __all__ = [
     "Code",
     "guarded",
+    "note",
     "print_json",
     "refuse_one_place_for_two",
     "refuse_unwritable",
@@ -100,6 +101,11 @@ def say(text: str) -> None:
     """Tell the person, not the program that reads our output."""
     messages().write(f"fairmend: {plain_text(text, MOST_OF_A_MESSAGE)}\n")
     messages().flush()
+
+
+def note(text: str) -> None:
+    """Tell what a figure does not show."""
+    say(f"note: {text}")
 
 
 def refuse_unwritable(path: str | Path, *, force: bool) -> None:

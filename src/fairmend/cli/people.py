@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fairmend.cli.output import say
+from fairmend.cli.output import note, say
 from fairmend.errors import DataError, listed, nearest, without_secrets
 from fairmend.modelfile import model_kind
+from fairmend.spelling import Spelling
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fairmend.model import BlackBox
     from fairmend.selection import Selection
+    from fairmend.tablefile import Table
 
 __all__ = [
     "Columns",
@@ -29,7 +31,6 @@ __all__ = [
     "positive_of",
     "read_people",
     "same_value",
-    "tell_stray_words",
     "words_of",
 ]
 
@@ -115,13 +116,12 @@ class Columns:
     id: str | None = None
     inputs: Sequence[str] = ()
     ignore: Sequence[str] = ()
-    missing: Sequence[str] = ()
+    spelling: Spelling = field(default_factory=Spelling)
+    """How cells are written, as far as anybody said so."""
     positive_decision: str | None = None
     """The word of recorded decisions that means positive."""
     not_id: Sequence[str] | None = None
     """Inputs though no two people share a value; None where nobody minds ids among the inputs."""
-    decimal: str | None = None
-    """The decimal mark, if anybody said so."""
 
     @property
     def without_label(self) -> str:
@@ -135,7 +135,7 @@ class Columns:
             ("--predictions", predictions),
         ]  # fmt: skip
         several = {"--group": self.group, "--input": self.inputs, "--ignore": self.ignore,
-                   "--not-id": self.not_id or ()}  # fmt: skip
+                   "--not-id": self.not_id or (), "--words": self.spelling.words}  # fmt: skip
         return [
             *((flag, name) for flag, name in single if name is not None),
             *((flag, name) for flag, names in several.items() for name in names),
@@ -228,14 +228,13 @@ def read_people(
     import polars as pl
 
     from fairmend.model import input_names
-    from fairmend.tablefile import read_table, refuse_other_decimals
+    from fairmend.tablefile import read_table
 
     columns.refuse_two_roles(box.column)
     types = {} if like is None else dict(like.schema)
     text = {} if columns.id is None else {columns.id: pl.String}  # 007 and 7 are two people
-    table = read_table(
-        file, missing=columns.missing, types=text | types, decimal=columns.decimal or "."
-    )
+    read = read_table(file, types=text | types, spelling=columns.spelling)
+    table = read.frame
     for flag, name in columns.named(box.column):
         check_there(table.columns, flag, name)
     inputs = columns.inputs or input_names(box.model)
@@ -248,11 +247,8 @@ def read_people(
     known = known or inputs_left(table.columns, columns, box)
     apart = [box.column] if box.column is not None and box.column not in known else []
     needed = [*([] if columns.label is None else [columns.label]), *columns.group]
-    numbers = [*known, *apart, *([] if columns.weight is None else [columns.weight])]
-    new = [name for name in numbers if name not in types]
-    refuse_other_decimals(table, new, columns.decimal)
-    if columns.not_id is not None or box.column is None:
-        tell_stray_words(table, [name for name in known if name not in types])
+    labels = [name for name in (columns.weight, columns.label) if name is not None]
+    read.findings.use([*known, *apart, *labels], columns.group, note)
     if columns.inputs:
         box.inputs = tuple(columns.inputs)
     elif not told and columns.not_id is not None:
@@ -261,7 +257,7 @@ def read_people(
     table = table.with_columns(
         pl.col(name).fill_nan(None) for name in needed if table.schema[name].is_float()
     )
-    _refuse_odd_cells(table, box.column, columns, needed)
+    _refuse_odd_cells(read, table, box.column, columns, needed)
     kept = table.drop_nulls(needed)
     left_out = table.height - kept.height
     either, both = ("", "") if columns.label is None else ("no outcome or ", "an outcome and ")
@@ -313,32 +309,28 @@ def _selected(
 
 
 def _refuse_odd_cells(
-    table: pl.DataFrame, predictions: str | None, columns: Columns, needed: Sequence[str]
+    read: Table,
+    table: pl.DataFrame,
+    predictions: str | None,
+    columns: Columns,
+    needed: Sequence[str],
 ) -> None:
-    """Complain about predictions, weights and ids that are none, with the row in the file."""
-    from fairmend.tablefile import refuse_blanks, refuse_odd_weights, refuse_stray_words
+    """Complain about predictions, weights and ids that are none, with their place in the file."""
+    from fairmend.draw import BadId, number_people
+    from fairmend.tablefile import refuse_blanks, refuse_odd_weights
 
     if predictions is not None:
-        refuse_stray_words(table, predictions)
-        refuse_blanks(table, predictions, among=needed)
+        refuse_blanks(table, predictions, among=needed, where=read.where)
     if columns.weight is not None:
-        refuse_odd_weights(table, columns.weight, among=needed)
+        refuse_odd_weights(table, columns.weight, needed, read.where)
     if columns.id is not None:
         fix = "Give everybody an id, or leave --id out if each row is a person."
-        refuse_blanks(table, columns.id, among=needed, hold="an id", fix=fix)
-
-
-def tell_stray_words(table: pl.DataFrame, inputs: Sequence[str]) -> None:
-    """Say of which inputs a few cells make words of what are numbers but for them."""
-    from fairmend.tablefile import stray_word
-
-    for name in inputs:
-        row = stray_word(table[name])
-        if row is not None:
-            word = table[name][row]
-            say(f"note: {name!r} is read as words, though nearly all of its cells are numbers, as "
-                f"one holds {word!r}; if that stands for a missing value, leave it empty or, for a "
-                f"single file, say --missing {shlex.quote(word)}")  # fmt: skip
+        refuse_blanks(table, columns.id, among=needed, where=read.where, hold="an id", fix=fix)
+        rows = table.with_row_index("\0row").drop_nulls(needed)
+        try:
+            number_people(rows[columns.id])
+        except BadId as error:
+            raise error.at(read.where(int(rows["\0row"][error.row]))) from None
 
 
 def words_of(
@@ -386,7 +378,9 @@ def inputs_left(names: Sequence[str], columns: Columns, box: BlackBox) -> list[s
     remote = isinstance(box.model, RemoteModel)
     if box.column is not None or remote:
         other |= set(columns.group)
-    found = [name for name in names if name not in other]
+    found = [name for name in names if name and name not in other]
+    if "" in names:
+        say("note: the column without a name is no input; give it one if the model reads it")
     if remote:
         say(f"note: the model is sent {listed(found)}; --input NAME names its inputs one by one, "
             "--ignore NAME leaves some out")  # fmt: skip
@@ -432,13 +426,21 @@ def same_value(column: pl.Series, text: str | None) -> Any:
 
 
 def _is_typed(value: Any, text: str) -> bool:
-    """Whether somebody who typed this means that value; 1 may stand for 1.0.
+    """Whether somebody who typed this means that value; the file may spell it otherwise than we.
 
-    >>> _is_typed(1.0, "1"), _is_typed("1.0", "1")
-    (True, False)
+    >>> _is_typed(1.0, "1"), _is_typed("1.0", "1"), _is_typed(True, "TRUE")
+    (True, False, True)
     """
-    whole = isinstance(value, float) and value.is_integer()
-    return str(value) == text or (whole and f"{value:.0f}" == text)
+    if str(value) == text:
+        return True
+    if isinstance(value, bool):
+        return text.lower() == str(value).lower()
+    if isinstance(value, int | float):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return False
 
 
 def positive_of(outcome: pl.Series, text: str | None, flag: str = "--positive") -> Hashable:

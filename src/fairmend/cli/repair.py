@@ -212,6 +212,10 @@ def repair(
     not_id: o.NotId = None,
     missing: o.Missing = None,
     decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
+    currency: o.Currency = None,
+    percent: o.Percent = False,
+    words: o.Words = None,
     metric: Metric = None,
     method: Method = "least_change",
     target: Target = None,
@@ -259,8 +263,9 @@ def repair(
     call = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol)
     box = call.box()
     columns = Columns(
-        group, label, positive, weight, id_, input_ or (), ignore or (), missing or (),
-        positive_decision, not_id=not_id or (), decimal=decimal,
+        group, label, positive, weight, id_, input_ or (), ignore or (),
+        o.spelling(missing, decimal, thousands, currency, percent=percent, words=words),
+        positive_decision, not_id=not_id or (),
     )  # fmt: skip
     people, audited, reported = _everybody(file, columns, box, holdout, (holdout_share, seed))
     which = holdout or f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"

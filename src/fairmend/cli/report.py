@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,6 +44,10 @@ def report(
     weight: o.Weight = None,
     missing: o.Missing = None,
     decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
+    currency: o.Currency = None,
+    percent: o.Percent = False,
+    words: o.Words = None,
     predictions: o.Predictions = None,
     model: o.Model = None,
     threshold: o.Threshold = None,
@@ -71,13 +76,14 @@ def report(
     mended = load_repair(artifact, call)
     table = mended.data_.table
     assert table is not None
-    if not group and file == "-":
+    if not group and (file == "-" or Path(file).is_fifo()):
         raise typer.BadParameter("must be given with standard input", param_hint="--group")
     columns = Columns(
         group or group_columns(mended, _names(file)),
         label,
         None if label is None else str(mended.data_.labels.positive),
-        weight, missing=missing or (), decimal=decimal,
+        weight,
+        spelling=o.spelling(missing, decimal, thousands, currency, percent=percent, words=words),
     )  # fmt: skip
     people: AnyPeople
     if is_many(file):

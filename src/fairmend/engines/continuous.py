@@ -61,9 +61,9 @@ def are_mostly_distinct(place: Source, columns: Sequence[str]) -> bool:
     """Whether files have more rows than are kept one by one, and most of them distinct."""
     if place.engine_name != "paths" or place.suppress_below > 1:
         return False
-    if not is_csv(place.data[0]) and domains(place, columns) is not None:
+    if not is_csv(place.files[0]) and domains(place, columns) is not None:
         return False
-    relation = duck.opened(duck.connected(place), place.data)
+    relation = duck.opened(duck.connected(place), place.files)
     if relation.aggregate("count(*) AS n").fetchall()[0][0] <= EXACT_ROWS:
         return False
     keys = ", ".join(map(duck.quoted, columns))
@@ -134,7 +134,7 @@ def _batches(place: Source, columns: Sequence[str]) -> Iterator[Any]:
     """The rows in their order, as PyArrow tables."""
     import pyarrow as pa
 
-    relation = duck.opened(duck.connected(place), place.data)
+    relation = duck.opened(duck.connected(place), place.files)
     chosen = relation.project(", ".join(map(duck.quoted, columns)))
     for batch in chosen.to_arrow_reader(duck.BATCH_ROWS):
         yield pa.Table.from_batches([batch])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +111,16 @@ def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> 
     )
 
 
-def mapped(reader: Any, job: Job, where: str) -> Any:
-    """The batches of a reader after the job, as a reader of the same kind."""
+def mapped(reader: Any, job: Job, where: str, keep: Any = None) -> Any:
+    """The batches of a reader after the job, as a reader of the same kind.
+
+    ``keep`` must live as long as that reader: copies of files, say.
+    """
     pyarrow = require("pyarrow", extra="duckdb", why="rows in batches")
     done = job(pyarrow.Table.from_batches([], reader.schema), where)
 
     def batches() -> Iterator[Any]:
-        first = 0
+        first, _ = 0, keep
         for batch in reader:
             at = f"{where}, rows {first:,} to {first + len(batch):,}"
             table = job(pyarrow.Table.from_batches([batch]), at)
@@ -137,20 +141,59 @@ def connected(source: Source) -> Any:
     return duckdb.connect(config=settings)
 
 
+@contextmanager
+def reading(files: Sequence[str]) -> Iterator[None]:
+    """Damage that is found while files are read is an error in the data, with the file's name.
+
+    Whoever reads them finds it: DuckDB, Polars or PyArrow.
+    """
+    import polars as pl
+    import pyarrow as pa
+
+    duckdb = require("duckdb", extra="duckdb", why="files larger than memory")
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+        raise
+    except (duckdb.Error, pl.exceptions.ComputeError, pa.ArrowException) as error:
+        said = " ".join(str(error).split())
+        file = next((name for name in files if name in said), None) or _damaged(files)
+        if file is None:  # the fault is not in the files
+            raise
+        raise DataError(
+            f"file {file!r}",
+            "must be a Parquet or CSV file",
+            f"it cannot be read as one: {said[:200]}",
+            "Check that it is complete, and that its suffix tells its format.",
+        ) from None
+
+
+def _damaged(files: Sequence[str]) -> str | None:
+    """The first Parquet file on this machine that cannot be read to its end."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    for name in files:
+        if "://" in name or is_csv(name):
+            continue
+        try:
+            for _ in pa.parquet.ParquetFile(name).iter_batches(BATCH_ROWS):
+                pass
+        except (pa.ArrowException, OSError):
+            return name
+    return None
+
+
 def opened(connection: Any, files: Sequence[str]) -> Any:
-    """Files of one format as a relation; types of a CSV are told by all of its rows."""
+    """Files of one format as a relation; CSV only from elsewhere, as DuckDB reads it."""
     # By name: columns may come in another order, and a type must hold the values of all files.
     settings: dict[str, Any] = {"union_by_name": True, "hive_partitioning": False}
     names = [name if "://" in name else glob.escape(name) for name in files]
-    if not is_csv(files[0]):
-        return _columns_of_the_first(connection.read_parquet, files, names, settings)
-    settings["sample_size"] = -1
-    found = _columns_of_the_first(connection.read_csv, files, names, settings)
-    words = _taken_for_truth(connection, names, found)
-    if not words:
-        return found
-    settings["dtype"] = dict.fromkeys(words, "VARCHAR")
-    return _columns_of_the_first(connection.read_csv, files, names, settings)
+    with reading(files):
+        if not is_csv(files[0]):
+            return _columns_of_the_first(connection.read_parquet, files, names, settings)
+        settings["sample_size"] = -1
+        return _columns_of_the_first(connection.read_csv, files, names, settings)
 
 
 def _columns_of_the_first(
@@ -170,17 +213,3 @@ def _columns_of_the_first(
                 "Name files of one kind.",
             )  # fmt: skip
     return read(names, **settings).project(", ".join(map(quoted, first)))
-
-
-def _taken_for_truth(connection: Any, names: list[str], found: Any) -> list[str]:
-    """Columns of words such as yes and no, which DuckDB reads as true and false."""
-    kinds = zip(found.columns, map(str, found.types), strict=True)
-    truths = [name for name, kind in kinds if kind == "BOOLEAN"]
-    if not truths:
-        return []
-    raw = connection.read_csv(names, all_varchar=True, union_by_name=True)
-    odd = ", ".join(
-        f"count(*) FILTER (lower(trim({quoted(name)})) NOT IN ('true', 'false'))" for name in truths
-    )
-    counts = raw.aggregate(odd).fetchall()[0]
-    return [name for name, count in zip(truths, counts, strict=True) if count > 0]

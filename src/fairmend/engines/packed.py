@@ -71,7 +71,7 @@ class Domain:
 
 def domains(source: Source, columns: Sequence[str]) -> list[Domain] | None:
     """Each column's domain by the files' statistics; None where one has too many values."""
-    files = source.data
+    files = source.files
     if any("://" in name for name in files):
         return None
     schema, metadata = None, list[Any]()
@@ -131,7 +131,7 @@ def _domain(name: str, dtype: Any, metadata: list[Any], source: Source) -> Domai
     from fairmend.engines.duck import connected, opened, quoted
 
     column = quoted(name)
-    texts = opened(connected(source), source.data).query(
+    texts = opened(connected(source), source.files).query(
         "rows", f"SELECT DISTINCT {column} FROM rows WHERE {column} IS NOT NULL "
         f"LIMIT {MOST_TEXTS + 1}"
     ).fetchall()  # fmt: skip

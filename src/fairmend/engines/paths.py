@@ -25,7 +25,9 @@ from fairmend.progress import progress
 
 def names(source: Source) -> list[str]:
     """The columns of the first file."""
-    if _are_csv(source.data) or "://" in source.data[0]:
+    if source.typed is not None:
+        return list(source.typed.names)
+    if "://" in source.data[0]:
         return list(duck.opened(duck.connected(source), source.data).columns)
     return list(parquet_file(source.data[0]).schema_arrow.names)
 
@@ -34,22 +36,12 @@ def tabulate(
     source: Source, columns: Sequence[str], weight: str | None, small: Suppression
 ) -> Counted:
     """By packed keys where they fit, else by DuckDB."""
-    if not _are_csv(source.data):
-        found = domains(source, columns)
-        if found is not None:
-            return small.of(count_packed(source.data, found, weight), columns)
-    relation = duck.opened(duck.connected(source), source.data)
-    return duck.tabulate(replace(source, data=relation), columns, weight, small)
-
-
-def _are_csv(files: Sequence[str]) -> bool:
-    csv = [is_csv(name) for name in files]
-    if any(csv) and not all(csv):
-        raise DataError(
-            "X", "must be files of one format", "got Parquet and CSV together",
-            "Name those of one format, e.g. with *.parquet.",
-        )  # fmt: skip
-    return all(csv)
+    found = None if is_csv(source.files[0]) else domains(source, columns)
+    if found is not None:
+        return small.of(count_packed(source.files, found, weight), columns)
+    relation = duck.opened(duck.connected(source), source.files)
+    with duck.reading(source.data):
+        return duck.tabulate(replace(source, data=relation), columns, weight, small)
 
 
 # -------------------------------------------------------------------- applying
@@ -58,12 +50,9 @@ def _are_csv(files: Sequence[str]) -> bool:
 def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
     """The files' rows after the job as a reader, or one file for each."""
     if out is None:
-        return duck.mapped(
-            duck.opened(duck.connected(source), source.data).to_arrow_reader(duck.BATCH_ROWS),
-            job,
-            source.data[0] if len(source.data) == 1 else f"{len(source.data)} files",
-        )
-    csv = _are_csv(source.data)
+        reader = duck.opened(duck.connected(source), source.files).to_arrow_reader(duck.BATCH_ROWS)
+        where = source.data[0] if len(source.data) == 1 else f"{len(source.data)} files"
+        return duck.mapped(reader, job, where, keep=source)
     places = _places(source.data, out)
     _refuse_shared(source.data, places)
     origins = [_origin(name) for name in source.data]
@@ -71,23 +60,25 @@ def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> 
         is_finished(place, stamp(job, origin), overwrite=overwrite)
     parts = []
     with progress("applying the repair", sum(origin["size"] for origin in origins)) as advance:
-        for name, place, origin in zip(source.data, places, origins, strict=True):
+        for name, file, place, origin in zip(
+            source.data, source.files, places, origins, strict=True
+        ):
             place.parent.mkdir(parents=True, exist_ok=True)
-            if csv or "://" in name:
+            if "://" in name:
                 reader = partial(_read, replace(source, data=(name,)), job)
                 parts.append(written(place, job, origin, reader, overwrite=overwrite))
                 advance(origin["size"])
             else:
-                lazy_frame = partial(_scan, name, job, origin["size"], advance)
+                lazy_frame = partial(_scan, name, file, job, origin["size"], advance)
                 parts.append(sunk(place, job, origin, lazy_frame, overwrite=overwrite))
     return Applied.joined(parts)
 
 
-def _scan(name: str, job: Job, size: int, advance: Callable[[int], None]) -> Any:
-    """A Parquet file after the job, streamed; progress is told in bytes of the file."""
+def _scan(name: str, file: str, job: Job, size: int, advance: Callable[[int], None]) -> Any:
+    """A Parquet file after the job, streamed; progress is told in bytes of the original."""
     import polars as pl
 
-    scanned = pl.scan_parquet(name, glob=False)
+    scanned = pl.scan_parquet(file, glob=False)
     rows = max(1, scanned.select(pl.len()).collect().item())
     return lazy.mapped(scanned, job, f"file {name!r}", lambda done: advance(size * done // rows))
 

@@ -15,16 +15,18 @@ import glob
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from fairmend.columns import as_frame
 from fairmend.errors import DataError, listed, nearest
+from fairmend.spelling import Spelling
 
 if TYPE_CHECKING:
+    from fairmend.engines.csvs import Typed
     from fairmend.engines.job import Job
     from fairmend.engines.small import Counted, Suppression
 
@@ -76,6 +78,39 @@ class Source:
     small_cells: SmallCells = "drop"
     left_over: bool = False
     """Whether the inputs are what was left, and nobody named them."""
+    spelling: Spelling = field(default_factory=Spelling)
+    """How the cells of CSV files are written."""
+    texts: tuple[str, ...] = ()
+    """Columns of CSV files that stay text, such as ids."""
+
+    @cached_property
+    def typed(self) -> Typed | None:
+        """CSV files on this machine as Parquet; None where the data is something else."""
+        from fairmend.engines.csvs import typed
+
+        if self.engine_name != "paths" or not are_csv(self.data) or "://" in self.data[0]:
+            return None
+        return typed(self.data, self.spelling, self.texts, self.temp_directory)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files to read: of CSV, their copies in Parquet."""
+        return self.data if self.typed is None else tuple(self.typed.parquet.values())
+
+    def use(
+        self,
+        numbers: Sequence[str],
+        labels: Sequence[str] = (),
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """Complain about columns of CSV files that are mostly numbers and cannot be read so."""
+        if self.typed is not None:
+            self.typed.findings.use(numbers, labels, tell, self._told)
+
+    @cached_property
+    def _told(self) -> set[str]:
+        """Columns of which a note was told."""
+        return set()
 
     @property
     def engine(self) -> Engine:
@@ -143,6 +178,8 @@ def source(
     small_cells: SmallCells = "drop",
     memory_limit: str = "1GB",
     temp_directory: str | os.PathLike[str] | None = None,
+    spelling: Spelling | None = None,
+    texts: Sequence[str] = (),
 ) -> Source:
     """Say more about rows elsewhere than their place; pass the result as X.
 
@@ -164,7 +201,11 @@ def source(
         cell that shares most with them; only groups, outcomes and predictions that occur together
         for too few people are dropped.
     memory_limit, temp_directory
-        For DuckDB, which spills to the folder what exceeds the limit.
+        For DuckDB, which spills to the folder what exceeds the limit. Of CSV files, copies in
+        Parquet are kept there as long as they are read.
+    spelling, texts
+        For CSV files: how their cells are written (`fairmend.spelling.Spelling`), and columns that
+        stay text, such as ids.
 
     """
     found = find(data)
@@ -192,6 +233,8 @@ def source(
         memory_limit,
         None if temp_directory is None else str(temp_directory),
         small_cells,
+        spelling=spelling or Spelling(),
+        texts=tuple(texts),
     )
 
 
@@ -248,17 +291,31 @@ def files(name: str) -> list[str]:
     else:
         found = [each for each in glob.glob(name, recursive=True) if os.path.isfile(each)]
     if not found:
+        folder = os.path.isdir(name)
         raise DataError(
             f"X {name!r}",
             "must be a path or a glob of Parquet or CSV files",
-            "there is no such file",
-            "Check the name, and from where it is seen.",
+            "the folder holds none" if folder else "there is no such file",
+            f"Files in folders inside it are named by a pattern, e.g. {name}/**/*.csv."
+            if folder
+            else "Check the name, and from where it is seen.",
         )
     return sorted(found)
 
 
 def is_csv(name: str) -> bool:
     return name.lower().removesuffix(".gz").endswith(_CSV)
+
+
+def are_csv(files: Sequence[str]) -> bool:
+    """Whether files are CSV, by their suffixes; all are of one format."""
+    csv = [is_csv(name) for name in files]
+    if any(csv) and not all(csv):
+        raise DataError(
+            "X", "must be files of one format", "got Parquet and CSV together",
+            "Name those of one format, e.g. with *.parquet.",
+        )  # fmt: skip
+    return all(csv)
 
 
 def _named_table(name: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ __all__ = [
     "gather",
     "map_rows",
     "predict_elsewhere",
+    "reading_files",
     "tabulate",
     "tabulate_into",
     "transform_elsewhere",
@@ -129,9 +131,22 @@ def tabulate_into(
 
     relation = place.data
     if place.engine_name == "paths":
-        relation = duck.opened(duck.connected(place), place.data)
+        relation = duck.opened(duck.connected(place), place.files)
     counted = duck.cells(relation, columns, sample_weight, place.suppress_below)
     return saved(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
+
+
+@contextmanager
+def reading_files(X: Any) -> Iterator[None]:
+    """Damage in files is an error that names the file; of rows elsewhere, their engine speaks."""
+    from fairmend.engines import duck
+
+    place = find(X)
+    if place is None or place.engine_name != "paths":
+        yield
+        return
+    with duck.reading(place.data):
+        yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +201,8 @@ def gather(
             apart |= set(groups.values())
         chosen, told = _inputs(place, box, known, apart)
     columns = list(dict.fromkeys((*chosen, *groups.values(), *predicted, outcome)))
+    numbers = [*chosen, *predicted, outcome, *([] if weight is None else [weight])]
+    place.use(numbers, list(groups.values()))
     from fairmend.engines import continuous
 
     various = continuous.are_mostly_distinct(place, columns)
@@ -255,7 +272,7 @@ def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, peop
 
     if people < FEW:
         return
-    relation = duck.opened(duck.connected(place), place.data)
+    relation = duck.opened(duck.connected(place), place.files)
     asked = [name for name in inputs if name not in box.vouched]
     unique = duck.all_different(relation, asked, people)
     refuse((identifier(name, people) for name in unique), inputs, box)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from fairmend.config import LONGEST
 from fairmend.errors import DataError
+from fairmend.files import read_small
 from fairmend.protocols import NAMES
 from fairmend.remote import read_address
 
@@ -140,7 +141,7 @@ def read_config(path: str | os.PathLike[str] | None, **said: Any) -> Config:
     settings: dict[str, Any] = {}
     try:
         if path is not None:
-            settings = msgspec.toml.decode(Path(path).read_bytes())
+            settings = msgspec.toml.decode(read_small(path, LONGEST, f"config {str(path)!r}"))
         settings |= {name: value for name, value in said.items() if value is not None}
         for name, how in _REQUIRED.items():
             if name not in settings:

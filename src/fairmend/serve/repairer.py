@@ -16,6 +16,7 @@ import numpy as np
 
 from fairmend.classifier import RepairedClassifier
 from fairmend.columns import Frame, encode, is_missing
+from fairmend.data import as_label
 from fairmend.draw import Drawer, content_ids
 from fairmend.errors import DataError, ModelError
 from fairmend.model import Answers
@@ -83,8 +84,9 @@ class Repairer:
         """The audited group some labels name; None for people who do not say, and so opt out."""
         if any(is_missing(label) or label == "" for label in labels):
             return None
-        name = " & ".join(map(str, labels))
-        if name not in self._groups:
+        spelt = (" & ".join(map(str, each)) for each in (labels, map(as_label, labels)))
+        name = next((name for name in spelt if name in self._groups), None)
+        if name is None:
             if self.classifier.unknown_group == "keep":
                 return None
             raise BadRequest("unknown_group", "the group must be among those audited", 422)

@@ -1,0 +1,389 @@
+"""How the cells of a file are spelt: numbers, and what stands for a missing value.
+
+A column of text that is mostly numbers is read as numbers or refused, never taken for words without
+a note: every amount would count as a category of its own. `Spelling` is what somebody has said of
+the file; `Findings` is what its cells are by that.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fairmend.errors import DataError, FairmendWarning, listed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["MISSING", "Findings", "Spelling", "as_known"]
+
+MISSING = ("NA", "N/A", "na", "n/a", "NaN", "nan", "null", "NULL", "None", "-", "--", "?", ".")
+"""What stands for a missing value among numbers, whoever wrote the file."""
+MOSTLY = 0.5
+"""A column with a larger share of numbers is meant as numbers."""
+_EXPONENT = r"(?:[eE][-+]?\d+)?"
+_BLANKS = " \t\u00a0\u202f"
+_CURRENCIES = r"[$€£¥₹₽₩₺₪฿₫₴₦]|[A-Z]{3}|Fr\.|kr\.?|zł|Kč"
+_GROUPS = {",": ",", ".": r"\.", "'": "'’", " ": _BLANKS, "_": "_"}
+"""Marks between thousands, each with the characters that are one and the same to people."""
+_LOOKS = re.compile(
+    rf"[-+−]?\s*(?P<before>{_CURRENCIES})?\s*[-+−]?"
+    rf"(?P<number>\d{{1,3}}(?:(?P<mark>[,.'’_{_BLANKS}])\d{{3}})+(?:[.,]\d*)?"
+    rf"|\d+(?:\.\d*)?{_EXPONENT}|\.\d+|\d*,\d+)"
+    rf"\s*(?P<after>{_CURRENCIES})?\s*(?P<percent>%)?"
+)
+"""A number in some spelling."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What was said about how the cells of a file are to be read."""
+
+    missing: tuple[str, ...] = ()
+    """What stands for a missing value in any column, beside an empty cell."""
+    decimal: str | None = None
+    """The decimal mark; None is a point, and nobody has said so."""
+    thousands: str | None = None
+    currency: str | None = None
+    percent: bool = False
+    words: tuple[str, ...] = ()
+    """Columns that hold words though most of them look like numbers."""
+
+    def __post_init__(self) -> None:
+        if self.thousands is not None and self.thousands not in _GROUPS:
+            raise DataError(
+                "--thousands", f"must be one of {listed(_GROUPS)}", f"got {self.thousands!r}",
+                "It is the mark between thousands, as in 3,392.88.",
+            )  # fmt: skip
+        if self.thousands == self.mark:
+            raise DataError(
+                "--thousands", "must be another mark than that of decimals",
+                f"got {self.thousands!r} for both", "Say what the other is with --decimal.",
+            )  # fmt: skip
+        if self.currency is not None and (not self.currency.strip() or re.search(
+                r"\d", self.currency)):  # fmt: skip
+            raise DataError(
+                "--currency", "must be the sign of a currency", f"got {self.currency!r}",
+                "Say e.g. --currency '$' or --currency EUR.",
+            )  # fmt: skip
+
+    @property
+    def mark(self) -> str:
+        """The decimal mark."""
+        return self.decimal or "."
+
+    @cached_property
+    def _between(self) -> str:
+        """The characters that may stand between thousands."""
+        if self.thousands is not None:
+            return _GROUPS[self.thousands]
+        return rf"\.{_BLANKS}" if self.decimal == "," else ""
+
+    @cached_property
+    def pattern(self) -> str:
+        """What a number looks like; its sign is in the first two groups, then the number itself."""
+        point, whole = re.escape(self.mark), r"\d+"
+        if self._between:
+            whole = rf"(?:\d+|\d{{1,3}}(?:[{self._between}]\d{{3}})+)"
+        body = rf"{whole}(?:{point}\d*)?{_EXPONENT}|{point}\d+{_EXPONENT}"
+        sign = f"(?:{re.escape(self.currency.strip())})?" if self.currency else ""
+        return rf"^\s*([-+−]?)\s*{sign}\s*([-+−]?)({body})\s*{sign}\s*$"
+
+    def plain(self, cells: pl.Expr) -> pl.Expr:
+        """Numbers as programs write them; null for whatever is none."""
+        import polars as pl
+
+        bare = cells.str.replace(self.pattern, "${1}${2}${3}")
+        if self._between:
+            bare = bare.str.replace_all(f"[{self._between}]", "")
+        if self.mark != ".":
+            bare = bare.str.replace(self.mark, ".", literal=True)
+        bare = bare.str.replace("−", "-", literal=True).str.strip_prefix("+")
+        return pl.when(cells.str.contains(self.pattern)).then(bare)
+
+    def advice(self, cell: str, column: str | None = None) -> str:
+        """What to type so that a cell among numbers is read; a named column may hold words."""
+        words = "" if column is None else (
+            f"; if the column holds words, --words {shlex.quote(column)}")  # fmt: skip
+        looks = _LOOKS.fullmatch(cell.strip())
+        if looks is None:
+            return (f"If that stands for a missing value, say --missing "
+                    f"{shlex.quote(cell.strip())}{words}.")  # fmt: skip
+        if re.fullmatch(r"[-+]?\d{19,}", cell.strip()):
+            return f"No number of 64 bits holds it. If it says who it is, name it with --id{words}."
+        said = []
+        if currency := looks["before"] or looks["after"]:
+            said.append(f"--currency {shlex.quote(currency)}")
+        if looks["percent"]:
+            said.append("--percent")
+        number, mark = looks["number"], looks["mark"]
+        if number.count(",") == 1 and mark == "," and "." not in number:  # 1,234
+            both = " ".join([*said, ""])
+            return (f"Say {both}--thousands , if that is {number.replace(',', '')}, or "
+                    f"{both}--decimal , if it is {number.replace(',', '.')}{words}.")  # fmt: skip
+        comma = "," in number and mark != ","
+        if comma or number.count(".") > 1:
+            said.append("--decimal ,")  # and then dots or blanks stand between thousands
+        if mark and not (mark == "." or (comma and mark.isspace())):
+            known = next(key for key, marks in _GROUPS.items() if mark in marks)
+            said.append("--thousands " + ('"\'"' if known == "'" else shlex.quote(known)))
+        if not said:  # a decimal point where a comma was announced, or no percent sign
+            return f"Write all of the column in one way{words}."
+        return f"If that is a number, say {' '.join(said)}{words}."
+
+    def looks_like_number(self, cell: pl.Expr) -> pl.Expr:
+        """Whether text is a number in some spelling, not only in this one."""
+        alike = cell.str.strip_chars().str.contains(f"^(?:{_LOOKS.pattern})$")
+        if self.decimal == ".":  # who says so has seen the commas
+            alike &= ~cell.str.contains(r"^[-+]?\d*,\d+$")
+        return alike
+
+
+# -------------------------------------------------------------------- what the cells are
+
+
+@dataclass
+class Findings:
+    """The types of a file's columns, by all of their cells."""
+
+    expressions: dict[str, pl.Expr] = field(default_factory=dict)
+    """How columns of text become what they are; those that are words stay out of it."""
+    notes: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, Callable[[], DataError]] = field(default_factory=dict)
+    """Columns that are mostly numbers and cannot be read so."""
+
+    def use(
+        self,
+        numbers: Iterable[str],
+        labels: Collection[str] = (),
+        tell: Callable[[str], None] | None = None,
+        told: set[str] | None = None,
+    ) -> None:
+        """Complain about doubtful columns among those that are used, and tell the notes.
+
+        ``labels`` are columns in which any word will do, such as groups. Without ``tell`` notes are
+        warnings; nothing is told of columns in ``told``, which grows by those that were told of.
+        """
+        used = [name for name in dict.fromkeys(numbers) if name not in labels]
+        for name in used:
+            if name in self.doubts:
+                raise self.doubts[name]()
+        told = set() if told is None else told
+        for name in (*used, *labels):
+            if name in self.notes and name not in told:
+                (tell or _warn)(self.notes[name])
+                told.add(name)
+
+    def note_tokens(self, tokens: Mapping[str, Mapping[str, int]]) -> None:
+        """What was taken for missing values in columns whose type was known."""
+        self.notes |= {name: note_on_missing(name, each) for name, each in tokens.items()}
+
+    @classmethod
+    def of(
+        cls,
+        rows: pl.LazyFrame,
+        names: Sequence[str],
+        spelling: Spelling,
+        where: Callable[[str, int], str],
+    ) -> Findings:
+        """What columns of text hold; ``where`` says where a row of a column is."""
+        import polars as pl
+
+        found = cls()
+        names = [name for name in names if name not in spelling.words]
+        sums = rows.select(
+            each.alias(f"{j} {what}")
+            for j, name in enumerate(names)
+            for what, each in _counts(pl.col(name), spelling).items()
+        )
+        row = sums.collect(engine="streaming").row(0, named=True) if names else {}
+        for j, name in enumerate(names):
+            counts = {key.partition(" ")[2]: row[key] for key in row if key.startswith(f"{j} ")}
+            found._read(rows, name, spelling, counts, where)
+        return found
+
+    def _read(
+        self,
+        rows: pl.LazyFrame,
+        name: str,
+        spelling: Spelling,
+        counts: Mapping[str, int],
+        where: Callable[[str, int], str],
+    ) -> None:
+        import polars as pl
+
+        cell, known = pl.col(name), counts["known"]
+        if known == 0:
+            return
+        if counts["whole"] == known:
+            self.expressions[name] = cell.cast(pl.Int64)
+        elif known == rows.select(_truth(cell).count()).collect(engine="streaming").item():
+            self.expressions[name] = _truth(cell)
+        elif counts["real"] == known and not _has_huge(rows, cell):
+            self.expressions[name] = cell.cast(pl.Float64)
+        else:
+            self._read_closely(rows, name, spelling, where)
+
+    def _read_closely(
+        self,
+        rows: pl.LazyFrame,
+        name: str,
+        spelling: Spelling,
+        where: Callable[[str, int], str],
+    ) -> None:
+        """Cell by cell, with marks between thousands and the like."""
+        import polars as pl
+
+        cell = pl.col(name)
+        token, percent = _is_token(cell), _is_percent(cell)
+        kept = cell.is_not_null() & ~token
+        in_percent = spelling.percent and rows.select(percent.any()).collect().item()
+        number = _number(cell, spelling, in_percent=in_percent)
+        whole = spelling.plain(cell)
+        huge = whole.str.contains(r"^-?\d{19,}$") & whole.cast(pl.Int64, strict=False).is_null()
+        fits = whole.cast(pl.Int64, strict=False).is_not_null()
+        counts = rows.select(
+            kept=kept.sum(),
+            numbers=(kept & number.is_not_null()).sum(),
+            whole=(kept & fits).sum(),
+            huge=(kept & huge).sum(),
+            alike=(kept & (number.is_not_null() | spelling.looks_like_number(cell))).sum(),
+        ).collect(engine="streaming").row(0, named=True)  # fmt: skip
+        if counts["kept"] == 0:
+            return
+        all_whole = counts["whole"] + counts["huge"] == counts["kept"] and not in_percent
+        if counts["numbers"] == counts["kept"] and not (all_whole and counts["huge"]):
+            read = spelling.plain(cell).cast(pl.Int64) if all_whole else number
+            self.expressions[name] = pl.when(~token).then(read)
+            self._note_missing(rows, name, token)
+        elif counts["alike"] > MOSTLY * counts["kept"]:
+            odd = kept & (huge if all_whole and counts["huge"] else number.is_null())
+
+            def doubt() -> DataError:
+                first = rows.select(cell, odd=odd).with_row_index("\0row").filter("odd").head(1)
+                at, text, _ = first.collect(engine="streaming").row(0)
+                return DataError(
+                    where(name, at),
+                    "must be a number, as most cells of the column are",
+                    f"got {text!r}",
+                    spelling.advice(text, name),
+                )
+
+            self.doubts[name] = doubt
+
+    def _note_missing(self, rows: pl.LazyFrame, name: str, token: pl.Expr) -> None:
+        import polars as pl
+
+        tokens = rows.filter(token).select(pl.col(name).str.strip_chars().value_counts(sort=True))
+        found = tokens.unnest(name).collect()
+        if found.height:
+            self.notes[name] = note_on_missing(name, dict(found.rows()))
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, FairmendWarning, stacklevel=4)
+
+
+def note_on_missing(name: str, tokens: Mapping[str, int]) -> str:
+    """What a reader is told of words that were taken for missing values."""
+    often = sorted(tokens.items(), key=lambda each: -each[1])
+    cells = ", ".join(f"{token!r} in {count:,}" for token, count in often)
+    total = sum(tokens.values())
+    return (f"column {name!r} is read as numbers; {cells} cell{'s' * (total > 1)} "
+            f"{'are' if total > 1 else 'is'} taken for missing values")  # fmt: skip
+
+
+def _counts(cell: pl.Expr, spelling: Spelling) -> dict[str, pl.Expr]:
+    """How many cells there are, and are numbers as programs write them; quick to count."""
+    import polars as pl
+
+    real = cell.cast(pl.Float64, strict=False).fill_nan(None)
+    return {
+        "known": cell.count(),
+        "whole": cell.cast(pl.Int64, strict=False).count(),
+        "real": real.count() if spelling.mark == "." else pl.lit(0),
+    }
+
+
+def _has_huge(rows: pl.LazyFrame, cell: pl.Expr) -> bool:
+    """Whether a whole number is among the cells that 64 bits do not hold."""
+    import polars as pl
+
+    fits = cell.cast(pl.Int64, strict=False).is_not_null()
+    huge = cell.str.contains(r"^[-+]?\d{19,}$") & ~fits
+    return bool(rows.select(huge.any()).collect(engine="streaming").item())
+
+
+def _truth(cell: pl.Expr) -> pl.Expr:
+    import polars as pl
+
+    spelt = {case(word): word == "true" for word in ("true", "false")
+             for case in (str.lower, str.upper, str.title)}  # fmt: skip
+    return cell.replace_strict(spelt, default=None, return_dtype=pl.Boolean)
+
+
+def _is_token(cell: pl.Expr) -> pl.Expr:
+    return cell.str.strip_chars().is_in(list(MISSING))
+
+
+def _is_percent(cell: pl.Expr) -> pl.Expr:
+    return cell.str.contains(r"\d\s*%\s*$")
+
+
+def _number(cell: pl.Expr, spelling: Spelling, *, in_percent: bool) -> pl.Expr:
+    """Text as numbers; in a column of percentages, only with the sign."""
+    import polars as pl
+
+    if not in_percent:
+        return spelling.plain(cell).cast(pl.Float64, strict=False)
+    bare = cell.str.replace(r"\s*%\s*$", "")
+    # moved in the text: a division would not give back every number
+    value = (spelling.plain(bare) + "e-2").cast(pl.Float64, strict=False)
+    return pl.when(_is_percent(cell)).then(value)
+
+
+# -------------------------------------------------------------------- types that are known
+
+
+def as_known(
+    column: pl.Series, kind: Any, spelling: Spelling, tokens: dict[str, dict[str, int]],
+    in_percent: dict[str, bool],
+) -> tuple[pl.Series, int | None]:  # fmt: skip
+    """Text in the type it has in the audit data, and the first row that is not of that type.
+
+    Whole numbers may have become others. ``tokens`` counts what was taken for missing, by column;
+    ``in_percent`` remembers which columns have percent signs.
+    """
+    import polars as pl
+
+    rows, cell = column.to_frame(), pl.col(column.name)
+    if not kind.is_numeric():
+        read = _truth(cell.str.to_lowercase()) if kind == pl.Boolean else cell.cast(
+            kind, strict=False)  # fmt: skip
+        found = rows.select(read).to_series()
+        lost = found.is_null() & column.is_not_null()
+        return found, int(lost.arg_max() or 0) if lost.any() else None
+    token = rows.select(_is_token(cell).fill_null(value=False)).to_series()
+    kept = column.is_not_null() & ~token
+    if spelling.percent and column.name not in in_percent and kept.any():
+        in_percent[column.name] = bool(rows.select(_is_percent(cell).any()).item())
+    signed = in_percent.get(column.name, False)
+    texts = rows.select(spelling.plain(cell)).to_series()
+    found = texts.cast(kind, strict=False)
+    if signed or (kind.is_integer() and (found.is_null() & kept).any()):
+        found = rows.select(_number(cell, spelling, in_percent=signed)).to_series()
+        # what is too long for a whole number is too long for any
+        found = found.set(texts.str.contains(r"^-?\d{19,}$").fill_null(value=False), None)
+    found = found.set(token, None).alias(column.name)
+    lost = found.is_null() & kept
+    if lost.any():
+        return found, int(lost.arg_max() or 0)
+    for text, count in column.filter(token).str.strip_chars().value_counts().rows():
+        own = tokens.setdefault(column.name, {})
+        own[text] = own.get(text, 0) + count
+    return found, None
