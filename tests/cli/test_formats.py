@@ -170,7 +170,7 @@ def test_decimal_commas_are_refused_until_somebody_says_what_they_are(command, a
             done.err,
         )
     typo = call(command, "commas.csv", *PAID, "--decimal", ";", cwd=amounts)
-    assert (typo.code, "must be , or . (got ';')" in typo.err) == (2, True)
+    assert (typo.code, "must be . or ,; got ';'" in typo.err) == (2, True)
 
 
 def test_a_repair_is_the_same_with_either_decimal_mark(amounts, call):

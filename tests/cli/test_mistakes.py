@@ -452,13 +452,13 @@ def test_whole_numbers_are_typed_as_such(call, tmp_path):
     [
         (
             ("--unknown-group", "kepp"),
-            "--unknown-group: must be one of error, keep; got 'kepp'. Did",
+            "--unknown-group: must be error or keep; got 'kepp'. Did",
         ),
         (("--emit", "row"), "--emit: must be one of rows, decisions, both; got 'row'. Did"),
         (("--answers", "foo"), "--answers: must be one of label, probability, score, auto; got"),
         (("--rows", "foo"), "--rows: must be one of pandas, polars, numpy; got 'foo'"),
         (("--protocol", "foo"), "--protocol: must be one of mlflow, v2, instances; got 'foo'"),
-        (("--decimal", ";"), "--decimal: must be one of ., ,; got ';'"),
+        (("--decimal", ";"), "--decimal: must be . or ,; got ';'"),
         (("--threshold", "900"), "--threshold: must be 0.5, as in the repair"),
         (("--threshold", "nan"), "--threshold: must be 0.5, as in the repair"),
         (("--answers", "label"), "--answers: must be probability, as in the repair; got 'label'"),

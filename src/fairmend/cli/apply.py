@@ -108,8 +108,8 @@ def apply(
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
     if output == "-" and many:
         raise typer.BadParameter("must be a folder for many files", param_hint="--output")
-    refuse_one_place_for_two("--output", output, file, artifact, key_file)
     if output != "-" and not many:
+        refuse_one_place_for_two("--output", output, file, artifact, key_file)
         refuse_unwritable(output, force=force)
     call = ModelCall(
         predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol

@@ -41,7 +41,9 @@ def one_of(*values: str) -> Callable[..., Any]:
             near = nearest(entry, values)
             raise DataError(
                 "option",
-                f"must be one of {', '.join(values)}",
+                f"must be {values[0]} or {values[1]}"
+                if len(values) == 2
+                else f"must be one of {', '.join(values)}",
                 f"got {entry!r}",
                 "Choose one of these." if near.startswith("Known") else near,
             )
