@@ -111,7 +111,7 @@ def header(content: bytes, name: str, dialect: Dialect) -> tuple[str, ...]:
 def _outside(piece: bytes, *marks: int) -> NDArray[np.bool_]:
     """Where one of some bytes is, outside quotes."""
     letters = np.frombuffer(piece, np.uint8)
-    found = letters == marks[0]
+    found: NDArray[np.bool_] = letters == marks[0]
     for mark in marks[1:]:
         found |= letters == mark
     if b'"' in piece:
