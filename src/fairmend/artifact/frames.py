@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.artifact.parquet import arrow
+from fairmend.artifact.buffers import arrow
 from fairmend.columns import Frame
 from fairmend.errors import DAMAGED, ArtifactError, in_a_line
 
@@ -129,8 +129,7 @@ def load_frame(stored: StoredFrame, tables: Tables) -> Frame:
     natives = [
         _raise(
             column,
-            {suffix: table.column(f"c{place}{suffix}").combine_chunks()
-             for suffix in _plain_types(column)},
+            {suffix: table[f"c{place}{suffix}"] for suffix in _plain_types(column)},
             stored.kind,
             tables,
         )
@@ -318,7 +317,7 @@ def _arrow_type(text: str) -> Any:
 
 
 def _plain_type(text: str) -> Any:
-    """The type of Parquet that such a column is stored as."""
+    """The type whose plain values such a column is stored as."""
     pa = arrow()
     kind = _arrow_type(text)
     if pa.types.is_null(kind):
@@ -385,7 +384,7 @@ def _raise_codes(column: StoredColumn, codes: Any, kind: Kind, tables: Tables) -
     assert values is not None
     types = {f"c0{suffix}": plain for suffix, plain in _plain_types(values.column).items()}
     table = tables.get(values.table, types, values.rows)
-    inner = {name[2:]: table.column(name).combine_chunks() for name in types}
+    inner = {name[2:]: array for name, array in table.items()}
     at = codes.to_numpy(zero_copy_only=False)
     known = at[np.isfinite(at)] if at.dtype.kind == "f" else at
     if len(known) and not (known.min() >= -(column.dtype == "category" and kind == "pandas")
