@@ -32,8 +32,10 @@ import fairmend
 import scripts
 from fairmend import ArtifactError, BlackBox, DataError, FairmendWarning, MissingExtra, RateGap
 from fairmend.artifact import inspect
+from fairmend.artifact.buffers import read_table, write_table
 from fairmend.artifact.codec import Encoder
 from fairmend.artifact.container import MANIFEST, opened, pack
+from fairmend.artifact.frames import StoredColumn, StoredFrame, Tables, _as_numpy, load_frame
 from fairmend.classifier import RepairedClassifier
 from fairmend.columns import Frame
 from fairmend.costs import Cost
@@ -595,6 +597,38 @@ def test_columns_that_cannot_be_stored_are_named():
     ):
         with pytest.raises(ArtifactError, match=message):
             Encoder().encode(Frame.read(frame), "table")
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow"])
+@pytest.mark.parametrize(
+    ("dtype", "number", "good"),
+    [
+        ("date32[day]", 2**31 - 1, False), ("timestamp[us]", 2**62, False),
+        ("timestamp[s]", -(2**62), False), ("time64[ns]", 2**62, False), ("time32[s]", -1, False),
+        ("duration[s]", 2**62, False), ("date32[day]", 2932896, True),
+        ("timestamp[us]", 253402300799999999, True), ("timestamp[ns]", 2**63 - 1, True),
+    ],
+)  # fmt: skip
+def test_dates_beyond_the_calendar_are_refused_before_polars_panics(kind, dtype, number, good):
+    place = StoredFrame(kind, ("when",), (StoredColumn(dtype, dtype_of(kind, dtype)),), 1, 0)
+    plain = np.array([number], "<i4" if dtype.startswith(("date32", "time32")) else "<i8")
+    tables = Tables(None, lambda at, types, rows: read_table("t", plain.tobytes(), types, 1), *"ab")
+    if good:
+        assert len(load_frame(place, tables)) == 1
+    else:
+        with pytest.raises((ArtifactError, pa.ArrowInvalid), match=r"years 1 to 9999|range"):
+            load_frame(place, tables)
+
+
+def dtype_of(kind, dtype):
+    return f"{dtype}[pyarrow]" if kind == "pandas" else ""
+
+
+def test_text_of_a_fixed_width_takes_no_more_memory_than_a_file_may():
+    values = read_table("t", write_table({"": pa.array(["a"] * 5)}), {"": pa.string()}, 5)[""]
+    assert _as_numpy(values, "<U7").tolist() == ["a"] * 5
+    with pytest.raises(ArtifactError, match="<U99999999"):
+        _as_numpy(values, "<U99999999")
 
 
 def test_an_unfitted_repair_is_not_saved(tmp_path):
