@@ -25,6 +25,10 @@ FOUND = ROOT / "results" / "fuzz"
 
 Target = Callable[[bytes], None]
 
+FORGED = ("least_change by score", "transport", "mixed columns", "mixed columns in Polars")
+HEAD = 5
+"""Bytes that say what is forged, before those that are put in."""
+
 
 # -------------------------------------------------------------------- what is fed, and seeds
 
@@ -45,6 +49,37 @@ def artifact(folder: Path) -> Target:
         for read in (inspect, load):
             with suppress(ArtifactError):
                 read(place)
+
+    return feed
+
+
+def forged(folder: Path) -> Target:
+    """The same reader, given a file whose hashes fit: the first bytes say which member and kind.
+
+    The rest take the place of some of its bytes. Whatever loads must give people a chance.
+    """
+    sys.path.insert(0, str(ROOT / "experiments"))
+    import _forged
+
+    forgers = []
+    for number, kind in enumerate(FORGED):
+        whole = folder.with_name(f"{folder.name}-{number}")
+        _forged.fitted(kind).save(whole)
+        forgers.append(_forged.Forger(whole, _forged.model_of(kind)))
+        whole.unlink()
+        for member in range(4):
+            (folder / f"{number}-{member}").write_bytes(bytes([number, member, 0, 0, 1]) + b"7")
+
+    def feed(data: bytes) -> None:
+        if len(data) < HEAD + 1:
+            return
+        forger = forgers[data[0] % len(forgers)]
+        name = list(forger.members)[data[1] % len(forger.members)]
+        content = bytearray(forger.members[name])
+        start = int.from_bytes(data[2:4], "little") % (len(content) + 1)
+        content[start : start + data[4]] = data[HEAD:]  # as many as data[4] says make way
+        found = forger.judged({name: bytes(content)}, turn=start)
+        assert found in ("refused", "sound"), found
 
     return feed
 
@@ -117,7 +152,7 @@ def draw(folder: Path) -> Target:
 
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
-    "artifact": artifact, "table": table, "request": request, "draw": draw,
+    "artifact": artifact, "forged": forged, "table": table, "request": request, "draw": draw,
 }  # fmt: skip
 
 

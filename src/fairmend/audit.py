@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from numbers import Real
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,7 @@ from fairmend.disparity import (
     parts_of,
 )
 from fairmend.errors import DataError, FairmendError, require
+from fairmend.limits import MOST, Between, Chance, Count, Figure, Label, Share
 from fairmend.model import BlackBox, Labels
 from fairmend.naming import GroupNames
 from fairmend.selection import OneDecision, find_one_decision, find_selection
@@ -78,26 +79,26 @@ class Gap:
     """One metric for one group against another: a row of the audit."""
 
     metric: str
-    target: Hashable
-    baseline: Hashable
-    target_rate: float
-    baseline_rate: float
-    gap: float
+    target: Label
+    baseline: Label
+    target_rate: Share
+    baseline_rate: Share
+    gap: Figure
     """Target's rate minus baseline's; positive: the target group fares worse."""
-    low: float
-    high: float
-    p_value: float
+    low: Figure
+    high: Figure
+    p_value: Share
     """Two-sided test of no gap between these two groups, not corrected; nan if there is none."""
-    n_target: int
-    n_baseline: int
-    p_adjusted: float
+    n_target: Count
+    n_baseline: Count
+    p_adjusted: Share
     """Holm's correction over all rows of the audit; where the group to compare with was chosen by
     its rate, over all the pairs it was chosen from."""
-    given_target: int
+    given_target: Count
     """People in the target group the rate is over (for fnr: those with a positive outcome)."""
-    given_baseline: int
+    given_baseline: Count
     note: str = ""
-    rivals: int = 1
+    rivals: Count = 1
     """From how many groups, the target left out, the baseline was chosen as the best off by chance
     or by right: those whose rate is not clearly above its own. Its rate is likely too low where
     there are several, so the lower end of the interval is that of so many comparisons."""
@@ -122,19 +123,19 @@ class Gap:
 class GroupSummary:
     """What is known of one group before any comparison; nan where it is too small to say."""
 
-    group: Hashable
-    n: int
-    base_rate: float
-    selection_rate: float
-    impact_ratio: float
+    group: Label
+    n: Count
+    base_rate: Share
+    selection_rate: Share
+    impact_ratio: Share
     """Selection rate over that of the group selected most often."""
     below_four_fifths: bool | None
     """Whether the impact ratio is below 0.8; None where there is no ratio."""
-    accuracy: float
-    auc: float
+    accuracy: Share
+    auc: Share
     """Of the model's scores within the group; nan where it gives labels only, or where there are
     too few of either outcome."""
-    weight: float = float("nan")
+    weight: Annotated[Figure, Between(0, MOST, nan=True)] = float("nan")
     """The sum of its people's weights, their number where they have none."""
 
 
@@ -145,18 +146,25 @@ class Audit:
     gaps: tuple[Gap, ...]
     groups: tuple[GroupSummary, ...]
     attribute: str
-    confidence: float
+    confidence: Chance
     reference: str
     titles: dict[str, str] = field(default_factory=dict)
     """What each metric is, in words."""
     weighted: bool = False
     """Whether people came with weights; rates are then weighted, people still counted."""
-    rows: int | None = None
+    rows: Count | None = None
     """Where some people have several rows: how many rows there are; None if each is a person."""
-    people: int | None = None
+    people: Count | None = None
     """How many people these rows are. Who has rows in several groups counts in each, here once."""
     note: str = ""
     """What to know about who was audited, such as that everybody has the same decision."""
+
+    def agrees(self) -> bool:
+        """Whether gaps are those of its groups."""
+        known = {group.group for group in self.groups}
+        return len(known) == len(self.groups) and all(
+            gap.target in known and gap.baseline in {*known, "rest"} for gap in self.gaps
+        )
 
     def __iter__(self) -> Iterator[Gap]:
         return iter(self.gaps)

@@ -25,14 +25,21 @@ from fairmend.columns import (
     FloatArray,
     Frame,
     IntArray,
+    Name,
     as_column,
     check_order,
     container_name,
     scalar,
 )
-from fairmend.costs import Cost
-from fairmend.counterfactual import Counterfactual, counterfactual_data, read_disparities
+from fairmend.costs import Cost, check_rules
+from fairmend.counterfactual import (
+    Counterfactual,
+    check_level,
+    counterfactual_data,
+    read_disparities,
+)
 from fairmend.data import (
+    RESERVED,
     UNLABELLED,
     AuditData,
     Population,
@@ -61,6 +68,7 @@ from fairmend.findings import (
     repair_fingerprint,
 )
 from fairmend.frontier import Levels
+from fairmend.limits import faults
 from fairmend.model import RECORDED, Answers, BlackBox, Labels
 from fairmend.order import order_preserving
 from fairmend.outcomes import check_estimator
@@ -70,7 +78,14 @@ from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
 from fairmend.selection import find_one_decision
 from fairmend.shared_draws import SharedDraws, worst
-from fairmend.task import IdentityPlan, KnownOutcome, RepairTask, allow_for_rivals, judged
+from fairmend.task import (
+    IdentityPlan,
+    KnownOutcome,
+    RepairTask,
+    allow_for_rivals,
+    check_rank,
+    judged,
+)
 from fairmend.together import plans_against_the_rest
 from fairmend.transport import paper, transport
 from fairmend.two_sided import meet
@@ -174,8 +189,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         method: Method | Callable[..., Plan] = "least_change",
         target: Hashable = None,
         reference: Hashable = "best",
-        immutable: Sequence[str] = (),
-        one_way: Mapping[str, str] | None = None,
+        immutable: Sequence[Name] = (),
+        one_way: Mapping[Name, str] | None = None,
         cost: Cost | Callable[[Any, Any], Any] | str | None = None,
         level: float = 1.0,
         two_sided: bool = False,
@@ -234,6 +249,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         everybody or of those who were turned down. ``ids`` say who it is, as in `fairmend.audit`:
         where people have several rows, tests and the plans' expected intervals are by person.
         """
+        if self.model is None:
+            raise DataError("model", "must be given", "got None", "Pass the classifier to mend.")
         self._check_settings()
         box = BlackBox.of(self.model)
         data = tabulate(
@@ -251,9 +268,17 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             raise DataError("X", "must hold the model's inputs", "got predictions alone",
                             "A repair edits inputs: pass them.")  # fmt: skip
         self._check_favorable(data.labels)
+        check_rules(self._cost(), data.table.names)
         one_decision = find_one_decision(data)
         audited = audit_data(data, reference=self.reference, one_decision=one_decision)
         plans = self._make_plans(data, box, self.level)
+        for wrong in faults(data, audited, *plans.values()):
+            raise DataError(
+                f"method={self._method_name!r}",
+                "must give figures that make sense",
+                f"got {wrong}",
+                "Look at the method if it is your own; otherwise please report this.",
+            )
         for plan in plans.values():
             self._judge(plan, data.labels)
         # nothing is kept of a repair that was refused
@@ -292,8 +317,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         return self.transform(X, sensitive_features=sensitive_features, ids=ids)
 
     def _check_settings(self) -> None:
-        if self.model is None:
-            raise DataError("model", "must be given", "got None", "Pass the classifier to mend.")
+        """What can be said against the settings before there is data; in `load` as in `fit`."""
         if not callable(self.method) and self.method not in _METHODS:
             raise DataError(
                 "method",
@@ -317,6 +341,15 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 f"got {seed!r}",
                 "It seeds folds and, without a key, the draws.",
             )
+        check_level(self.level)
+        if self.rank is not None:
+            check_rank(self.rank)
+
+    def _check_groups(self, data: AuditData) -> None:
+        """Whether the groups that the settings name are there."""
+        for what, group in (("target", self.target), ("reference", self.reference)):
+            if group is not None and group not in RESERVED:
+                data.place(group, what)
 
     def _groups(self, X: Any, sensitive_features: Any) -> Any:
         if sensitive_features is not None:

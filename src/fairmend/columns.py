@@ -14,13 +14,19 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.errors import DataError, in_a_line, listed, nearest
+
+if TYPE_CHECKING:
+    Name = str
+else:
+    Name = Hashable
+"""What a column is called; pandas has columns named by numbers."""
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -475,7 +481,7 @@ class Frame:
     """
 
     native: Any
-    names: tuple[str, ...]
+    names: tuple[Name, ...]
 
     @classmethod
     def read(cls, X: Any, what: str = "X") -> Frame:

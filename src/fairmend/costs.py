@@ -13,16 +13,18 @@ moves a caller rules out, too many edits at once) cost infinity.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import Encoded, FloatArray, Frame, as_numbers, is_missing, scalar
+from fairmend.columns import Encoded, FloatArray, Frame, Name, as_numbers, is_missing, scalar
 from fairmend.errors import DataError, listed, nearest
+from fairmend.limits import MOST, Between, Positive, Value
 
 __all__ = ["Cost", "EditCost"]
 
@@ -47,12 +49,12 @@ class Cost:
     """
 
     kind: Kind | Callback = "l1"
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[Name, Positive] = field(default_factory=dict)
     """How dear a feature is, relative to 1."""
-    immutable: Sequence[str] = ()
-    one_way: Mapping[str, Direction] = field(default_factory=dict)
+    immutable: Sequence[Name] = ()
+    one_way: Mapping[Name, Direction] = field(default_factory=dict)
     """Features that may only rise (``"up"``) or fall (``"down"``); a missing one may not change."""
-    max_edits: int | None = None
+    max_edits: Annotated[int, Between(1, 1 << 53)] | None = None
     """At most this many features of a person may be edited."""
     forbidden: Callback | None = None
     """Takes two tables of rows; True where the move from one to the other is ruled out."""
@@ -62,15 +64,18 @@ class Cost:
 class _Axis:
     """One feature's place in space: two coordinates for a number, its code for a category."""
 
-    name: str
-    weight: float
-    values: tuple[Any, ...] = ()
+    name: Name
+    weight: Positive
+    values: tuple[Value, ...] = ()
     """A category's known values; empty for a number."""
     binary: bool = False
     """A number that is 0 or 1."""
-    scale: float = 1.0
-    centre: float = 0.5
+    scale: Annotated[float, Between(sys.float_info.min, MOST)] = 1.0
+    centre: Annotated[float, Between(-MOST, MOST)] = 0.5
     """Where a missing number stands."""
+
+    def agrees(self) -> bool:
+        return len(set(self.values)) == len(self.values)
 
     @property
     def width(self) -> int:
@@ -124,7 +129,7 @@ class EditCost:
     @classmethod
     def learn(cls, table: Frame, mass: FloatArray, cost: Cost) -> EditCost:
         """Scale numbers by the spread among people with these masses on the table's rows."""
-        _check(cost, table.names)
+        check_rules(cost, table.names)
         columns = zip(table.names, table.encoded, strict=True)
         axes = tuple(
             _axis(name, column, mass, float(cost.weights.get(name, 1.0)), cost)
@@ -141,6 +146,11 @@ class EditCost:
                     "Make it immutable, or forbid single moves.",
                 )
         return cls(axes, cost)
+
+    def agrees(self) -> bool:
+        """Whether the rules are about its features, and those that go one way are numbers."""
+        check_rules(self.cost, [axis.name for axis in self.axes])
+        return not any(axis.name in self.cost.one_way and axis.values for axis in self.axes)
 
     @property
     def has_rules(self) -> bool:
@@ -310,7 +320,8 @@ class EditCost:
         return np.asarray(right_way & (a[..., 1] == 0) & (b[..., 1] == 0))
 
 
-def _check(cost: Cost, names: Sequence[str]) -> None:
+def check_rules(cost: Cost, names: Sequence[str]) -> None:
+    """Refuse what cannot be meant, or is about features that are not among these."""
     _check_names(cost, names)
     for name, direction in cost.one_way.items():
         if direction not in ("up", "down"):

@@ -481,6 +481,17 @@ def read_disparities(given: Any) -> tuple[Disparity, ...]:
     return tuple(as_disparity(one) for one in many)
 
 
+def check_level(level: Any) -> None:
+    """Refuse what is no share of a gap."""
+    if isinstance(level, bool) or not (isinstance(level, Real) and 0 <= float(level) <= 1):
+        raise DataError(
+            "level",
+            "must lie between 0 and 1",
+            f"got {level!r}",
+            "1 closes the whole gap, 0.5 half of it.",
+        )
+
+
 def _check_settings(method: str, level: float, disparities: int, descent: dict[str, Any]) -> None:
     if method not in ("projection", "descent"):
         raise DataError(
@@ -489,13 +500,7 @@ def _check_settings(method: str, level: float, disparities: int, descent: dict[s
             f"got {method!r}",
             "The projection is exact; the descent is the paper's algorithm.",
         )
-    if not (isinstance(level, Real) and 0 <= level <= 1):
-        raise DataError(
-            "level",
-            "must lie between 0 and 1",
-            f"got {level!r}",
-            "1 closes the whole gap, 0.5 half of it.",
-        )
+    check_level(level)
     if method == "projection" and descent:
         raise DataError(
             "method='projection'",

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import narwhals as nw
 import numpy as np
@@ -40,6 +40,19 @@ from fairmend.draw import number_people
 from fairmend.engines.source import is_elsewhere
 from fairmend.errors import DataError, FairmendWarning, listed, nearest
 from fairmend.inputs import People, find_doubts, find_leak, refuse, warn
+from fairmend.limits import (
+    Between,
+    Chances,
+    Label,
+    Places,
+    Scores,
+    alike,
+    by_outcome,
+    flat,
+    inside,
+    rising,
+    sums_to_one,
+)
 from fairmend.model import RECORDED, Answers, BlackBox, Labels, warn_of_idle_cut
 from fairmend.naming import GroupNames
 
@@ -120,11 +133,11 @@ class ByPerson:
 class Tally:
     """Who was seen, per distinct row (first axis) and outcome 0 or 1 (second axis)."""
 
-    people: FloatArray
+    people: Annotated[FloatArray, by_outcome, Between(0, 1 << 53)]
     """How many people."""
-    weight: FloatArray
+    weight: Annotated[FloatArray, by_outcome, Between(0, HEAVIEST * 1e12)]
     """The sum of their weights."""
-    squared: FloatArray
+    squared: Annotated[FloatArray, by_outcome, Between(0, HEAVIEST**2 * 1e12)]
     """The sum of their squared weights, which the standard errors need."""
     by_person: ByPerson | None = field(default=None, kw_only=True)
     """Where some people have several rows, whose is which; people are then rows above. None where
@@ -133,6 +146,9 @@ class Tally:
     def __post_init__(self) -> None:
         for array in (self.people, self.weight, self.squared):
             array.setflags(write=False)
+
+    def agrees(self) -> bool:
+        return alike(self.people, self.weight, self.squared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,14 +163,14 @@ class Population:
     [0.75, 0.25]
     """
 
-    mass: FloatArray
-    decision: FloatArray
-    outcome: FloatArray
-    score: FloatArray | None = None
+    mass: Annotated[FloatArray, flat, Between(0, 1 + 1e-9), sums_to_one]
+    decision: Chances
+    outcome: Annotated[FloatArray, flat, Between(0, 1, nan=True)]
+    score: Scores | None = None
     """What the model ranks by, where it gives more than decisions."""
-    rows: IntArray | None = None
+    rows: Annotated[Places, rising] | None = None
     """Where each row stands in `AuditData.table`."""
-    baseline_mass: FloatArray | None = None
+    baseline_mass: Chances | None = None
     """The other group's P1(x) at these rows, where it is known; alignment needs it."""
     tally: Tally | None = None
     """The people behind the masses; None for an exact distribution."""
@@ -165,6 +181,11 @@ class Population:
         ):  # fmt: skip
             if array is not None:
                 array.setflags(write=False)
+
+    def agrees(self) -> bool:
+        people = None if self.tally is None else self.tally.people
+        of_rows = (self.decision, self.outcome, self.score, self.rows, self.baseline_mass)
+        return alike(self.mass, *of_rows, people)
 
     @classmethod
     def of(
@@ -271,7 +292,7 @@ class Population:
 class AuditData:
     """The tabulated audit data: one population a group over one table of distinct rows."""
 
-    groups: tuple[Hashable, ...]
+    groups: tuple[Label, ...]
     populations: tuple[Population, ...]
     labels: Labels
     attribute: str
@@ -287,6 +308,21 @@ class AuditData:
     recorded: bool = False
     """Whether people came with the model's answers. A row of the table is then inputs together with
     an answer to them: equal inputs come repeatedly where they got several."""
+
+    def agrees(self) -> bool:
+        """Whether every group has one name, and people on rows of the table."""
+        names = {str(group) for group in self.groups}
+        scored = {population.score is not None for population in self.populations}
+        return (
+            2 <= len(self.groups) == len(names) == len(self.populations)
+            and len(scored) == 1
+            and names.isdisjoint(RESERVED)
+            and all(np.isnan(p.outcome).any() != self.outcome_known for p in self.populations)
+            and all(
+                self.table is None or p.rows is None or inside(p.rows, len(self.table))
+                for p in self.populations
+            )
+        )
 
     def __getitem__(self, group: Hashable) -> Population:
         return self.populations[self.place(group)]

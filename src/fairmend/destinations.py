@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
+from fairmend.limits import Places, alike, inside, rising
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.neighbours import Neighbours, Search
 from fairmend.rows import differing, find_rows, mixed, stacked
@@ -73,7 +75,7 @@ class Donors:
     box: BlackBox | None
     """None where edits lead to whole donors: the model cannot be asked, or need not be."""
     labels: Labels
-    varied: IntArray
+    varied: Annotated[Places, rising]
     """Donors that differ in what can be taken from them: of those that do not, one will do."""
     search: Search | None = None
     """How near donors are found; None where each row is compared with all."""
@@ -115,6 +117,21 @@ class Donors:
                 search = Search.tune(donors._neighbours, places, donors._looked_at)
                 return replace(donors, search=search)
         return first(MOST_DONORS)
+
+    def agrees(self) -> bool:
+        """Whether all have one decision and what the cost is of, and the search is of them."""
+        search = self.search
+        searched = search is None or (
+            self.box is not None and Search.serves(self.cost) and search.donors == len(self.varied)
+        )
+        return (
+            searched
+            and 0 < len(self.varied) <= len(self)
+            and alike(self.table, self.answers.decision)
+            and inside(self.varied, len(self))
+            and len(self.cost.axes) == len(self.table.names)
+            and bool((self.answers.decision == self.answers.decision[0]).all())
+        )
 
     @cached_property
     def _points(self) -> FloatArray:

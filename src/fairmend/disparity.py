@@ -22,6 +22,7 @@ from fairmend import special
 from fairmend.columns import FloatArray
 from fairmend.data import AuditData, Population
 from fairmend.errors import DataError, nearest
+from fairmend.limits import Finite
 
 __all__ = ["FDR", "FNR", "FPR", "SP", "Alignment", "Combination", "Disparity", "RateGap"]
 
@@ -334,7 +335,7 @@ class Combination(Disparity):
     '0.5 fnr + 0.5 fpr'
     """
 
-    parts: tuple[tuple[float, Disparity], ...]
+    parts: tuple[tuple[Finite, Disparity], ...]
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -7,12 +7,14 @@ column, so it counts as none of the known ones; so do rare values.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from fairmend.columns import Encoded, FloatArray, Frame, as_measure, is_missing, scalar
+from fairmend.limits import MOST, Between, Value
 
 __all__ = ["Feature", "FeatureMap"]
 
@@ -27,11 +29,16 @@ class Feature:
     """How one column becomes numbers."""
 
     name: str
-    values: tuple[Any, ...]
+    values: tuple[Value, ...]
     """The values of a category that have a column; empty for a number."""
-    centre: float = 0.0
-    scale: float = 1.0
+    centre: Annotated[float, Between(-MOST, MOST)] = 0.0
+    scale: Annotated[float, Between(sys.float_info.min, MOST)] = 1.0
     may_be_missing: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many numbers it becomes."""
+        return len(self.values) or 1 + self.may_be_missing
 
     @property
     def is_number(self) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 
 from fairmend.columns import FloatArray, Frame
 from fairmend.destinations import Donors, join
+from fairmend.limits import Chances, Coefficients, alike
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
@@ -44,15 +45,23 @@ class JointPlan(Plan):
     """Turn decisions where the constraints' prices outweigh the cost of the edit."""
 
     gaps: tuple[RealisedGap, ...]
-    prices: FloatArray
+    prices: Coefficients
     outcome: KnownOutcome
     donors: tuple[Donors, Donors]
     """Where rows decided 0 go, and where rows decided 1 go."""
     seen: Frame
     answers: Answers
     """What the model said at the rows of ``seen``."""
-    chance: FloatArray
+    chance: Chances
     """Of turning, for each row of ``seen``: the program's own answer."""
+
+    def agrees(self) -> bool:
+        return (
+            super().agrees()
+            and alike(self.seen, self.chance, self.answers.decision)
+            and alike(self.gaps, self.prices)
+            and [donors.answers.decision[0] for donors in self.donors] == [1, 0]
+        )
 
     @property
     def search(self) -> str:

@@ -42,6 +42,7 @@ from fairmend.errors import (
     listed,
     nearest,
 )
+from fairmend.limits import Chances, Label, Scores, alike
 from fairmend.progress import progress
 
 __all__ = [
@@ -73,8 +74,11 @@ _PLAIN_PAIRS: tuple[tuple[int, int], ...] = ((0, 1), (-1, 1))
 class Labels:
     """The two values of the outcome; ``positive`` is the one the rates are about."""
 
-    negative: Hashable
-    positive: Hashable
+    negative: Label
+    positive: Label
+
+    def agrees(self) -> bool:
+        return self.negative != self.positive
 
     @classmethod
     def of(cls, values: Sequence[Hashable], pos_label: Hashable = None) -> Labels:
@@ -157,10 +161,13 @@ def _is_plain(labels: set[Hashable]) -> bool:
 class Answers:
     """What the model said, entry by entry."""
 
-    decision: FloatArray
+    decision: Chances
     """h(x): 0 or 1, or the probability of deciding 1 where decisions are soft."""
-    score: FloatArray | None
+    score: Scores | None
     """What it ranks by; None for a model that gives labels only."""
+
+    def agrees(self) -> bool:
+        return alike(self.decision, self.score)
 
     def take(self, entries: NDArray[Any]) -> Answers:
         """The same for other entries, given by their places among these."""

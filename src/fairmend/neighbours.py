@@ -10,11 +10,13 @@ somebody a longer edit, never a wrong decision: the model confirms every edit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from fairmend.columns import FloatArray, IntArray
 from fairmend.costs import EditCost
+from fairmend.limits import Between, Chance, Count
 
 __all__ = ["Neighbours", "Search"]
 
@@ -34,11 +36,11 @@ class Search:
     'sought among 40,000 rows nearest the cut; of the nearest, 99.1 % are found (500 people asked)'
     """
 
-    donors: int
-    slack: float
-    recall: float
+    donors: Count
+    slack: Annotated[float, Between(0, 10)]
+    recall: Chance
     """Of the nearest donors of the people asked, the share that is found."""
-    asked: int
+    asked: Annotated[Count, Between(1, 1 << 53)]
 
     @property
     def words(self) -> str:

@@ -10,7 +10,7 @@ soft decisions scores are shifted by a constant on the logit scale instead.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from fairmend.costs import EditCost
 from fairmend.data import AuditData, pooled
 from fairmend.destinations import Destinations
 from fairmend.errors import DataError
+from fairmend.limits import Between, Chance, Chances, Places, Scores, alike, inside, rising
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.repair import (
@@ -38,6 +39,7 @@ __all__ = ["OrderPlan", "ShiftPlan", "order_preserving"]
 _BISECTIONS = 100
 _SHIFTS = np.r_[0.0, 2.0 ** np.arange(-4, 8)]
 """Tried on the logit scale; the last takes any score to the end of the scale."""
+Shift: TypeAlias = Annotated[float, Between(-_SHIFTS[-1], _SHIFTS[-1])]
 
 
 def order_preserving(data: AuditData, **settings: Any) -> Plan:
@@ -204,13 +206,23 @@ class OrderPlan(Plan):
 
     ranking: Ranking
     cut: Cut
-    knots: FloatArray
+    knots: Annotated[Scores, rising]
     """Keys at which the step function rises."""
-    place: IntArray
+    place: Places
     """Where in ``support`` each of them goes."""
     support: Frame
-    support_score: FloatArray
+    support_score: Scores
     cost: EditCost
+
+    def agrees(self) -> bool:
+        return (
+            super().agrees()
+            and self.ranking.rank == "score"
+            and len(self.knots) > 0
+            and alike(self.knots, self.place)
+            and alike(self.support, self.support_score)
+            and inside(self.place, len(self.support))
+        )
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """New scores go where the next lower score of the audit goes, so the order holds."""
@@ -259,13 +271,17 @@ def _to_support(
 class ShiftPlan(Plan):
     """Every score is raised by a constant on the logit scale, to the nearest score there is."""
 
-    low_shift: float
-    high_shift: float
-    chance: float
+    low_shift: Shift
+    high_shift: Shift
+    chance: Chance
     """Of the higher shift, where the two lead to different rows."""
     support: Frame
-    support_score: FloatArray
+    support_score: Annotated[Chances, rising]
     cost: EditCost
+
+    def agrees(self) -> bool:
+        there = len(self.support) > 0 and alike(self.support, self.support_score)
+        return there and super().agrees()
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """The two shifts' destinations, mixed."""

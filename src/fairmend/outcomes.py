@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,20 @@ from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import Population, Tally
 from fairmend.errors import DataError, FairmendWarning
 from fairmend.features import FeatureMap
+from fairmend.limits import (
+    MOST,
+    Between,
+    Chances,
+    Coefficients,
+    Count,
+    Finite,
+    Places,
+    Positive,
+    Share,
+    alike,
+    flat,
+    inside,
+)
 from fairmend.progress import progress
 
 __all__ = [
@@ -37,6 +51,8 @@ __all__ = [
     "logistic_regression",
     "one_thread",
 ]
+
+Loss: TypeAlias = Annotated[float, Between(0, MOST, nan=True)]
 
 CLIP = 1e-6
 """No probability is nearer to 0 or 1 than this."""
@@ -83,22 +99,35 @@ class FittedProbability:
     """
 
     what: str
-    probability: FloatArray
-    auc: float
+    probability: Chances
+    auc: Share
     """Of ``probability``, as are the log loss and the calibration."""
-    log_loss: float
-    base_log_loss: float
+    log_loss: Loss
+    base_log_loss: Loss
     """Log loss of always saying the base rate."""
-    calibration: tuple[tuple[float, float, float], ...]
+    calibration: tuple[tuple[Share, Share, Share], ...]
     """Tenths of the people by probability: mean probability, observed share, share of people."""
     kind: str
-    people: int
+    people: Count
     """How many it was fitted on."""
     features: FeatureMap | None = None
     estimator: Any = None
-    penalty: float | None = None
-    standard_error: FloatArray | None = None
+    penalty: Positive | None = None
+    standard_error: Annotated[FloatArray, flat, Between(0, MOST, nan=True)] | None = None
     """Of each row's probability, where a closed form is known."""
+
+    def agrees(self) -> bool:
+        """Whether the model is of the features there are."""
+        if self.features is None or self.estimator is None:
+            return self.features is self.estimator is None
+        width = sum(feature.width for feature in self.features.features)
+        model = self.estimator
+        if isinstance(model, PairLogistic):
+            within = inside(model.first, width) and inside(model.second, width)
+            return within and len(model.model.slope) == width + len(model.first)
+        if isinstance(model, Logistic):
+            return len(model.slope) == width
+        return hasattr(model, "predict_proba")
 
     @property
     def calibration_error(self) -> float:
@@ -375,8 +404,8 @@ def _stacked(matrix: FloatArray, weight: FloatArray) -> tuple[FloatArray, IntArr
 class Logistic:
     """P(event) = 1 / (1 + exp(-(intercept + x slope)))."""
 
-    intercept: float
-    slope: FloatArray
+    intercept: Finite
+    slope: Coefficients
 
     def decision_function(self, matrix: FloatArray) -> FloatArray:
         return np.asarray(self.intercept + matrix @ self.slope, np.float64)
@@ -517,9 +546,12 @@ def _tuned(
 class PairLogistic:
     """A logistic regression on columns and on products of two of them."""
 
-    first: IntArray
-    second: IntArray
+    first: Places
+    second: Places
     model: Logistic
+
+    def agrees(self) -> bool:
+        return alike(self.first, self.second)
 
     def predict_proba(self, matrix: FloatArray) -> FloatArray:
         return self.model.predict_proba(_with_products(matrix, self.first, self.second))

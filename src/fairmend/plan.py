@@ -7,20 +7,25 @@ draws, it only says what the chances are.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.destinations import Destinations
+from fairmend.limits import MOST, Between, Figure, Label, Side
 from fairmend.model import Answers
 from fairmend.naming import shown
 from fairmend.wording import Told, share, tell, tell_gap
 
 __all__ = ["HarmlessPlan", "Outlook", "Plan", "PlanStatus", "Route"]
+
+
+Part: TypeAlias = Annotated[float, Between(0, 1 + 1e-9)]
+"""Of a group; sums of shares may be above 1 in the last digit."""
 
 
 class PlanStatus(Enum):
@@ -224,39 +229,39 @@ class Route:
 class Outlook:
     """What a plan does to its target group's people in the audit data, and is expected to do."""
 
-    gap_before: float = 0.0
+    gap_before: Figure = 0.0
     """The realised gap as audited; the largest of several."""
-    gap_after: float = 0.0
+    gap_after: Figure = 0.0
     """The realised gap under the plan's law; the largest of several."""
-    expected_low: float = 0.0
-    expected_high: float = 0.0
+    expected_low: Figure = 0.0
+    expected_high: Figure = 0.0
     """The 95 % interval of the gap that remains among people like those audited: where a large new
     sample is expected. A small one shows its own noise on top. Of several metrics it is that of
     the one named in ``metric``, and holds for all of them at once (Bonferroni)."""
-    edited: float = 0.0
+    edited: Part = 0.0
     """Share of the group that is edited."""
-    randomised: float = 0.0
+    randomised: Part = 0.0
     """Share of the group whose edit is drawn."""
-    unreachable: float = 0.0
+    unreachable: Part = 0.0
     """Share of the group that the rule would edit but no allowed edit helps."""
-    cost: float = 0.0
+    cost: Annotated[float, Between(0, MOST)] = 0.0
     """Mean cost of an edit among the edited."""
-    to_positive: float = 0.0
+    to_positive: Part = 0.0
     """Share of the group whose decision turns from negative to positive."""
-    to_negative: float = 0.0
-    by_metric: tuple[tuple[str, float, float], ...] = ()
+    to_negative: Part = 0.0
+    by_metric: tuple[tuple[str, Figure, Figure], ...] = ()
     """Each metric with its realised gap before and after."""
-    parts: tuple[tuple[str, float, float], ...] = ()
+    parts: tuple[tuple[str, Figure, Figure], ...] = ()
     """The same for the parts of a sum of metrics, which alone is to be closed."""
     metric: str = ""
     """Whose gap and interval are told where there are several: most of it is left."""
-    optimism: float = 0.0
+    optimism: Figure = 0.0
     """How much larger the gap is on people the plan was not fitted on: cross-fitted where outcomes
     or rows that were seen decide how far the plan goes, else 0. The interval includes it."""
-    tolerance: float = 1e-9
+    tolerance: Annotated[float, Between(0, 1)] = 1e-9
     """A gap within this of its aim counts as closed: half a person of the smaller denominator, or
     1e-9."""
-    unseen: float = 0.0
+    unseen: Part = 0.0
     """Share of new people expected on rows the audit did not have, where the plan has no rule for
     them but borrows that of another row or leaves them as they are; estimated by the share of
     people who are alone on their row."""
@@ -266,14 +271,21 @@ class Outlook:
 class Plan(ABC):
     """What to do with the inputs of one group."""
 
-    target: Hashable
-    baseline: Hashable
+    target: Label
+    baseline: Label
     metric: str
     method: str
     status: PlanStatus
     outlook: Outlook
     known_as: tuple[str, str] = field(default=("", ""), kw_only=True)
     """What people read for the target and the reference group; empty: their labels."""
+
+    def agrees(self) -> bool:
+        """Whether a gap that is said to be closed is; of several each has its own tolerance."""
+        left = [after for _, _, after in self.by_metric]
+        whole = self.status is PlanStatus.CLOSED and len(left) == 1
+        most = self.outlook.tolerance + 1e-12 if whole else np.inf
+        return not self.status.closed or all(abs(gap) <= most for gap in left)
 
     @abstractmethod
     def route(self, rows: Frame, answers: Answers) -> Route:
@@ -330,8 +342,12 @@ class HarmlessPlan(Plan):
     """
 
     plan: Plan
-    protected: float
+    protected: Side
     """The decision nobody may lose, 0 or 1."""
+
+    def agrees(self) -> bool:
+        same = (self.plan.target, self.plan.status) == (self.target, self.status)
+        return same and super().agrees()
 
     @property
     def search(self) -> str:

@@ -12,12 +12,14 @@ instead; the two agree for sp and differ for the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
 from fairmend.columns import FloatArray
-from fairmend.data import Population
+from fairmend.data import HEAVIEST, Population
 from fairmend.disparity import RateGap
+from fairmend.limits import Between, Chance, by_outcome
 
 __all__ = ["RealisedGap", "half_a_person"]
 
@@ -37,11 +39,11 @@ class RealisedGap:
     """
 
     disparity: RateGap
-    weight: FloatArray
+    weight: Annotated[FloatArray, by_outcome, Between(0, HEAVIEST * 1e12)]
     """Of the people on each row, by outcome 0 and 1."""
-    rate: float
+    rate: Chance
     """c, the baseline's rate."""
-    aim: float
+    aim: Annotated[float, Between(-1, 1)]
     """v, what may remain of the gap."""
 
     @classmethod

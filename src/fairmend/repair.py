@@ -9,7 +9,7 @@ that results applies to rows never seen before as it does to those of the audit.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import AuditData
 from fairmend.destinations import Donors
 from fairmend.joint import close_jointly
+from fairmend.limits import Between, Chance, Side
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
@@ -26,6 +27,8 @@ from fairmend.task import KnownOutcome, Rank, RepairTask
 
 __all__ = ["Calibration", "Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "least_change"]
 
+Key: TypeAlias = Annotated[float, Between(-np.inf, np.inf)]
+"""By which people are ranked; beyond all others where it is infinite, but never nan."""
 SAME_KEY = 1e-11
 """Keys this close are one: a model's answer may differ in its last bits from batch to batch."""
 _BATCH = 512
@@ -87,11 +90,14 @@ class Ranking:
     """A key for every row with the decision to be turned; the highest key goes first."""
 
     rank: Rank
-    turned: float
+    turned: Side
     """The decision that is turned, 0 or 1."""
     gap: RealisedGap
     outcome: KnownOutcome | None
     """None where the ranking is by score alone."""
+
+    def agrees(self) -> bool:
+        return self.rank == "score" or self.outcome is not None
 
     @property
     def sign(self) -> float:
@@ -123,9 +129,9 @@ class Ranking:
 class Cut:
     """Where a ranking is cut off."""
 
-    first: float
-    second: float
-    chance: float
+    first: Key
+    second: Key
+    chance: Chance
     """Of those whose keys are just these."""
     enough: bool = True
     """Whether that closes the gap; if not, it is the most that helps."""
@@ -271,6 +277,10 @@ class FlipPlan(Plan):
     ranking: Ranking
     cut: Cut
     donors: Donors
+
+    def agrees(self) -> bool:
+        turned = self.donors.answers.decision[0] == 1 - self.ranking.turned
+        return bool(turned) and super().agrees()
 
     @property
     def search(self) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
 from fairmend.errors import DataError
+from fairmend.limits import Between, Chance, Chances, alike
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
 from fairmend.realised import RealisedGap
@@ -26,6 +28,7 @@ MOST_PLACES = 2_000
 """Of more distinct rows than this, so many spread over their decisions can be moved to."""
 _BISECTIONS = 100
 _DEAREST = 1e9
+Price: TypeAlias = Annotated[float, Between(0, 2 * _DEAREST)]
 _CHUNK = 2_000
 
 
@@ -38,11 +41,15 @@ class SoftPlan(Plan):
     """None where the gap does not depend on the outcome."""
     cost: EditCost
     support: Frame
-    support_decision: FloatArray
-    low_price: float
-    high_price: float
-    chance: float
+    support_decision: Chances
+    low_price: Price
+    high_price: Price
+    chance: Chance
     """Of following the higher price, for rows where the two differ."""
+
+    def agrees(self) -> bool:
+        ordered = self.low_price <= self.high_price and super().agrees()
+        return ordered and len(self.support) > 0 and alike(self.support, self.support_decision)
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """The two prices' destinations, mixed."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from fairmend.audit import TOO_FEW, Gap, audit_data, lower_reach
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import Cost, EditCost
-from fairmend.counterfactual import choose_groups, read_disparities
+from fairmend.counterfactual import check_level, choose_groups, read_disparities
 from fairmend.data import AuditData, Population, Tally
 from fairmend.destinations import Donors
 from fairmend.disparity import (
@@ -28,6 +27,7 @@ from fairmend.disparity import (
 )
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed
 from fairmend.features import FeatureMap
+from fairmend.limits import Chances, alike
 from fairmend.model import Answers, BlackBox
 from fairmend.naming import GroupNames
 from fairmend.outcomes import (
@@ -53,6 +53,17 @@ SIGNIFICANT = 0.0455
 """Two standard errors: a gap with a larger p-value may be chance, and its sign wrong."""
 
 
+def check_rank(rank: Any) -> None:
+    """Refuse what is no order of people."""
+    if rank not in get_args(Rank):
+        raise DataError(
+            "rank",
+            "must be 'score', 'outcome' or 'cost'",
+            f"got {rank!r}",
+            "It says who is edited first.",
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class KnownOutcome:
     """P(Y=1 | x) for any row: as cross-fitted for rows of the audit, as predicted for new ones.
@@ -61,9 +72,12 @@ class KnownOutcome:
     """
 
     table: Frame
-    probability: FloatArray
+    probability: Chances
     fitted: FittedProbability | None
     """None where the outcomes are known exactly."""
+
+    def agrees(self) -> bool:
+        return len(self.table) > 0 and alike(self.table, self.probability)
 
     def of(self, rows: Frame) -> FloatArray:
         """One probability per row."""
@@ -167,13 +181,7 @@ class RepairTask:
         disparities = read_disparities(disparity)
         check_outcomes_are_known(data, disparities)
         target, baseline = choose_groups(data, disparities[0], target, baseline)
-        if isinstance(level, bool) or not (isinstance(level, Real) and 0 <= level <= 1):
-            raise DataError(
-                "level",
-                "must lie between 0 and 1",
-                f"got {level!r}",
-                "1 closes the whole gap, 0.5 half of it.",
-            )
+        check_level(level)
         source = data[target]
         audited = data.rest(target) if baseline == "rest" else data[baseline]
         if data.table is None or source.rows is None:
@@ -185,13 +193,7 @@ class RepairTask:
             )
         if rank is None:
             rank = "outcome" if source.score is None else "score"
-        if rank not in ("score", "outcome", "cost"):
-            raise DataError(
-                "rank",
-                "must be 'score', 'outcome' or 'cost'",
-                f"got {rank!r}",
-                "It says who is edited first.",
-            )
+        check_rank(rank)
         if rank == "score" and source.score is None:
             raise DataError(
                 "rank",

@@ -1,4 +1,4 @@
-"""A fitted repair as one file: JSON and Parquet in a zip, nothing that is ever executed."""
+"""A fitted repair as one file: JSON and plain numbers in a zip, nothing that is ever executed."""
 
 from fairmend.artifact.manifest import Manifest, inspect
 from fairmend.artifact.store import load, save

@@ -8,16 +8,16 @@ shapes that fit together.
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn
 
 import numpy as np
 
+from fairmend.artifact.buffers import arrow, read_table, write_table
 from fairmend.artifact.frames import (
     StoredColumn,
     StoredFrame,
@@ -26,10 +26,9 @@ from fairmend.artifact.frames import (
     load_frame,
     store_frame,
 )
-from fairmend.artifact.parquet import arrow, checked_table, write_table
 from fairmend.audit import Audit, Gap, GroupSummary
 from fairmend.columns import Frame, scalar
-from fairmend.costs import Cost, Direction, EditCost, _Axis
+from fairmend.costs import Cost, EditCost, _Axis
 from fairmend.data import AuditData, Population, Tally
 from fairmend.destinations import Donors
 from fairmend.disparity import (
@@ -46,6 +45,7 @@ from fairmend.disparity import (
 from fairmend.errors import DAMAGED, ArtifactError
 from fairmend.features import Feature, FeatureMap
 from fairmend.joint import JointPlan
+from fairmend.limits import disagreement, field_fault
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.neighbours import Search
 from fairmend.order import OrderPlan, ShiftPlan
@@ -246,7 +246,7 @@ class Encoder:
         return self._places[content]
 
     def _get(self, place: int, types_: dict[str, Any], rows: int) -> Any:
-        return checked_table("a table", self.members[place], types_, rows)
+        return read_table("a table", self.members[place], types_, rows)
 
 
 def _spelt(value: Any) -> dict[str, Any] | None:
@@ -316,8 +316,10 @@ class Decoder:
 
     def decode(self, value: Any) -> Any:
         """A value of JSON; ArtifactError for anything that we would not have written."""
-        if value is None or isinstance(value, bool | str | int | float):
+        if value is None or isinstance(value, bool | int | float):
             return value
+        if isinstance(value, str):
+            return _text(value)
         if not isinstance(value, dict) or not isinstance(value.get("$"), str):
             raise _odd("a value that says not what it is")
         tag, rest = value["$"], {key: one for key, one in value.items() if key != "$"}
@@ -342,7 +344,7 @@ class Decoder:
         return _SCALARS[tag](_text(text))
 
     def _box(self) -> BlackBox:
-        if self._model is None:
+        if self._model is None or not self._model.can_be_asked:
             raise _odd("a model")
         return self._model
 
@@ -359,7 +361,7 @@ class Decoder:
         return dict(pairs)
 
     def _texts(self, of: str, table: int, rows: int) -> Any:
-        column = self.table(table, {"values": arrow().string()}, rows).column("values")
+        column = self.table(table, {"values": arrow().string()}, rows)["values"]
         return {"tuple": tuple, "list": list}[of](column.to_pylist())
 
     def _array(self, dtype: str, shape: Any, table: int) -> Any:
@@ -368,8 +370,8 @@ class Decoder:
             raise _odd(f"an array of {dtype!r}")
         kind = {"float64": arrow().float64(), "int64": arrow().int64(), "bool": arrow().bool_()}
         rows = sizes[0] * (sizes[1] if len(sizes) == 2 else 1)
-        column = self.table(table, {"values": kind[dtype]}, rows).column("values")
-        array = column.to_numpy().reshape(sizes)
+        column = self.table(table, {"values": kind[dtype]}, rows)["values"]
+        array = column.to_numpy(zero_copy_only=False).reshape(sizes)
         array.setflags(write=False)
         return array
 
@@ -399,30 +401,32 @@ class Decoder:
             raise _odd("a table that names a column twice")
 
     def table(self, place: int, types_: dict[str, Any], rows: int) -> Any:
-        """A member as an Arrow table."""
+        """A member as Arrow arrays by name."""
         self.used.add(_whole(place))
-        what = f"artifact member {place}"
-        return checked_table(what, self._member(place), types_, _whole(rows))
+        return read_table(f"artifact member {place}", self._member(place), types_, _whole(rows))
 
     def _object(self, cls: type, rest: dict[str, Any]) -> Any:
-        named = [field for field in fields(cls) if field.init]
-        needed = {  # one with a default may be younger than the artifact
-            field.name
-            for field in named
-            if field.default is MISSING and field.default_factory is MISSING
-        }
-        if not needed <= set(rest) <= {field.name for field in named}:
+        needed, named = _fields(cls)
+        if not needed <= set(rest) <= named:
             raise _odd(f"{cls.__name__} with other fields")
         found = {name: self.decode(value) for name, value in rest.items()}
-        hints = _hints(cls)
-        for name, value in found.items():
-            if not fits(value, hints[name]):
-                raise _odd(f"{cls.__name__}.{name} of type {type(value).__name__}")
+        if any(isinstance(value, NotStored) for value in found.values()):
+            raise _odd(f"{cls.__name__} with code")
+        if (wrong := field_fault(cls, found)) is not None:
+            raise _odd(wrong)
         made = cls(**found)
-        if cls in _SHAPES and not _SHAPES[cls](made):
-            raise _odd(f"{cls.__name__} whose parts do not fit together")
+        if (wrong := disagreement(made)) is not None:
+            raise _odd(wrong)
         self.made.append(made)
         return made
+
+
+@cache
+def _fields(cls: type) -> tuple[set[str], set[str]]:
+    """The fields without a default, and all of them; one with a default may be younger."""
+    named = [field for field in fields(cls) if field.init]
+    needed = [one for one in named if one.default is MISSING and one.default_factory is MISSING]
+    return {one.name for one in needed}, {one.name for one in named}
 
 
 def _missing(name: str) -> Any:
@@ -460,6 +464,8 @@ def _odd(got: str) -> ArtifactError:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise _odd(f"{value!r:.60} for text")
+    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise _odd("half of a letter")
     return value
 
 
@@ -481,156 +487,7 @@ def _listed(value: Any) -> list[Any]:
     return value
 
 
-# -------------------------------------------------------------------- annotations and shapes
-
-
-# Columns of a pandas frame may be named by numbers, whatever the annotations say.
-_Name = str | int
-_BY_NUMBER: dict[type, dict[str, Any]] = {
-    Cost: {
-        "immutable": Sequence[_Name],
-        "one_way": Mapping[_Name, Direction],
-        "weights": Mapping[_Name, float],
-    },
-    _Axis: {"name": _Name},
-}
-
-
-@cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls) | _BY_NUMBER.get(cls, {})
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type an annotation says.
-
-    >>> fits((1.0, 2.0), tuple[float, ...]), fits(None, str | None), fits("up", Literal["down"])
-    (True, True, False)
-    """
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if hint is Hashable:
-        return isinstance(value, Hashable)
-    if origin in (Union, types.UnionType):
-        return any(fits(value, one) for one in inner)
-    if origin is Literal:
-        return any(type(value) is type(one) and value == one for one in inner)
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
-        if inner[1:] == (...,):
-            return all(fits(one, inner[0]) for one in value)
-        return len(value) == len(inner) and all(map(fits, value, inner))
-    if origin in (dict, Mapping):
-        pairs = value.items() if isinstance(value, dict) else None
-        return pairs is not None and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in pairs)
-    if origin is Sequence:
-        return isinstance(value, tuple | list) and all(fits(one, inner[0]) for one in value)
-    if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and issubclass(value.dtype.type, get_args(inner[1])[0])
-    if hint is float:
-        return isinstance(value, float | int) and not isinstance(value, bool)
-    if hint is int:
-        return type(value) is int
-    return isinstance(hint, type) and isinstance(value, hint)
-
-
 WORDS = (bool, int, float, str, date, Decimal)
 """Types that a label of y may have in an artifact."""
-
-
-def _alike(*parts: Any) -> bool:
-    """Whether those that are there have one length."""
-    return len({len(part) for part in parts if part is not None}) <= 1
-
-
-def _inside(place: Any, size: int) -> bool:
-    """Whether all places are those of rows."""
-    return place.ndim == 1 and (len(place) == 0 or (place.min() >= 0 and place.max() < size))
-
-
-def _flat(*arrays: Any) -> bool:
-    return all(array is None or array.ndim == 1 for array in arrays)
-
-
-def _population(one: Population) -> bool:
-    flat = (one.mass, one.decision, one.outcome, one.score, one.rows, one.baseline_mass)
-    return _flat(*flat) and _alike(*flat, None if one.tally is None else one.tally.people)
-
-
-def _audit_data(one: AuditData) -> bool:
-    return (
-        one.table is not None
-        and len(one.groups) == len(one.populations) > 0
-        and all(p.rows is not None and p.tally is not None for p in one.populations)
-        and all(_inside(p.rows, len(one.table)) for p in one.populations)
-        and one.person_row is None
-        and one.person_group is None
-    )
-
-
-def _probability(one: FittedProbability) -> bool:
-    if one.features is None or one.estimator is None:
-        return one.features is one.estimator is None
-    features = one.features.features
-    width = sum(len(each.values) or 1 + each.may_be_missing for each in features)
-    pairs = one.estimator
-    if isinstance(pairs, PairLogistic):
-        inside = _inside(pairs.first, width) and _inside(pairs.second, width)
-        return inside and len(pairs.model.slope) == width + len(pairs.first)
-    return isinstance(one.estimator, Logistic) and len(one.estimator.slope) == width
-
-
-def _coupling(one: CouplingPlan) -> bool:
-    n, entries = len(one.table), (one.place, one.probability, one.price)
-    return (
-        _flat(*entries, one.start, one.decision, one.score)
-        and _alike(*entries)
-        and _alike(one.table, one.decision, one.score)
-        and len(one.start) == n + 1
-        and one.start[0] == 0
-        and one.start[-1] == len(one.place)
-        and bool((np.diff(one.start) >= 0).all())
-        and _inside(one.place, n)
-    )
-
-
-def _search(one: Donors) -> bool:
-    search = one.search
-    assert search is not None
-    told = 0 <= search.recall <= 1 and search.asked > 0 and search.donors == len(one.varied)
-    return told and one.box is not None and Search.serves(one.cost) and 0 <= search.slack < np.inf
-
-
-_SHAPES: dict[type, Callable[[Any], bool]] = {
-    Answers: lambda one: _flat(one.decision, one.score) and _alike(one.decision, one.score),
-    AuditData: _audit_data,
-    CouplingPlan: _coupling,
-    Donors: lambda one: len(one) > 0 and _alike(one.table, one.answers.decision)
-    and len(one.cost.axes) == len(one.table.names)
-    and len(one.varied) > 0 and _inside(one.varied, len(one))
-    and (one.search is None or _search(one)),
-    FittedProbability: _probability,
-    JointPlan: lambda one: _flat(one.prices, one.chance)
-    and _alike(one.seen, one.chance, one.answers.decision) and _alike(one.gaps, one.prices),
-    KnownOutcome: lambda one: _flat(one.probability) and _alike(one.table, one.probability),
-    Labels: lambda one: isinstance(one.negative, WORDS) and isinstance(one.positive, WORDS)
-    and one.negative == one.negative != one.positive == one.positive,
-    Logistic: lambda one: _flat(one.slope),
-    OrderPlan: lambda one: _flat(one.knots, one.place, one.support_score)
-    and _alike(one.knots, one.place) and _alike(one.support, one.support_score)
-    and len(one.knots) > 0 and _inside(one.place, len(one.support)),
-    PairLogistic: lambda one: _flat(one.first, one.second) and _alike(one.first, one.second),
-    Population: _population,
-    RealisedGap: lambda one: one.weight.ndim == 2 and one.weight.shape[1] == 2,
-    ShiftPlan: lambda one: _flat(one.support_score) and _alike(one.support, one.support_score)
-    and len(one.support) > 0,
-    SoftPlan: lambda one: _flat(one.support_decision)
-    and _alike(one.support, one.support_decision),
-    Tally: lambda one: all(part.ndim == 2 and part.shape[1] == 2
-                           for part in (one.people, one.weight, one.squared))
-    and _alike(one.people, one.weight, one.squared),
-}  # fmt: skip
 
 assert all(is_dataclass(cls) for cls in _CLASSES.values())

@@ -29,7 +29,7 @@ RATIO = 100
 MOST_BYTES = 1 << 30
 """Of all members together, unpacked."""
 MOST_MEMBERS = 10_000
-_NAME = re.compile(r"[a-z]+(/[0-9]{4})?\.(json|parquet)", re.ASCII)
+_NAME = re.compile(r"[a-z]+(/[0-9]{4})?\.(json|bin|parquet)", re.ASCII)  # of any format so far
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
@@ -242,4 +242,7 @@ class Container:
 
     def _bytes(self, start: int, length: int) -> bytes:
         self._file.seek(start)
-        return self._file.read(length)
+        content = self._file.read(length)
+        if len(content) < length:  # it shrank since its size was read
+            self.refuse("must be complete", "it is cut short")
+        return content

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.artifact.parquet import arrow
+from fairmend.artifact.buffers import arrow
+from fairmend.artifact.container import MOST_BYTES
 from fairmend.columns import Frame
 from fairmend.errors import DAMAGED, ArtifactError, in_a_line
 
@@ -129,8 +131,7 @@ def load_frame(stored: StoredFrame, tables: Tables) -> Frame:
     natives = [
         _raise(
             column,
-            {suffix: table.column(f"c{place}{suffix}").combine_chunks()
-             for suffix in _plain_types(column)},
+            {suffix: table[f"c{place}{suffix}"] for suffix in _plain_types(column)},
             stored.kind,
             tables,
         )
@@ -318,7 +319,7 @@ def _arrow_type(text: str) -> Any:
 
 
 def _plain_type(text: str) -> Any:
-    """The type of Parquet that such a column is stored as."""
+    """The type whose plain values such a column is stored as."""
     pa = arrow()
     kind = _arrow_type(text)
     if pa.types.is_null(kind):
@@ -349,22 +350,23 @@ def _raise(column: StoredColumn, parts: dict[str, Any], kind: Kind, tables: Tabl
 
             return pl.Series(values=array)
         case "numpy":
-            return array.to_numpy(zero_copy_only=False).astype(_numpy(column.dtype), copy=False)
+            return _as_numpy(array, column.dtype)
     import pandas as pd
 
     if column.dtype.endswith("[pyarrow]"):
         return pd.arrays.ArrowExtensionArray(pa.chunked_array([array]))
     dtype: Any = pd.api.types.pandas_dtype(column.dtype)
     if isinstance(dtype, np.dtype):
-        return array.to_numpy(zero_copy_only=False).astype(_numpy(column.dtype), copy=False)
+        return _as_numpy(array, column.dtype)
     return dtype.__from_arrow__(array)
 
 
-def _numpy(text: str) -> Any:
-    if not _NUMPY.fullmatch(np.dtype(text).str):
+def _as_numpy(array: Any, text: str) -> Any:
+    dtype = np.dtype(text)
+    if not _NUMPY.fullmatch(dtype.str) or dtype.itemsize * len(array) > MOST_BYTES:
         raise ArtifactError("a column", "must be of a type that can be stored", f"got {text!r}",
                             "Turn it into numbers, text or dates first.")  # fmt: skip
-    return np.dtype(text)
+    return array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
 
 
 def _raise_arrow(column: StoredColumn, parts: dict[str, Any]) -> Any:
@@ -376,7 +378,27 @@ def _raise_arrow(column: StoredColumn, parts: dict[str, Any]) -> Any:
         values = pc.if_else(parts["m"], pa.scalar(None, values.type), values)
     if pa.types.is_null(kind):
         return pa.nulls(len(values))
-    return values.view(kind) if _TEMPORAL.fullmatch(column.type) else values.cast(kind)
+    if not _TEMPORAL.fullmatch(column.type):
+        return values.cast(kind)
+    _check_dates(column.type, parts[""].to_numpy())
+    array = values.view(kind)
+    array.validate(full=True)  # that times are within a day
+    return array
+
+
+def _check_dates(text: str, values: Any) -> None:
+    """Dates are those that Python knows too: Polars ends the program at others."""
+    unit = re.split(r"[\[,\]]", text)[1]
+    day = {"day": 1, "s": 86_400, "ms": 86_400_000}.get(unit, 86_400 * 10**6)
+    low, high = (limit.toordinal() - date(1970, 1, 1).toordinal() for limit in (date.min, date.max))
+    if text.startswith("duration"):
+        low, high = timedelta.min.days, timedelta.max.days
+    elif "tz=" in text:
+        low, high = low + 1, high - 1  # it may be another day there
+    days = values // (1000 * day if unit == "ns" else day)
+    if len(days) and not (days.min() >= low and days.max() <= high):
+        raise ArtifactError("a column of dates", "must be of the years 1 to 9999",
+                            "it is of others", "Bin it, or mark them as missing.")  # fmt: skip
 
 
 def _raise_codes(column: StoredColumn, codes: Any, kind: Kind, tables: Tables) -> Any:
@@ -385,7 +407,7 @@ def _raise_codes(column: StoredColumn, codes: Any, kind: Kind, tables: Tables) -
     assert values is not None
     types = {f"c0{suffix}": plain for suffix, plain in _plain_types(values.column).items()}
     table = tables.get(values.table, types, values.rows)
-    inner = {name[2:]: table.column(name).combine_chunks() for name in types}
+    inner = {name[2:]: array for name, array in table.items()}
     at = codes.to_numpy(zero_copy_only=False)
     known = at[np.isfinite(at)] if at.dtype.kind == "f" else at
     if len(known) and not (known.min() >= -(column.dtype == "category" and kind == "pandas")

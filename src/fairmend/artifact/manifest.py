@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from fairmend.artifact.codec import Decoder, Encoder, fits, parse, storable, write
+from fairmend.artifact.codec import Decoder, Encoder, parse, storable, write
 from fairmend.artifact.container import MANIFEST, Container, opened
+from fairmend.limits import MOST, Between, Count, Label, Value, fits
+from fairmend.model import Output
 from fairmend.naming import GroupNames
 from fairmend.plan import Outlook, PlanStatus
 from fairmend.tables import TextTable
@@ -20,9 +23,21 @@ from fairmend.wording import figures, share
 
 __all__ = ["FORMAT", "Manifest", "inspect", "read_manifest", "write_manifest"]
 
-FORMAT = 1
-"""Raised when an older fairmend could no longer read what is written."""
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+FORMAT = 2
+"""Raised when what is written is read in another way; each fairmend reads its own format."""
+
+
+def is_moment(text: str) -> bool:
+    """Whether it is a time as `save` writes it."""
+    try:
+        return datetime.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+Digest: TypeAlias = Annotated[str, re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch]
+Fingerprint: TypeAlias = Annotated[str, re.compile(r"[0-9a-f]{16}", re.ASCII).fullmatch]
+Version: TypeAlias = Annotated[str, re.compile(r"[\w.+!-]{1,40}", re.ASCII).fullmatch]
 
 
 @storable
@@ -31,8 +46,8 @@ class Member:
     """One file inside."""
 
     name: str
-    size: int
-    sha256: str
+    size: Count
+    sha256: Digest
 
 
 @storable
@@ -40,7 +55,7 @@ class Member:
 class ColumnSchema:
     """One input of the model."""
 
-    name: Hashable
+    name: Value
     dtype: str
 
 
@@ -51,16 +66,16 @@ class ModelSettings:
 
     asked_by: str
     """The method that was called, or where recorded predictions were found."""
-    output: str
-    threshold: float | None
+    output: Output
+    threshold: Annotated[float, Between(-MOST, MOST)] | None
     soft: bool
     random: bool
-    batch_size: int
+    batch_size: Annotated[Count, Between(1, 1 << 53)]
     recorded: bool
     """Whether its answers were recorded predictions."""
     column: str | None
     """The column they were in."""
-    words: tuple[Hashable, Hashable] | None
+    words: tuple[Label, Label] | None
     """Its own words for the two answers, negative and positive."""
 
 
@@ -69,8 +84,8 @@ class ModelSettings:
 class PlanSummary:
     """One plan and its outlook."""
 
-    target: Hashable
-    baseline: Hashable
+    target: Label
+    baseline: Label
     metric: str
     method: str
     status: PlanStatus
@@ -88,17 +103,17 @@ class Description:
     container: str
     columns: tuple[ColumnSchema, ...]
     attribute: str
-    groups: tuple[Hashable, ...]
-    people: int
-    rows: int
+    groups: tuple[Label, ...]
+    people: Count
+    rows: Count
     model: ModelSettings
     plans: tuple[PlanSummary, ...]
-    audit_sha256: str
+    audit_sha256: Digest
     """Of the audit data and the model's answers, as reports on the repair state it."""
-    probe_rows: int
-    answers_sha256: str
+    probe_rows: Count
+    answers_sha256: Digest
     """Of the model's answers about the probe's rows."""
-    key_fingerprint: str | None
+    key_fingerprint: Fingerprint | None
     """Tells keys apart; None where the key came from a random_state, which could be guessed."""
 
 
@@ -218,11 +233,14 @@ def read_manifest(box: Container) -> Manifest:
     if not isinstance(found, dict) or type(found.get("format")) is not int:
         box.refuse("must have a manifest that says its format", "it has none")
     writer = found.get("fairmend")
-    if found["format"] > FORMAT:
+    if found["format"] != FORMAT:
+        newer = found["format"] > FORMAT
         box.refuse(
-            f"must be of format {FORMAT} or older to be read by this fairmend",
+            f"must be of format {FORMAT} to be read by this fairmend",
             f"it is of format {found['format']}",
-            f"Install fairmend {str(writer)[:40]} or newer, which wrote it.",
+            f"Install fairmend {str(writer)[:40]} or newer, which wrote it."
+            if newer
+            else "It was made by an older fairmend: fit the repair anew and save it.",
         )
     read = Decoder(lambda _: b"")
     fields = {name: one for name, one in found.items() if name not in ("format", "fairmend")}
@@ -231,13 +249,11 @@ def read_manifest(box: Container) -> Manifest:
     with box.reading():
         parts: dict[str, Any] = {name: read.decode(one) for name, one in fields.items()}
     right = (
-        found["format"] == FORMAT
-        and isinstance(writer, str)
-        and fits(parts["created"], str | None)
-        and fits(parts["libraries"], dict[str, str])
+        fits(writer, Version)
+        and fits(parts["created"], Annotated[str, is_moment] | None)
+        and fits(parts["libraries"], dict[str, Version])
         and isinstance(parts["about"], Description)
         and fits(parts["members"], tuple[Member, ...])
-        and all(_DIGEST.fullmatch(member.sha256) for member in parts["members"])
     )
     if not right:
         box.refuse("must have a manifest of the right types", "it has not")

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairmend import __version__
+from fairmend.artifact.buffers import arrow
 from fairmend.artifact.codec import WORDS, Decoder, Encoder, NotStored, parse, storable, write
 from fairmend.artifact.container import MANIFEST, Container, opened, pack
 from fairmend.artifact.frames import column_types, container_kind
@@ -22,6 +23,7 @@ from fairmend.artifact.manifest import (
     FORMAT,
     ColumnSchema,
     Description,
+    Digest,
     Manifest,
     Member,
     ModelSettings,
@@ -31,10 +33,9 @@ from fairmend.artifact.manifest import (
     read_manifest,
     write_manifest,
 )
-from fairmend.artifact.parquet import arrow
 from fairmend.audit import Audit
-from fairmend.columns import FloatArray, Frame, IntArray, scalar
-from fairmend.costs import Cost, EditCost
+from fairmend.columns import FloatArray, Frame, IntArray, as_numbers, scalar
+from fairmend.costs import Cost, EditCost, check_rules
 from fairmend.counterfactual import read_disparities
 from fairmend.data import AuditData
 from fairmend.draw import Drawer, content_ids
@@ -42,9 +43,11 @@ from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
 from fairmend.features import FeatureMap
 from fairmend.files import refuse_existing, writing
 from fairmend.findings import fingerprint
+from fairmend.limits import Between, alike, fits, hints_of
 from fairmend.model import SAME_ANSWER, Answers, BlackBox, Labels
 from fairmend.outcomes import Logistic, PairLogistic
 from fairmend.plan import Plan
+from fairmend.repair import Ranking
 from fairmend.task import KnownOutcome
 
 if TYPE_CHECKING:
@@ -64,6 +67,9 @@ class Probe:
 
     rows: Frame
     answers: Answers
+
+    def agrees(self) -> bool:
+        return len(self.rows) > 0 and alike(self.rows, self.answers.decision)
 
     @classmethod
     def choose(cls, data: AuditData) -> Probe:
@@ -124,8 +130,25 @@ class Body:
     outcomes: tuple[tuple[Hashable, KnownOutcome], ...]
     """The groups' own P(Y=1 | x), for reports; none where their model is the caller's own."""
     probe: Probe
-    fingerprint: str
+    fingerprint: Digest
     """Tells the repair from others; people's draws depend on it."""
+
+    def agrees(self) -> bool:
+        """Whether plans and models are of the groups that were audited, and of the metric."""
+        groups, names = self.data.groups, [group for group, _ in self.plans]
+        metric = ", ".join(one.name for one in read_disparities(self.settings["disparity"]))
+        return (
+            len(set(names)) == len(names)
+            and set(names) <= set(groups)
+            and {group for group, _ in self.outcomes} <= set(names)
+            and {summary.group for summary in self.audit.groups} == set(groups)
+            and all(plan.target == group for group, plan in self.plans)
+            and all(plan.baseline in (*groups, "rest") for _, plan in self.plans)
+            and all(
+                (plan.metric, plan.method) == (metric, self.settings["method"])
+                for _, plan in self.plans
+            )
+        )
 
 
 # -------------------------------------------------------------------- saving
@@ -162,6 +185,7 @@ def save(
         _table_name(place): table for place, table in enumerate(tables.members)
     }
     again = _read_body(lambda name: members[name], repaired.box_, len(tables.members))
+    _check_can_be_loaded(again)
     about = _describe(again, _fingerprint(repaired))  # as it will load
     manifest = Manifest(
         FORMAT,
@@ -176,6 +200,19 @@ def save(
     )
     with writing(path, overwrite=overwrite) as file:
         pack(file, {MANIFEST: write_manifest(manifest), **members})
+
+
+def _check_can_be_loaded(body: Body) -> None:
+    """Refuse settings that `fit` takes for what they are not, such as 1 for True."""
+    try:
+        _with_settings(None, body, None)
+    except ArtifactError as error:
+        raise ArtifactError(
+            "the repair",
+            "must have settings of the types that RepairedClassifier names, to be stored",
+            error.got,
+            "Set it so, and fit again.",
+        ) from None
 
 
 def _moment(created: Any) -> str | None:
@@ -332,7 +369,7 @@ def _answers(data: AuditData) -> Answers:
 
 
 def _table_name(place: int) -> str:
-    return f"tables/{place:04d}.parquet"
+    return f"tables/{place:04d}.bin"
 
 
 # -------------------------------------------------------------------- loading
@@ -363,8 +400,6 @@ def load(
         False to take another model without asking.
 
     """
-    from fairmend.classifier import RepairedClassifier
-
     arrow()
     with opened(path) as file:
         manifest = read_manifest(file)
@@ -384,6 +419,7 @@ def load(
             )
         with file.reading():
             body = _read_body(lambda name: checked(file, by_name[name]), box, tables)
+            repaired = _with_settings(about.model.column if model is None else model, body, key)
             if repr(_describe(body, about.key_fingerprint)) != repr(about):
                 file.refuse("must hold what its manifest describes", "it holds something else")
     if key is not None:
@@ -398,8 +434,6 @@ def load(
     skipped = about.model.recorded or box.random or isinstance(box, _NoModel)
     if check_model and box.can_be_asked and not skipped:
         body.probe.ask_again(what, box, body.data.labels)
-    given = about.model.column if model is None else model
-    repaired = RepairedClassifier(given, **{**body.settings, "key": key})
     repaired.key_ = key
     repaired._keep(box, body.data, body.audit, dict(body.plans))
     repaired._fingerprint.append(body.fingerprint)
@@ -416,17 +450,33 @@ def _read_body(read: Any, box: BlackBox, tables: int) -> Body:
         raise _unfit("something else than a repair")
     if decoder.used != set(range(tables)):
         raise _unfit("tables that nothing refers to, or too few")
-    if not {"disparity", "method"} <= set(body.settings) <= _settings():
-        raise _unfit("settings of another fairmend")
-    table = body.data.table
-    assert table is not None
-    names = [str(name) for name in table.names]
-    types = column_types(table)
-    for frame in decoder.frames.values():
+    data = body.data
+    if data.table is None or data.person_row is not None or data.person_group is not None:
+        raise _unfit("people without their rows, or rows of single people")
+    if any(people.rows is None or people.tally is None for people in data.populations):
+        raise _unfit("people who were not counted")
+    _refuse_other_names(data)
+    _check_tables(decoder, data.table)
+    _check_answers(decoder, body)
+    return body
+
+
+def _check_tables(decoder: Decoder, table: Frame) -> None:
+    """Every table has the columns of the audit data, and what is learnt of columns is of these."""
+    names, types = [str(name) for name in table.names], column_types(table)
+    frames = decoder.frames.values()
+    for frame in frames:
         if frame.names != table.names or type(frame.native) is not type(table.native):
             raise _unfit("tables of different columns")
         if column_types(frame) != types:
             raise _unfit("tables of different types")
+    # a column of one type may hold text here and numbers there, if its type is that of any object
+    mixed = [place for place, kind in enumerate(types) if kind in ("object", "category")]
+    numbers = [as_numbers(column.values) is not None for column in table.encoded]
+    for place in mixed:
+        numbers[place] = all(
+            as_numbers(frame.encoded[place].values) is not None for frame in frames
+        )
     for one in decoder.made:
         parts: Any = ()
         if isinstance(one, EditCost):
@@ -435,17 +485,54 @@ def _read_body(read: Any, box: BlackBox, tables: int) -> Body:
             parts = one.features
         if parts and [str(part.name) for part in parts] != names:
             raise _unfit("costs or features of other columns")
-    groups = body.data.groups
-    for group, plan in body.plans:
-        if group not in groups or plan.target != group:
-            raise _unfit("a plan for a group that was not audited")
-    return body
+        if isinstance(one, EditCost) and any(
+            not axis.values and not number for axis, number in zip(one.axes, numbers, strict=True)
+        ):
+            raise _unfit("costs of text as if it were numbers")
 
 
-def _settings() -> set[str]:
+def _check_answers(decoder: Decoder, body: Body) -> None:
+    """The model's answers are of the kind that it is said to give, wherever they are kept."""
+    model, scored = body.model, body.data.populations[0].score is not None
+    if body.data.recorded != model.recorded or scored != (model.output in ("probability", "score")):
+        raise _unfit("answers of another kind of model")
+    chances = Between(0, 1)
+    for one in decoder.made:
+        cls: type = type(one)
+        hints = hints_of(cls)
+        scores = [getattr(one, name) for name in hints if name in ("score", "support_score")]
+        if any((score is None) == scored for score in scores):
+            raise _unfit("answers with scores and without")
+        if model.output == "probability" and scored and not all(map(chances, scores)):
+            raise _unfit("probabilities beyond 0 and 1")
+        if "decision" in hints and not model.soft and not np.isin(one.decision, (0, 1)).all():
+            raise _unfit("decisions between yes and no")
+        if isinstance(one, Ranking) and one.rank == "score" and not scored:
+            raise _unfit("a ranking by scores that there are not")
+
+
+def _with_settings(model: Any, body: Body, key: bytes | None) -> RepairedClassifier:
+    """A repair whose settings are those of `fit`, by the same checks."""
     from fairmend.classifier import RepairedClassifier
 
-    return set(RepairedClassifier()._told())
+    settings, table = body.settings, body.data.table
+    assert table is not None
+    if set(settings) != set(RepairedClassifier()._told()):
+        raise _unfit("settings of another fairmend")
+    hints = get_type_hints(RepairedClassifier.__init__, include_extras=True)
+    for name, value in settings.items():
+        code = isinstance(value, NotStored)  # stands for code, which one setting may be
+        right = fits(value, hints[name]) and not code
+        if name == "outcome_model":
+            right = isinstance(value, str) or code
+        if not right:
+            raise _unfit(f"a value of another type for {name!r}: {value!r:.60}")
+    repaired = RepairedClassifier(model, **{**settings, "key": key})
+    repaired._check_settings()
+    repaired._check_groups(body.data)
+    repaired._check_favorable(body.data.labels)
+    check_rules(repaired._cost(), table.names)
+    return repaired
 
 
 def _unfit(got: str) -> ArtifactError:
@@ -473,7 +560,7 @@ def _box(model: Any, settings: ModelSettings) -> BlackBox:
     """The model, read as it was in fit."""
     box = model if isinstance(model, BlackBox) else BlackBox(model, **_as_in_fit(settings))
     if box.output == "auto":  # what settled it in fit has been forgotten
-        box.output = settings.output  # type: ignore[assignment]
+        box.output = settings.output
     return box
 
 

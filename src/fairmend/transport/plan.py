@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
+from fairmend.limits import Between, Chances, Places, Scores, alike, flat, inside
 from fairmend.model import Answers
 from fairmend.plan import Plan, Route
 from fairmend.seen import find_seen, signal
@@ -34,18 +35,38 @@ class CouplingPlan(Plan):
     table: Frame
     """The distinct rows of the audit data: where people come from and where they go."""
     cost: EditCost
-    decision: FloatArray
-    score: FloatArray | None
-    start: IntArray
+    decision: Chances
+    score: Scores | None
+    start: Places
     """Row i's entries are ``start[i]:start[i + 1]`` of the next three."""
-    place: IntArray
-    probability: FloatArray
-    price: FloatArray
+    place: Places
+    probability: Chances
+    price: Annotated[FloatArray, flat, Between(0, np.inf)]
     unseen: Literal["nearest", "stay"] = "nearest"
     solver: str = ""
     """How the coupling was found; empty where nobody had to move."""
     guarantee: str = ""
     """What is known of its cost."""
+
+    def agrees(self) -> bool:
+        """Whether the laws are of the rows of the table, and each row has a whole one."""
+        n, first = len(self.table), self.start
+        return (
+            super().agrees()
+            and alike(self.place, self.probability, self.price)
+            and alike(self.table, self.decision, self.score)
+            and len(first) == n + 1
+            and first[0] == 0
+            and first[-1] == len(self.place)
+            and bool((np.diff(first) >= 0).all())
+            and inside(self.place, n)
+            and np.allclose(np.bincount(self._rows, self.probability, n), 1, atol=1e-6)
+        )
+
+    @property
+    def _rows(self) -> IntArray:
+        """Whose entry each is."""
+        return np.repeat(np.arange(len(self.table)), np.diff(self.start))
 
     def __str__(self) -> str:
         new = ""
