@@ -562,7 +562,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if is_elsewhere(X):
             said: NDArray[Any] = predict_elsewhere(self, X, sensitive_features, ids)
             return said
-        people = self._read(X, sensitive_features)
+        people = self._read(X, sensitive_features, edits=False)
         if ids is None:
             self._warn_of_shared_draws(people, people.variance_decided())
         decision = people.drawn(people.answers.decision, _decisions, self._draw(people, ids))
@@ -585,7 +585,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
     def positive_chance(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """The exact law of `predict`: each person's chance of a positive decision."""
-        people = self._read(X, sensitive_features)
+        people = self._read(X, sensitive_features, edits=False)
         return people.expected(people.answers.decision, _decisions)
 
     def transform(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> Any:
@@ -865,7 +865,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
     # ---------------------------------------------------------------- reading new people
 
-    def _read(self, X: Any, sensitive_features: Any) -> _People:
+    def _read(self, X: Any, sensitive_features: Any, *, edits: bool = True) -> _People:
+        """People and the plans' laws; without ``edits`` as far as decisions go."""
         check_is_fitted(self, "plans_")
         frame = Frame.read(X)
         inputs = self._inputs(frame)
@@ -895,7 +896,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             members = np.flatnonzero(member == self.data_.place(group))
             if len(members) > 0:
                 used, place = np.unique(alike.inverse[members], return_inverse=True)
-                route = plan.route(rows.take(used), answers.take(used))
+                law = plan.route if edits else plan.decisions
+                route = law(rows.take(used), answers.take(used))
                 routes.append(_PlanRoute(route, members, place, used))
         return _People(inputs, rows, alike.inverse, member, answers, tuple(routes))
 

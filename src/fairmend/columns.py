@@ -391,8 +391,22 @@ def _encode_known(series: nw.Series[Any], what: str) -> Encoded:
             return _compact(categories.codes[categorical.codes.to_numpy()], categories.values)
         series = series.cast(nw.String)
     if series.dtype == nw.String:
+        if series.implementation.is_pandas():
+            return _encode_words(series)
         return _encode_few(series) or _encode_objects(series.to_numpy(), what)
     return encode(series_array(series), what)
+
+
+def _encode_words(series: nw.Series[Any]) -> Encoded:
+    """Code text that pandas holds, by its own hash table."""
+    from pandas import factorize
+
+    codes, found = factorize(series.to_native())
+    values = np.asarray(found, object)
+    order = np.argsort(values, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return Encoded(rank[codes], values[order])
 
 
 def series_array(series: nw.Series[Any]) -> NDArray[Any]:
@@ -460,9 +474,20 @@ class Frame:
     def take(self, rows: IntArray) -> Frame:
         """The given rows, in the same container with the same types."""
         if self.is_array:
-            return Frame(self.native[rows], self.names)
-        frame = nw.from_native(self.native, eager_only=True)
-        return Frame(frame[rows].to_native(), self.names)
+            taken = Frame(self.native[rows], self.names)
+        else:
+            frame = nw.from_native(self.native, eager_only=True)
+            taken = Frame(frame[rows].to_native(), self.names)
+        if "encoded" in self.__dict__:
+            taken.__dict__["_taken_from"] = self.encoded, rows
+        elif "_taken_from" in self.__dict__:
+            columns, mine = self.__dict__["_taken_from"]
+            taken.__dict__["_taken_from"] = columns, mine[rows]
+        return taken
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was worked out is no part of it."""
+        return {"native": self.native, "names": self.names}
 
     def slice(self, start: int, stop: int) -> Frame:
         """Rows ``start`` to ``stop``, in the same container."""
@@ -487,6 +512,10 @@ class Frame:
     @cached_property
     def encoded(self) -> tuple[Encoded, ...]:
         """Every column as codes."""
+        known = self.__dict__.pop("_taken_from", None)
+        if known is not None:  # of rows taken from a table whose codes are known
+            columns, rows = known
+            return tuple(_compact(column.codes[rows], column.values) for column in columns)
         if self.is_array:  # column after column is read several times: make it contiguous once
             columns: Iterator[Any] = iter(np.asfortranarray(self.native).T)
         else:

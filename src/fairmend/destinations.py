@@ -11,8 +11,8 @@ those that a search finds near it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -40,7 +40,13 @@ _TIES = 4
 """Whole donors looked at where they are searched for: of those as near, one nearest the cut."""
 _CHUNK = 2_000
 _PAIRS_AT_ONCE = 8_000_000
-_IN_TURN = ((0, 1), (1, 4), (4, NEAREST))  # few calls: the nearest, then some more, then the rest
+_TOGETHER = 32
+"""Of more values than this the dearest are given back several at a time."""
+_ASKED_AT_ONCE = 512
+"""Questions to the model in one call where few rows are left to ask about."""
+_CELLS_AT_ONCE = 4_000_000
+"""Values of rows that are looked at together."""
+_IN_TURN = ((0, 1), (1, 4), (4, 10), (10, NEAREST))  # few calls: the nearest, then ever more
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,25 +145,57 @@ class Donors:
     def __len__(self) -> int:
         return len(self.table)
 
-    def nearest(self, rows: Frame) -> Destinations:
-        """The cheapest verified destination of each row."""
+    def nearest(self, rows: Frame, below: FloatArray | None = None) -> Destinations:
+        """The cheapest verified destination of each row.
+
+        With ``below``, what an edit may cost less than, one that costs more is left at that: it is
+        known for too dear as soon as the values that cost less each do not do.
+        """
         parts = []
-        for start in range(0, len(rows), _CHUNK):
-            part = rows.slice(start, start + _CHUNK)
+        for at in self._parts(rows):
+            part, limit = rows.take(at), None if below is None else below[at]
             edits = self._found(part)
-            if self._gives_back:
-                self._give_back(part, edits, np.flatnonzero(np.isfinite(edits.cost)))
+            self._cheapen(part, edits, limit)
             parts.append(self._made(part, edits))
         return join(parts)
 
+    def cheaper(
+        self, rows: Frame, below: FloatArray
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which rows have a destination, and for which `nearest` finds one that costs less.
+
+        Less work than `nearest`: it ends where that is clear.
+        """
+        costs = []
+        for at in self._parts(rows):
+            part = rows.take(at)
+            edits = self._found(part)
+            self._cheapen(part, edits, below[at], to_the_end=False)
+            costs.append(edits.cost)
+        cost = np.concatenate(costs)
+        return np.isfinite(cost), cost < below
+
     def reach(self, rows: Frame) -> NDArray[np.bool_]:
         """Which rows have a destination at all: less work than finding the cheapest."""
-        starts = range(0, len(rows), _CHUNK)
-        costs = [self._found(rows.slice(start, start + _CHUNK)).cost for start in starts]
+        if self.box is not None and not self.cost.has_rules:  # anybody may become any donor
+            return np.ones(len(rows), bool)
+        costs = [self._found(rows.take(at)).cost for at in self._parts(rows)]
         return np.isfinite(np.concatenate(costs))
 
+    def _parts(self, rows: Frame) -> Iterator[IntArray]:
+        """As many rows at a time as there is room for: every call of the model has its price."""
+        step = max(_CHUNK, _CELLS_AT_ONCE // len(rows.names))
+        for start in range(0, len(rows), step):
+            yield np.arange(start, min(start + step, len(rows)))
+
     def _found(self, rows: Frame) -> _Edits:
-        return self._nearest_mixture(rows) if self._mixes else self._nearest_donor(rows)
+        """Compared with all donors, a chunk of rows at a time."""
+        find = self._nearest_mixture if self._mixes else self._nearest_donor
+        if len(rows) <= _CHUNK:
+            return find(rows)
+        return _Edits.joined(
+            [find(rows.slice(start, start + _CHUNK)) for start in range(0, len(rows), _CHUNK)]
+        )
 
     @property
     def _mixes(self) -> bool:
@@ -291,36 +329,103 @@ class Donors:
         good = (said.decision == self.answers.decision[0]) & ~self.cost.forbids(rows, tried)
         return np.flatnonzero(good), said
 
-    def _give_back(self, rows: Frame, edits: _Edits, asked: IntArray) -> None:
+    def _cheapen(
+        self, rows: Frame, edits: _Edits, below: FloatArray | None, *, to_the_end: bool = True
+    ) -> None:
+        """Make edits as cheap as they get, or tell whether they get cheaper than ``below``."""
+        if not self._gives_back:
+            return
+        found = np.flatnonzero(np.isfinite(edits.cost))
+        if below is None:
+            self._give_back(rows, edits, found)
+            return
+        dear = edits.cost[found] >= below[found]
+        at = self._without_dear(rows, edits, found[dear], below)
+        if to_the_end:
+            self._give_back(rows, edits, np.sort(np.r_[found[~dear], at]))
+        else:
+            self._give_back(rows, edits, at, enough=below[at])
+
+    def _without_dear(
+        self, rows: Frame, edits: _Edits, asked: IntArray, below: FloatArray
+    ) -> IntArray:
+        """Give back at once every value that alone costs too much; the rows for which that does.
+
+        Where it does not, one of the others may stand in the way: it is tried without each.
+        """
+        if len(asked) == 0:
+            return asked
+        mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
+        steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
+        alone = self.cost.total(steps.reshape(-1, 1)).reshape(steps.shape)
+        taken = edits.taken[asked] & differing(mine, theirs) & (alone < below[asked, None])
+        done = np.zeros(len(asked), bool)
+
+        def ask(row: IntArray, trial: NDArray[np.bool_]) -> None:
+            if len(row) == 0:
+                return
+            good, said = self._confirmed(mine.take(row), edits.donor[asked[row]], trial)
+            good = good[np.unique(row[good], return_index=True)[1]]  # each row's first
+            at = asked[row[good]]
+            done[row[good]], edits.taken[at] = True, trial[good]
+            edits.cost[at] = self.cost.total(steps[row[good]] * trial[good])
+            if said.score is not None:
+                edits.score[at] = said.score[good]
+
+        some = np.flatnonzero(taken.any(axis=1))
+        ask(some, taken[some])
+        row, feature = np.nonzero(taken & ~done[:, None] & (taken.sum(axis=1) > 1)[:, None])
+        trial = taken[row]
+        trial[np.arange(len(row)), feature] = False
+        ask(row, trial)
+        return asked[done]
+
+    def _give_back(
+        self, rows: Frame, edits: _Edits, asked: IntArray, enough: FloatArray | None = None
+    ) -> None:
         """Give values back, the dearest edit first, while the model's decision stays.
 
-        Repeated until nothing more can be given back: what would have turned the decision at
-        first may do no harm once others are back.
+        Until nothing more can be given back: what would have turned the decision at first may do
+        no harm once others are back. Of very many values the dearest are first given back some at
+        a time. With ``enough`` a row ends as soon as its edit costs less than that, or if not even
+        its cheapest value does.
         """
         if len(asked) == 0:
             return
         mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
         steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
-        taken, score = edits.taken[asked] & differing(mine, theirs), edits.score[asked]
-        waiting = np.arange(len(asked))
-        while len(waiting) > 0:
-            shrunk = np.zeros(len(asked), bool)
-            dearest = np.argsort(-np.where(taken, steps, -1.0), axis=1, kind="stable")
-            for rank in range(int(taken[waiting].sum(axis=1).max())):
-                at = waiting[taken[waiting, dearest[waiting, rank]]]
-                at = at[taken[at].sum(axis=1) > 1]  # one edit at least must stay
-                if len(at) == 0:
-                    continue
-                trial = taken[at]
-                trial[np.arange(len(at)), dearest[at, rank]] = False
-                good, said = self._confirmed(mine.take(at), edits.donor[asked[at]], trial)
-                taken[at[good]] = trial[good]
-                shrunk[at[good]] = True
-                if said.score is not None:
-                    score[at[good]] = said.score[good]
-            waiting = np.flatnonzero(shrunk & (taken.sum(axis=1) > 1))
-        edits.taken[asked], edits.score[asked] = taken, score
-        edits.cost[asked] = self.cost.total(steps * taken)
+        taken = edits.taken[asked] & differing(mine, theirs)
+        back = _GivingBack(
+            mine, edits.donor[asked], taken, edits.score[asked], steps, self.cost, enough
+        )
+        together = max(1, int(taken.sum(axis=1).max()) // _TOGETHER)
+        while together > 1:
+            self._shrink(back, together)
+            together = max(1, together // 4)
+        self._shrink(back, 1)
+        edits.taken[asked], edits.score[asked] = back.taken, back.score
+        edits.cost[asked] = self.cost.total(steps * back.taken)
+
+    def _shrink(self, back: _GivingBack, size: int) -> None:
+        """Give back so many values together, from the dearest on, again and again if it is one.
+
+        A value that was refused is asked about again only once another is back. Where few rows
+        are left the next few values of each are asked about at once; the first that works is
+        given back, as if they had been asked one after the other.
+        """
+        turns = _Turns.of(back, size)
+        columns = max(1, back.taken.shape[1])
+        while len(turns.waiting) > 0:
+            at_once = min(_ASKED_AT_ONCE, _CELLS_AT_ONCE // columns) // len(turns.waiting)
+            who, unit = turns.next(max(1, at_once))
+            trial = back.taken[who]
+            np.put_along_axis(trial, turns.features(who, unit), values=False, axis=1)
+            good, said = self._confirmed(back.rows.take(who), back.donor[who], trial)
+            first = good[np.unique(who[good], return_index=True)[1]]
+            back.taken[who[first]] = trial[first]
+            if said.score is not None:
+                back.score[who[first]] = said.score[first]
+            turns.record(who, unit, first)
 
     def _made(self, rows: Frame, edits: _Edits) -> Destinations:
         return Destinations(
@@ -343,6 +448,16 @@ class _Edits:
     score: FloatArray
 
     @classmethod
+    def joined(cls, parts: Sequence[_Edits]) -> _Edits:
+        """Of several tables, one below the other."""
+        return cls(
+            donor=np.concatenate([part.donor for part in parts]),
+            taken=np.concatenate([part.taken for part in parts]),
+            cost=np.concatenate([part.cost for part in parts]),
+            score=np.concatenate([part.score for part in parts]),
+        )
+
+    @classmethod
     def none(cls, rows: Frame) -> _Edits:
         """Nobody has found anything yet."""
         n = len(rows)
@@ -352,6 +467,100 @@ class _Edits:
             cost=np.full(n, np.inf),
             score=np.full(n, np.nan),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _GivingBack:
+    """Rows that took values from a donor and give them back, changed as they do."""
+
+    rows: Frame
+    donor: IntArray
+    taken: NDArray[np.bool_]
+    score: FloatArray
+    steps: FloatArray
+    """What each value costs."""
+    cost: EditCost
+    enough: FloatArray | None
+    """Rows that cost less need not go on; None where all are to cost as little as can be."""
+
+    def unsettled(self, rows: IntArray) -> NDArray[np.bool_]:
+        """Which rows' edit may still be either side of what is enough."""
+        if self.enough is None:
+            return np.ones(len(rows), bool)
+        steps, taken = self.steps[rows], self.taken[rows]
+        least = np.where(taken, steps, np.inf).min(axis=1)
+        limit = self.enough[rows]
+        return (self.cost.total(steps * taken) >= limit) & (
+            self.cost.total(least[:, None]) < limit
+        )
+
+
+@dataclass(eq=False)
+class _Turns:
+    """Whose which values are to be asked about next, the dearest first and round and round."""
+
+    back: _GivingBack
+    order: IntArray
+    """Each row's features, the dearest of those taken first."""
+    size: int
+    """How many of them are given back together, a unit."""
+    refused: NDArray[np.bool_]
+    """Units that cannot be given back as things stand, shape (rows, units)."""
+    start: IntArray
+    """The unit each row goes on with."""
+    waiting: IntArray
+    """Rows that have something to ask."""
+    open: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
+    """The units they may ask about."""
+
+    @classmethod
+    def of(cls, back: _GivingBack, size: int) -> _Turns:
+        taken = back.taken
+        most = max(1, int(taken.sum(axis=1).max(initial=0)))
+        dearest = np.argsort(-np.where(taken, back.steps, -1.0), axis=1, kind="stable")
+        refused = np.zeros((len(taken), -(-most // size)), bool)
+        start, everybody = np.zeros(len(taken), np.int64), np.arange(len(taken))
+        turns = cls(back, dearest[:, :most], size, refused, start, everybody)
+        turns._look()
+        return turns
+
+    def _look(self) -> None:
+        """Leave out rows that have nothing to ask any more."""
+        open_ = self._units()
+        some = open_.any(axis=1) & self.back.unsettled(self.waiting)
+        self.waiting, self.open = self.waiting[some], open_[some]
+
+    def _units(self) -> NDArray[np.bool_]:
+        """Units of the waiting that may be given back: one value at least must stay."""
+        held = np.take_along_axis(self.back.taken[self.waiting], self.order[self.waiting], axis=1)
+        edges = np.arange(0, held.shape[1], self.size)
+        count = np.add.reduceat(held.astype(np.int64), edges, axis=1)
+        left = count.sum(axis=1, keepdims=True) - count
+        return (count > 0) & (left > 0) & ~self.refused[self.waiting]
+
+    def next(self, at_once: int) -> tuple[IntArray, IntArray]:
+        """The next units of each row that waits: rows and units, in the order of their turn."""
+        units = self.refused.shape[1]
+        turn = (self.start[self.waiting, None] + np.arange(units)) % units
+        open_ = np.take_along_axis(self.open, turn, axis=1)
+        place, at = np.nonzero(open_ & (np.cumsum(open_, axis=1) <= at_once))
+        return self.waiting[place], turn[place, at]
+
+    def features(self, who: IntArray, unit: IntArray) -> IntArray:
+        """The features of units, shape (units, size); of a shorter one the last repeated."""
+        place = unit[:, None] * self.size + np.arange(self.size)
+        return self.order[who[:, None], np.minimum(place, self.order.shape[1] - 1)]
+
+    def record(self, who: IntArray, unit: IntArray, first: IntArray) -> None:
+        """What was asked, and the places in it of what was given back, one a row at most."""
+        until = np.full(len(self.refused), len(who))
+        until[who[first]] = first
+        failed = np.arange(len(who)) < until[who]
+        self.refused[who[failed], unit[failed]] = True
+        if self.size == 1:  # with one value less another may be given back
+            self.refused[who[first]] = False
+        self.start[who[first]] = (unit[first] + 1) % self.refused.shape[1]
+        self._look()
 
 
 @dataclass(frozen=True, eq=False)
