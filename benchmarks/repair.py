@@ -36,7 +36,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _mixed import DATA, IMMUTABLE, ONE_WAY, OddCase, Part, Parts, adult_or_alike, boosting, odd_cases
+from _mixed import (
+    DATA,
+    IMMUTABLE,
+    ONE_WAY,
+    OddCase,
+    Part,
+    Parts,
+    adult_or_alike,
+    boosting,
+    odd_cases,
+)
 from _results import write_json
 from fairlearn.postprocessing import ThresholdOptimizer
 from sklearn.linear_model import LogisticRegression
@@ -319,7 +329,11 @@ SETTINGS = (
     ),
     Setting("equalized odds", {"disparity": ["fnr", "fpr"]}, "equalized_odds", 4.0),
     Setting(
-        "sp, transport", {"disparity": "sp", "method": "transport"}, "demographic_parity", 30.0, None
+        "sp, transport",
+        {"disparity": "sp", "method": "transport"},
+        "demographic_parity",
+        30.0,
+        None,
     ),
 )
 
@@ -449,11 +463,20 @@ def run_odd(out: Path) -> int:
             "rows_asked": rows, "status": plan.status.name, "cost": plan.outlook.cost,
             "edited": plan.outlook.edited, "gaps": plan.by_metric,
         }  # fmt: skip
-        left = ", ".join(f"{name} {before:+.3f} to {now:+.3f}" for name, before, now in plan.by_metric)
+        left = ", ".join(
+            f"{name} {before:+.3f} to {now:+.3f}" for name, before, now in plan.by_metric
+        )
         cells.append(
             (
-                case.what, f"{taken.cpu:.1f}", f"{case.bar:.0f}", "met" if met else "SHORT",
-                f"{calls:,}", f"{rows:,}", plan.status.name.lower(), f"{plan.outlook.cost:.3f}", left,
+                case.what,
+                f"{taken.cpu:.1f}",
+                f"{case.bar:.0f}",
+                "met" if met else "SHORT",
+                f"{calls:,}",
+                f"{rows:,}",
+                plan.status.name.lower(),
+                f"{plan.outlook.cost:.3f}",
+                left,
             )  # fmt: skip
         )
     heads = ("<fit", "CPU s", "bar", "<", "calls", "rows asked", "<status", "cost", "<gaps")

@@ -40,10 +40,12 @@ _TIES = 4
 """Whole donors looked at where they are searched for: of those as near, one nearest the cut."""
 _CHUNK = 2_000
 _PAIRS_AT_ONCE = 8_000_000
-_TOGETHER = 32
-"""Of more values than this the dearest are given back several at a time."""
-_ASKED_AT_ONCE = 512
-"""Questions to the model in one call where few rows are left to ask about."""
+_ONE_BY_ONE = 512
+"""Of more values than this the dearest are given back several at a time at first."""
+_COURSES = (32, 128)
+"""Into how many blocks they are cut then: each is tried, and the cheaper edit kept."""
+_ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE = 128, 20_000
+"""Questions to the model in one call, and their values, where few rows are left to ask about."""
 _CELLS_AT_ONCE = 4_000_000
 """Values of rows that are looked at together."""
 _IN_TURN = ((0, 1), (1, 4), (4, 10), (10, NEAREST))  # few calls: the nearest, then ever more
@@ -261,17 +263,16 @@ class Donors:
         else:
             k = min(NEAREST, len(self.varied))
             near = self.varied[_smallest(price[:, self.varied], k)]
-        limited = self.cost.cost.max_edits is not None
-        for first, last in [(k, k + 1) for k in range(NEAREST)] if limited else _IN_TURN:
+        for first, last in _IN_TURN:
             waiting = looking.waiting
             self._try(looking, waiting, near[waiting, first:last])
         waiting = looking.waiting
         for start in range(0, len(waiting), step := max(1, _PAIRS_AT_ONCE // len(self))):
             part = waiting[start : start + step]
-            self._look_further(looking, part, width=1 if limited else _SUREST)
+            self._look_further(looking, part)
         return looking.edits
 
-    def _look_further(self, looking: _Looking, rows: IntArray, width: int) -> None:
+    def _look_further(self, looking: _Looking, rows: IntArray) -> None:
         """For those who found nothing near: donors one can become altogether, then all the rest.
 
         A donor who differs in nothing that must stay needs no luck. Whether somebody nearer does
@@ -285,10 +286,10 @@ class Donors:
         surest = self.varied[::-1][:_SUREST]
         surest = np.broadcast_to(surest, (len(rows), len(surest)))
         tries = np.concatenate([order[:, ranks], surest], axis=1)
-        for start in range(0, tries.shape[1], width):
-            self._try(looking, rows, tries[:, start : start + width])
+        for start in range(0, tries.shape[1], _SUREST):
+            self._try(looking, rows, tries[:, start : start + _SUREST])
         found = np.flatnonzero(np.isfinite(looking.edits.cost[rows]))
-        if width == 1 or len(found) == 0 or len(ranks) == 0:
+        if self.cost.cost.max_edits is not None or len(found) == 0 or len(ranks) == 0:
             return
         dearer = price[found[:, None], order[found][:, ranks]]
         rank = (dearer < looking.edits.cost[rows[found], None]).sum(axis=1)  # tried and failed
@@ -297,8 +298,12 @@ class Donors:
         self._try(looking, rows[found], np.take_along_axis(order[found], between, axis=1))
 
     def _try(self, looking: _Looking, rows: IntArray, donors: IntArray) -> None:
-        """Give each row the first of its donors that the model confirms and that is cheaper."""
-        edits = looking.edits
+        """Give each row the first of its donors that the model confirms and that is cheaper.
+
+        Where the number of edits is limited, that is known once all that can be is given back:
+        the cheapest is then taken of those that keep to it.
+        """
+        edits, limit = looking.edits, self.cost.cost.max_edits
         at, donor = np.repeat(rows, donors.shape[1]), donors.ravel()
         price = looking.price_of(self.cost, at, donor)
         possible = np.flatnonzero(price < edits.cost[at])
@@ -307,17 +312,15 @@ class Donors:
             return
         taken = self.cost.may_take(looking.here[at], looking.there[donor])
         good, said = self._confirmed(looking.rows.take(at), donor, taken)
-        good = good[np.unique(at[good], return_index=True)[1]]  # each row's first
-        at, donor = at[good], donor[good]
-        edits.donor[at], edits.taken[at] = donor, taken[good]
-        edits.cost[at] = price[good]
-        if said.score is not None:
-            edits.score[at] = said.score[good]
-        limit = self.cost.cost.max_edits
-        if limit is not None and len(at) > 0:
-            self._give_back(looking.rows, edits, at)
-            many = at[edits.taken[at].sum(axis=1) > limit]
-            edits.taken[many], edits.cost[many] = False, np.inf
+        score = np.full(len(good), np.nan) if said.score is None else said.score[good]
+        at, tried = at[good], _Edits(donor[good], taken[good], price[good], score)
+        if limit is not None:
+            self._give_back(looking.rows.take(at), tried, np.arange(len(at)))
+            kept = np.flatnonzero(tried.taken.sum(axis=1) <= limit)
+            kept = kept[np.argsort(tried.cost[kept], kind="stable")]
+            at, tried = at[kept], tried.take(kept)
+        first = np.unique(at, return_index=True)[1]
+        edits.put(at[first], tried.take(first))
 
     def _confirmed(
         self, rows: Frame, donor: IntArray, taken: NDArray[np.bool_]
@@ -395,16 +398,18 @@ class Donors:
         mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
         steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
         taken = edits.taken[asked] & differing(mine, theirs)
-        back = _GivingBack(
-            mine, edits.donor[asked], taken, edits.score[asked], steps, self.cost, enough
-        )
-        together = max(1, int(taken.sum(axis=1).max()) // _TOGETHER)
-        while together > 1:
-            self._shrink(back, together)
-            together = max(1, together // 4)
-        self._shrink(back, 1)
-        edits.taken[asked], edits.score[asked] = back.taken, back.score
-        edits.cost[asked] = self.cost.total(steps * back.taken)
+        most, donor, score = int(taken.sum(axis=1).max()), edits.donor[asked], edits.score[asked]
+        edits.cost[asked] = np.inf
+        for blocks in _COURSES if most > _ONE_BY_ONE else (most,):
+            back = _GivingBack(mine, donor, taken.copy(), score.copy(), steps, self.cost, enough)
+            size = most // max(1, blocks)
+            while size > 1:
+                self._shrink(back, size)
+                size //= 4
+            self._shrink(back, 1)
+            cost = self.cost.total(steps * back.taken)
+            better = np.flatnonzero(cost < edits.cost[asked])
+            edits.put(asked[better], _Edits(donor, back.taken, cost, back.score).take(better))
 
     def _shrink(self, back: _GivingBack, size: int) -> None:
         """Give back so many values together, from the dearest on, again and again if it is one.
@@ -414,9 +419,9 @@ class Donors:
         given back, as if they had been asked one after the other.
         """
         turns = _Turns.of(back, size)
-        columns = max(1, back.taken.shape[1])
+        most = min(_ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE // back.taken.shape[1])
         while len(turns.waiting) > 0:
-            at_once = min(_ASKED_AT_ONCE, _CELLS_AT_ONCE // columns) // len(turns.waiting)
+            at_once = most // len(turns.waiting)
             who, unit = turns.next(max(1, at_once))
             trial = back.taken[who]
             np.put_along_axis(trial, turns.features(who, unit), values=False, axis=1)
@@ -446,6 +451,15 @@ class _Edits:
     """Which features, shape (rows, features)."""
     cost: FloatArray
     score: FloatArray
+
+    def take(self, rows: IntArray) -> _Edits:
+        """The edits of some of the rows."""
+        return _Edits(self.donor[rows], self.taken[rows], self.cost[rows], self.score[rows])
+
+    def put(self, rows: IntArray, other: _Edits) -> None:
+        """Replace the edits of some of the rows."""
+        self.donor[rows], self.taken[rows] = other.donor, other.taken
+        self.cost[rows], self.score[rows] = other.cost, other.score
 
     @classmethod
     def joined(cls, parts: Sequence[_Edits]) -> _Edits:
@@ -490,9 +504,7 @@ class _GivingBack:
         steps, taken = self.steps[rows], self.taken[rows]
         least = np.where(taken, steps, np.inf).min(axis=1)
         limit = self.enough[rows]
-        return (self.cost.total(steps * taken) >= limit) & (
-            self.cost.total(least[:, None]) < limit
-        )
+        return (self.cost.total(steps * taken) >= limit) & (self.cost.total(least[:, None]) < limit)
 
 
 @dataclass(eq=False)

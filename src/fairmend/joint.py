@@ -101,9 +101,7 @@ class JointPlan(Plan):
         return Route.decided(len(rows), at, chance[at], answers.decision[at], reached[at])
 
 
-def _flips(
-    n: int, chance: FloatArray, parts: Sequence[tuple[IntArray, Destinations]]
-) -> Route:
+def _flips(n: int, chance: FloatArray, parts: Sequence[tuple[IntArray, Destinations]]) -> Route:
     """Rows of either decision with where they go."""
     at = np.concatenate([one for one, _ in parts])
     return Route.flips(n, at, chance[at], join([found for _, found in parts]))
@@ -275,7 +273,9 @@ class _Program:
         by = np.abs(self._saved(np.r_[prices, np.zeros(len(self.room))]) / self.mass)
         for count in _SETTLED_BY:
             rows = np.argsort(by, kind="stable")[:count]
-            found = self._over(rows, np.where(np.isin(np.arange(len(by)), rows), 0, chance), excess, effect)
+            found = self._over(
+                rows, np.where(np.isin(np.arange(len(by)), rows), 0, chance), excess, effect
+            )
             if found is not None:
                 return found[0], prices
         return None

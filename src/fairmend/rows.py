@@ -31,11 +31,11 @@ def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
     """
     if mine.is_array:
         return Frame(np.where(take_theirs, theirs.native, mine.native), mine.names)
-    frame = nw.from_native(mine.native, eager_only=True)
-    if frame.implementation.is_pandas():
+    if mine.is_pandas:
         quickly = _mixed_blocks(mine.native, theirs.native, take_theirs)
         if quickly is not None:
             return Frame(quickly, mine.names)
+    frame = nw.from_native(mine.native, eager_only=True)
     other = nw.from_native(theirs.native, eager_only=True)
     columns = []
     for j, name in enumerate(mine.names):
