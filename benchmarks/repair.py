@@ -477,7 +477,7 @@ def run_odd(out: Path) -> int:
                 plan.status.name.lower(),
                 f"{plan.outlook.cost:.3f}",
                 left,
-            )  # fmt: skip
+            )
         )
     heads = ("<fit", "CPU s", "bar", "<", "calls", "rows asked", "<status", "cost", "<gaps")
     print(TextTable("", heads, cells))

@@ -57,6 +57,7 @@ from fairmend.frontier import Levels
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.order import order_preserving
 from fairmend.plan import HarmlessPlan, Plan, PlanStatus, Route
+from fairmend.progress import progress
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
@@ -226,31 +227,32 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         everybody or of those who were turned down. ``ids`` say who it is, as in `fairmend.audit`:
         where people have several rows, tests and the plans' expected intervals are by person.
         """
-        self._check_settings()
-        box = BlackBox.of(self.model)
-        data = tabulate(
-            box,
-            X,
-            y,
-            sensitive_features=self._groups(X, sensitive_features),
-            sample_weight=sample_weight,
-            ids=ids,
-            pos_label=self.pos_label,
-            unlabelled=UNLABELLED,
-        )
-        check_outcomes_are_known(data, read_disparities(self.disparity))
-        if data.table is None:
-            raise DataError("X", "must hold the model's inputs", "got predictions alone",
-                            "A repair edits inputs: pass them.")  # fmt: skip
-        self._check_favorable(data.labels)
-        one_decision = find_one_decision(data)
-        audited = audit_data(data, reference=self.reference, one_decision=one_decision)
-        plans = self._make_plans(data, box, self.level)
-        for plan in plans.values():
-            self._judge(plan, data.labels)
-        # nothing is kept of a repair that was refused
-        self.key_: bytes | None = self._make_key()
-        self._keep(box, data, audited, plans)
+        with progress("repairing"):
+            self._check_settings()
+            box = BlackBox.of(self.model)
+            data = tabulate(
+                box,
+                X,
+                y,
+                sensitive_features=self._groups(X, sensitive_features),
+                sample_weight=sample_weight,
+                ids=ids,
+                pos_label=self.pos_label,
+                unlabelled=UNLABELLED,
+            )
+            check_outcomes_are_known(data, read_disparities(self.disparity))
+            if data.table is None:
+                raise DataError("X", "must hold the model's inputs", "got predictions alone",
+                                "A repair edits inputs: pass them.")  # fmt: skip
+            self._check_favorable(data.labels)
+            one_decision = find_one_decision(data)
+            audited = audit_data(data, reference=self.reference, one_decision=one_decision)
+            plans = self._make_plans(data, box, self.level)
+            for plan in plans.values():
+                self._judge(plan, data.labels)
+            # nothing is kept of a repair that was refused
+            self.key_: bytes | None = self._make_key()
+            self._keep(box, data, audited, plans)
         return self
 
     def _keep(

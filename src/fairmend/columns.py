@@ -521,8 +521,8 @@ class Frame:
         """Every column as codes."""
         known = self.__dict__.pop("_taken_from", None)
         if known is not None:  # of rows taken from a table whose codes are known
-            columns, rows = known
-            return tuple(_compact(column.codes[rows], column.values) for column in columns)
+            whole, rows = known
+            return tuple(_compact(column.codes[rows], column.values) for column in whole)
         if self.is_array:  # column after column is read several times: make it contiguous once
             columns: Iterator[Any] = iter(np.asfortranarray(self.native).T)
         else:

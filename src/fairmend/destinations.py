@@ -11,7 +11,7 @@ those that a search finds near it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,6 +22,7 @@ from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.costs import EditCost
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.neighbours import Neighbours, Search
+from fairmend.progress import progress
 from fairmend.rows import differing, find_rows, mixed, stacked
 
 __all__ = ["Destinations", "Donors", "join"]
@@ -193,11 +194,12 @@ class Donors:
     def _found(self, rows: Frame) -> _Edits:
         """Compared with all donors, a chunk of rows at a time."""
         find = self._nearest_mixture if self._mixes else self._nearest_donor
-        if len(rows) <= _CHUNK:
-            return find(rows)
-        return _Edits.joined(
-            [find(rows.slice(start, start + _CHUNK)) for start in range(0, len(rows), _CHUNK)]
-        )
+        parts = []
+        with progress("searching edits", len(rows)) as advance:
+            for start in range(0, len(rows), _CHUNK):
+                part = rows if len(rows) <= _CHUNK else rows.slice(start, start + _CHUNK)
+                parts.append(find(part, advance))
+        return _Edits.joined(parts)
 
     @property
     def _mixes(self) -> bool:
@@ -220,7 +222,8 @@ class Donors:
         found = neighbours.nearest(neighbours.free(points), k, self.search.slack)
         return np.asarray(self.varied[found])
 
-    def _nearest_donor(self, rows: Frame) -> _Edits:
+    def _nearest_donor(self, rows: Frame, advance: Callable[[int], None]) -> _Edits:
+        advance(len(rows))
         if self.search is not None:
             return self._nearest_searched(rows)
         cost = self.cost.matrix(rows, self.table)
@@ -249,7 +252,7 @@ class Donors:
             edits.score[:] = self.answers.score[donor]
         return edits
 
-    def _nearest_mixture(self, rows: Frame) -> _Edits:
+    def _nearest_mixture(self, rows: Frame, advance: Callable[[int], None]) -> _Edits:
         """What may be taken of a donor, the rest one's own: the first that the model confirms.
 
         The nearest donors may all owe their decision to what cannot be taken from them, so those
@@ -266,10 +269,12 @@ class Donors:
         for first, last in _IN_TURN:
             waiting = looking.waiting
             self._try(looking, waiting, near[waiting, first:last])
+            advance(len(waiting) - len(looking.waiting))
         waiting = looking.waiting
         for start in range(0, len(waiting), step := max(1, _PAIRS_AT_ONCE // len(self))):
             part = waiting[start : start + step]
             self._look_further(looking, part)
+            advance(len(part))
         return looking.edits
 
     def _look_further(self, looking: _Looking, rows: IntArray) -> None:
@@ -420,17 +425,18 @@ class Donors:
         """
         turns = _Turns.of(back, size)
         most = min(_ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE // back.taken.shape[1])
-        while len(turns.waiting) > 0:
-            at_once = most // len(turns.waiting)
-            who, unit = turns.next(max(1, at_once))
-            trial = back.taken[who]
-            np.put_along_axis(trial, turns.features(who, unit), values=False, axis=1)
-            good, said = self._confirmed(back.rows.take(who), back.donor[who], trial)
-            first = good[np.unique(who[good], return_index=True)[1]]
-            back.taken[who[first]] = trial[first]
-            if said.score is not None:
-                back.score[who[first]] = said.score[first]
-            turns.record(who, unit, first)
+        with progress("shortening edits", len(turns.waiting)) as advance:
+            while (waiting := len(turns.waiting)) > 0:
+                who, unit = turns.next(max(1, most // waiting))
+                trial = back.taken[who]
+                np.put_along_axis(trial, turns.features(who, unit), values=False, axis=1)
+                good, said = self._confirmed(back.rows.take(who), back.donor[who], trial)
+                first = good[np.unique(who[good], return_index=True)[1]]
+                back.taken[who[first]] = trial[first]
+                if said.score is not None:
+                    back.score[who[first]] = said.score[first]
+                turns.record(who, unit, first)
+                advance(waiting - len(turns.waiting))
 
     def _made(self, rows: Frame, edits: _Edits) -> Destinations:
         return Destinations(
@@ -548,7 +554,7 @@ class _Turns:
         edges = np.arange(0, held.shape[1], self.size)
         count = np.add.reduceat(held.astype(np.int64), edges, axis=1)
         left = count.sum(axis=1, keepdims=True) - count
-        return (count > 0) & (left > 0) & ~self.refused[self.waiting]
+        return np.asarray((count > 0) & (left > 0) & ~self.refused[self.waiting])
 
     def next(self, at_once: int) -> tuple[IntArray, IntArray]:
         """The next units of each row that waits: rows and units, in the order of their turn."""
@@ -561,7 +567,8 @@ class _Turns:
     def features(self, who: IntArray, unit: IntArray) -> IntArray:
         """The features of units, shape (units, size); of a shorter one the last repeated."""
         place = unit[:, None] * self.size + np.arange(self.size)
-        return self.order[who[:, None], np.minimum(place, self.order.shape[1] - 1)]
+        place = np.minimum(place, self.order.shape[1] - 1)
+        return np.asarray(self.order[who[:, None], place], np.int64)
 
     def record(self, who: IntArray, unit: IntArray, first: IntArray) -> None:
         """What was asked, and the places in it of what was given back, one a row at most."""

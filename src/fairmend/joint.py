@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.destinations import Destinations, Donors, join
 from fairmend.model import Answers
 from fairmend.plan import Outlook, Plan, PlanStatus, Route
+from fairmend.progress import progress
 from fairmend.realised import RealisedGap
 from fairmend.seen import find_seen
 from fairmend.task import KnownOutcome, RepairTask
@@ -35,10 +37,10 @@ _CLOSE = 1e-10
 _SHARES = (1.0, 0.75, 0.5, 0.25)
 """Of the gaps, tried where they cannot be closed: the program goes by expected outcomes, and less
 may be closer by those on record."""
-_SHORTEST = 1e-2
+_SHORTEST = 1e-4
 """A step shorter than this does not help any more."""
-_SETTLED_BY = (16, 32, 64, 128)
-"""Rows nearest to indifference that close what the steps leave."""
+_SETTLED_BY, _SETTLED_SHARE = (16, 32, 64, 128), 0.02
+"""Rows nearest to indifference that close what the steps leave, at most this share of all."""
 _IN_DOUBT = 400
 """Rows that the program is solved over where prices are known from before."""
 
@@ -205,16 +207,18 @@ def _agreeing(
     a step that does not help is halved.
     """
     best, aimed_at, missed, step = solved, start, excess(solved[0]), 1.0
-    for _ in range(rounds):
-        if np.abs(missed).max() <= _CLOSE or step < _SHORTEST:
-            break
-        trial = solve(aimed_at + step * missed)
-        left = missed if trial is None else excess(trial[0])
-        if trial is not None and np.abs(left).max() < np.abs(missed).max():
-            best, aimed_at, missed = trial, aimed_at + step * missed, left
-            step = min(1.0, 2 * step)
-        else:
-            step /= 2
+    with progress("closing the gaps", rounds) as advance:
+        for _ in range(rounds):
+            if np.abs(missed).max() <= _CLOSE or step < _SHORTEST:
+                break
+            trial = solve(aimed_at + step * missed)
+            left = missed if trial is None else excess(trial[0])
+            if trial is not None and np.abs(left).max() < np.abs(missed).max():
+                best, aimed_at, missed = trial, aimed_at + step * missed, left
+                step = min(1.0, 2 * step)
+            else:
+                step /= 2
+            advance(1)
     return best
 
 
@@ -270,12 +274,13 @@ class _Program:
         They are the rows that its prices decide by least.
         """
         chance, prices = solved
-        by = np.abs(self._saved(np.r_[prices, np.zeros(len(self.room))]) / self.mass)
+        order = np.argsort(self._doubt(np.r_[prices, np.zeros(len(self.room))]), kind="stable")
         for count in _SETTLED_BY:
-            rows = np.argsort(by, kind="stable")[:count]
-            found = self._over(
-                rows, np.where(np.isin(np.arange(len(by)), rows), 0, chance), excess, effect
-            )
+            if count > _SETTLED_SHARE * len(order):
+                break
+            others = chance.copy()
+            others[order[:count]] = 0.0
+            found = self._over(order[:count], others, excess, effect)
             if found is not None:
                 return found[0], prices
         return None
@@ -283,16 +288,16 @@ class _Program:
     def _sifted(self, excess: FloatArray, prices: FloatArray) -> _Solution | None:
         """The same with few rows in doubt; None where that is not enough."""
         saved = self._saved(prices)
-        doubt = np.argpartition(np.abs(saved / self.mass), _IN_DOUBT)[:_IN_DOUBT]
+        doubt = np.argpartition(self._doubt(prices), _IN_DOUBT)[:_IN_DOUBT]
         sure = np.where(saved > 0, 1.0, 0.0)
         sure[doubt] = 0.0
         solved = self._over(doubt, sure, excess, self.effect)
         if solved is None:
             return None
         chance, every = solved
-        wrong = self._saved(every) * np.where(sure > 0, -1.0, 1.0) / self.mass
+        wrong = self._saved(every) * np.where(sure > 0, -1.0, 1.0)
         wrong[doubt] = 0.0
-        if not wrong.max() <= _CLOSE:
+        if (wrong > _CLOSE * self.mass).any():
             return None
         self.last[:] = [every]
         return chance, every[: len(excess)]
@@ -302,20 +307,22 @@ class _Program:
         worth = prices @ np.concatenate([self.effect, self.lost])
         return np.where(np.isfinite(self.cost), worth - self._price, -np.inf)
 
+    def _doubt(self, prices: FloatArray) -> FloatArray:
+        """How clear it is which rows to turn, a unit of mass; the least are in doubt."""
+        mass = np.where(self.mass > 0, self.mass, np.inf)
+        return np.where(np.isfinite(self.cost), np.abs(self._saved(prices)) / mass, np.inf)
+
     def _over(
         self, rows: IntArray, sure: FloatArray, excess: FloatArray, effect: FloatArray
     ) -> _Solution | None:
         """The program over some rows, the others as they are: chances, and all prices."""
-        from scipy.optimize import linprog
-
-        answer = linprog(
+        answer = _simplex(
             self._price[rows],
+            self._bounds[rows],
             A_eq=effect[:, rows],
             b_eq=-excess - effect @ sure,
             A_ub=self.lost[:, rows],
             b_ub=self.room - self.lost @ sure,
-            bounds=self._bounds[rows],
-            method="highs-ds",  # ends on a vertex: at most one drawn row per constraint
         )
         if answer.status != 0:
             return None
@@ -326,27 +333,23 @@ class _Program:
 
     def nearest(self, excess: FloatArray) -> _Solution:
         """Of the u with the smallest largest |excess_k + effect_k u| the cheapest; its prices."""
-        from scipy.optimize import linprog
-
         rows, count = self.effect.shape[1], len(excess)
         both_sides = np.concatenate([self.effect, -self.effect])
-        smallest = linprog(
+        smallest = _simplex(
             np.r_[np.zeros(rows), 1.0],
+            np.r_[self._bounds, [(0.0, np.inf)]],
             A_ub=np.r_[
                 np.c_[both_sides, -np.ones(2 * count)], np.c_[self.lost, np.zeros(len(self.room))]
             ],
             b_ub=np.r_[-excess, excess, self.room],
-            bounds=np.r_[self._bounds, [(0.0, np.inf)]],
-            method="highs-ds",
         )
         slack = 1e-9  # the smallest is known to the solver's tolerance only
         limit = float(np.asarray(smallest.x)[-1]) + slack
-        answer = linprog(
+        answer = _simplex(
             self._price,
+            self._bounds,
             A_ub=np.r_[both_sides, self.lost],
             b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
-            bounds=self._bounds,
-            method="highs-ds",
         )
         marginals = np.asarray(answer.ineqlin.marginals)
         prices = marginals[:count] - marginals[count : 2 * count]
@@ -359,3 +362,10 @@ class _Program:
     @cached_property
     def _price(self) -> FloatArray:
         return self.mass * np.where(np.isfinite(self.cost), self.cost, 0.0)
+
+
+def _simplex(price: FloatArray, bounds: Any, **constraints: Any) -> Any:
+    """Solve a program; its answer is a vertex, with at most one drawn row per constraint."""
+    from scipy.optimize import linprog
+
+    return linprog(price, bounds=bounds, method="highs-ds", **constraints)

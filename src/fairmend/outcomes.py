@@ -491,7 +491,7 @@ def _logistic(data: _Data) -> _Model:
         return _tuned(data, kind, PENALTIES, logistic_regression)
     model = _tuned(replace(data, matrix=data.matrix @ basis), kind, PENALTIES, logistic_regression)
     estimator = Logistic(model.estimator.intercept, basis @ model.estimator.slope)
-    return replace(model, estimator=estimator, fit=partial(logistic_regression, model.penalty))
+    return replace(model, estimator=estimator)
 
 
 def _basis(matrix: FloatArray) -> FloatArray | None:
