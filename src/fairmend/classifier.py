@@ -73,6 +73,7 @@ from fairmend.model import RECORDED, Answers, BlackBox, Labels
 from fairmend.order import order_preserving
 from fairmend.outcomes import check_estimator
 from fairmend.plan import HarmlessPlan, Plan, PlanStatus, Route
+from fairmend.progress import progress
 from fairmend.repair import FlipPlan, least_change
 from fairmend.report import Report, frontier_points, make_report
 from fairmend.rows import replaced
@@ -251,39 +252,40 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """
         if self.model is None:
             raise DataError("model", "must be given", "got None", "Pass the classifier to mend.")
-        self._check_settings()
-        box = BlackBox.of(self.model)
-        data = tabulate(
-            box,
-            X,
-            y,
-            sensitive_features=self._groups(X, sensitive_features),
-            sample_weight=sample_weight,
-            ids=ids,
-            pos_label=self.pos_label,
-            unlabelled=UNLABELLED,
-        )
-        check_outcomes_are_known(data, read_disparities(self.disparity))
-        if data.table is None:
-            raise DataError("X", "must hold the model's inputs", "got predictions alone",
-                            "A repair edits inputs: pass them.")  # fmt: skip
-        self._check_favorable(data.labels)
-        check_rules(self._cost(), data.table.names)
-        one_decision = find_one_decision(data)
-        audited = audit_data(data, reference=self.reference, one_decision=one_decision)
-        plans = self._make_plans(data, box, self.level)
-        for wrong in faults(data, audited, *plans.values()):
-            raise DataError(
-                f"method={self._method_name!r}",
-                "must give figures that make sense",
-                f"got {wrong}",
-                "Look at the method if it is your own; otherwise please report this.",
+        with progress("repairing"):
+            self._check_settings()
+            box = BlackBox.of(self.model)
+            data = tabulate(
+                box,
+                X,
+                y,
+                sensitive_features=self._groups(X, sensitive_features),
+                sample_weight=sample_weight,
+                ids=ids,
+                pos_label=self.pos_label,
+                unlabelled=UNLABELLED,
             )
-        for plan in plans.values():
-            self._judge(plan, data.labels)
-        # nothing is kept of a repair that was refused
-        self.key_: bytes | None = self._make_key()
-        self._keep(box, data, audited, plans)
+            check_outcomes_are_known(data, read_disparities(self.disparity))
+            if data.table is None:
+                raise DataError("X", "must hold the model's inputs", "got predictions alone",
+                                "A repair edits inputs: pass them.")  # fmt: skip
+            self._check_favorable(data.labels)
+            check_rules(self._cost(), data.table.names)
+            one_decision = find_one_decision(data)
+            audited = audit_data(data, reference=self.reference, one_decision=one_decision)
+            plans = self._make_plans(data, box, self.level)
+            for wrong in faults(data, audited, *plans.values()):
+                raise DataError(
+                    f"method={self._method_name!r}",
+                    "must give figures that make sense",
+                    f"got {wrong}",
+                    "Look at the method if it is your own; otherwise please report this.",
+                )
+            for plan in plans.values():
+                self._judge(plan, data.labels)
+            # nothing is kept of a repair that was refused
+            self.key_: bytes | None = self._make_key()
+            self._keep(box, data, audited, plans)
         return self
 
     def _keep(
@@ -605,7 +607,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if is_elsewhere(X):
             said: NDArray[Any] = predict_elsewhere(self, X, sensitive_features, ids)
             return said
-        people = self._read(X, sensitive_features, ids)
+        people = self._read(X, sensitive_features, ids, edits=False)
         if people.ids is None:
             self._warn_of_shared_draws(people, people.variance_decided())
         decision = people.drawn(people.answers.decision, _decisions, self._draw(people))
@@ -636,7 +638,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
         It is that of the row, whoever it is: ``ids`` are checked and change nothing.
         """
-        people = self._read(X, sensitive_features, ids)
+        people = self._read(X, sensitive_features, ids, edits=False)
         return people.expected(people.answers.decision, _decisions)
 
     def transform(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> Any:
@@ -916,7 +918,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
     # ---------------------------------------------------------------- reading new people
 
-    def _read(self, X: Any, sensitive_features: Any, ids: Any = None) -> _People:
+    def _read(
+        self, X: Any, sensitive_features: Any, ids: Any = None, *, edits: bool = True
+    ) -> _People:
+        """People and the plans' laws; without ``edits`` as far as decisions go."""
         check_is_fitted(self, "plans_")
         frame = Frame.read(X)
         inputs = self._inputs(frame)
@@ -951,7 +956,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             members = np.flatnonzero(member == self.data_.place(group))
             if len(members) > 0:
                 used, place = np.unique(alike.inverse[members], return_inverse=True)
-                route = plan.route(rows.take(used), answers.take(used))
+                law = plan.route if edits else plan.decisions
+                route = law(rows.take(used), answers.take(used))
                 routes.append(_PlanRoute(route, members, place, used))
         return _People(
             inputs, rows, alike.inverse, member, answers, tuple(routes), _new_ids(ids, frame)

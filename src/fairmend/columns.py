@@ -457,8 +457,22 @@ def _encode_known(series: nw.Series[Any], what: str) -> Encoded:
             return _compact(categories.codes[categorical.codes.to_numpy()], categories.values)
         series = series.cast(nw.String)
     if series.dtype == nw.String:
+        if series.implementation.is_pandas():
+            return _encode_words(series)
         return _encode_few(series) or _encode_objects(series.to_numpy(), what)
     return encode(series_array(series), what)
+
+
+def _encode_words(series: nw.Series[Any]) -> Encoded:
+    """Code text that pandas holds, by its own hash table."""
+    from pandas import factorize
+
+    codes, found = factorize(series.to_native())
+    values = np.asarray(found, object)
+    order = np.argsort(values, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return Encoded(rank[codes], values[order])
 
 
 def series_array(series: nw.Series[Any]) -> NDArray[Any]:
@@ -507,6 +521,11 @@ class Frame:
     def is_array(self) -> bool:
         return isinstance(self.native, np.ndarray)
 
+    @property
+    def is_pandas(self) -> bool:
+        """Told by the type: narwhals looks at every column's name, which takes time."""
+        return type(self.native).__module__.partition(".")[0] == "pandas"
+
     def __len__(self) -> int:
         return len(self.native)
 
@@ -526,9 +545,22 @@ class Frame:
     def take(self, rows: IntArray) -> Frame:
         """The given rows, in the same container with the same types."""
         if self.is_array:
-            return Frame(self.native[rows], self.names)
-        frame = nw.from_native(self.native, eager_only=True)
-        return Frame(frame[rows].to_native(), self.names)
+            taken = Frame(self.native[rows], self.names)
+        elif self.is_pandas:
+            taken = Frame(self.native.iloc[rows], self.names)
+        else:
+            frame = nw.from_native(self.native, eager_only=True)
+            taken = Frame(frame[rows].to_native(), self.names)
+        if "encoded" in self.__dict__:
+            taken.__dict__["_taken_from"] = self.encoded, rows
+        elif "_taken_from" in self.__dict__:
+            columns, mine = self.__dict__["_taken_from"]
+            taken.__dict__["_taken_from"] = columns, mine[rows]
+        return taken
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was worked out is no part of it."""
+        return {"native": self.native, "names": self.names}
 
     def slice(self, start: int, stop: int) -> Frame:
         """Rows ``start`` to ``stop``, in the same container."""
@@ -553,10 +585,14 @@ class Frame:
     @cached_property
     def encoded(self) -> tuple[Encoded, ...]:
         """Every column as codes."""
+        known = self.__dict__.pop("_taken_from", None)
+        if known is not None:  # of rows taken from a table whose codes are known
+            whole, rows = known
+            return tuple(_compact(column.codes[rows], column.values) for column in whole)
         if self.is_array:  # column after column is read several times: make it contiguous once
             columns: Iterator[Any] = iter(np.asfortranarray(self.native).T)
         else:
-            columns = map(self.column, self.names)
+            columns = map(nw.from_native(self.native, eager_only=True).get_column, self.names)
         named = zip(self.names, columns, strict=True)
         return tuple(encode(column, f"X column {name!r}") for name, column in named)
 

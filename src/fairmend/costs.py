@@ -224,14 +224,19 @@ class EditCost:
 
         squared = self.squared
         total = np.zeros((len(here), len(there)))
-        blocks = [(axis, at) for axis, at in self._blocks() if axis in axes]
+        wanted = {axis.name for axis in axes}
+        blocks = [(axis, at) for axis, at in self._blocks() if axis.name in wanted]
         numbers = [j for axis, at in blocks if not axis.values for j in range(at.start, at.stop)]
         if numbers:
             a, b = here[:, numbers], there[:, numbers]
             total += cdist(a, b, "sqeuclidean") if squared else cdist(a, b, "cityblock")
-        for axis, at in blocks:
-            if axis.values:
-                total += axis.step(here[:, None, at], there[None, :, at], squared)
+        words = [(axis, at) for axis, at in blocks if axis.values]
+        if len({axis.weight for axis, _ in words}) == 1:  # then they need only be counted
+            where, weight = [at.start for _, at in words], words[0][0].weight
+            share = cdist(here[:, where], there[:, where], "hamming")
+            return total + np.rint(share * len(where)) * (weight**2 if squared else weight)
+        for axis, at in words:
+            total += axis.step(here[:, None, at], there[None, :, at], squared)
         return total
 
     def _allowed(self, here: FloatArray, there: FloatArray) -> NDArray[np.bool_]:

@@ -11,8 +11,8 @@ those that a search finds near it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from fairmend.costs import EditCost
 from fairmend.limits import Places, alike, inside, rising
 from fairmend.model import Answers, BlackBox, Labels
 from fairmend.neighbours import Neighbours, Search
+from fairmend.progress import progress
 from fairmend.rows import differing, find_rows, mixed, stacked
 
 __all__ = ["Destinations", "Donors", "join"]
@@ -42,7 +43,15 @@ _TIES = 4
 """Whole donors looked at where they are searched for: of those as near, one nearest the cut."""
 _CHUNK = 2_000
 _PAIRS_AT_ONCE = 8_000_000
-_IN_TURN = ((0, 1), (1, 4), (4, NEAREST))  # few calls: the nearest, then some more, then the rest
+_ONE_BY_ONE = 512
+"""Of more values than this the dearest are given back several at a time at first."""
+_COURSES = (32, 128)
+"""Into how many blocks they are cut then: each is tried, and the cheaper edit kept."""
+_ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE = 128, 20_000
+"""Questions to the model in one call, and their values, where few rows are left to ask about."""
+_CELLS_AT_ONCE = 4_000_000
+"""Values of rows that are looked at together."""
+_IN_TURN = ((0, 1), (1, 4), (4, 10), (10, NEAREST))  # few calls: the nearest, then ever more
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,25 +165,58 @@ class Donors:
     def __len__(self) -> int:
         return len(self.table)
 
-    def nearest(self, rows: Frame) -> Destinations:
-        """The cheapest verified destination of each row."""
+    def nearest(self, rows: Frame, below: FloatArray | None = None) -> Destinations:
+        """The cheapest verified destination of each row.
+
+        With ``below``, what an edit may cost less than, one that costs more is left at that: it is
+        known for too dear as soon as the values that cost less each do not do.
+        """
         parts = []
-        for start in range(0, len(rows), _CHUNK):
-            part = rows.slice(start, start + _CHUNK)
+        for at in self._parts(rows):
+            part, limit = rows.take(at), None if below is None else below[at]
             edits = self._found(part)
-            if self._gives_back:
-                self._give_back(part, edits, np.flatnonzero(np.isfinite(edits.cost)))
+            self._cheapen(part, edits, limit)
             parts.append(self._made(part, edits))
         return join(parts)
 
+    def cheaper(
+        self, rows: Frame, below: FloatArray
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which rows have a destination, and for which `nearest` finds one that costs less.
+
+        Less work than `nearest`: it ends where that is clear.
+        """
+        costs = []
+        for at in self._parts(rows):
+            part = rows.take(at)
+            edits = self._found(part)
+            self._cheapen(part, edits, below[at], to_the_end=False)
+            costs.append(edits.cost)
+        cost = np.concatenate(costs)
+        return np.isfinite(cost), cost < below
+
     def reach(self, rows: Frame) -> NDArray[np.bool_]:
         """Which rows have a destination at all: less work than finding the cheapest."""
-        starts = range(0, len(rows), _CHUNK)
-        costs = [self._found(rows.slice(start, start + _CHUNK)).cost for start in starts]
+        if self.box is not None and not self.cost.has_rules:  # anybody may become any donor
+            return np.ones(len(rows), bool)
+        costs = [self._found(rows.take(at)).cost for at in self._parts(rows)]
         return np.isfinite(np.concatenate(costs))
 
+    def _parts(self, rows: Frame) -> Iterator[IntArray]:
+        """As many rows at a time as there is room for: every call of the model has its price."""
+        step = max(_CHUNK, _CELLS_AT_ONCE // len(rows.names))
+        for start in range(0, len(rows), step):
+            yield np.arange(start, min(start + step, len(rows)))
+
     def _found(self, rows: Frame) -> _Edits:
-        return self._nearest_mixture(rows) if self._mixes else self._nearest_donor(rows)
+        """Compared with all donors, a chunk of rows at a time."""
+        find = self._nearest_mixture if self._mixes else self._nearest_donor
+        parts = []
+        with progress("searching edits", len(rows)) as advance:
+            for start in range(0, len(rows), _CHUNK):
+                part = rows if len(rows) <= _CHUNK else rows.slice(start, start + _CHUNK)
+                parts.append(find(part, advance))
+        return _Edits.joined(parts)
 
     @property
     def _mixes(self) -> bool:
@@ -197,7 +239,8 @@ class Donors:
         found = neighbours.nearest(neighbours.free(points), k, self.search.slack)
         return np.asarray(self.varied[found])
 
-    def _nearest_donor(self, rows: Frame) -> _Edits:
+    def _nearest_donor(self, rows: Frame, advance: Callable[[int], None]) -> _Edits:
+        advance(len(rows))
         if self.search is not None:
             return self._nearest_searched(rows)
         cost = self.cost.matrix(rows, self.table)
@@ -226,7 +269,7 @@ class Donors:
             edits.score[:] = self.answers.score[donor]
         return edits
 
-    def _nearest_mixture(self, rows: Frame) -> _Edits:
+    def _nearest_mixture(self, rows: Frame, advance: Callable[[int], None]) -> _Edits:
         """What may be taken of a donor, the rest one's own: the first that the model confirms.
 
         The nearest donors may all owe their decision to what cannot be taken from them, so those
@@ -240,17 +283,18 @@ class Donors:
         else:
             k = min(NEAREST, len(self.varied))
             near = self.varied[_smallest(price[:, self.varied], k)]
-        limited = self.cost.cost.max_edits is not None
-        for first, last in [(k, k + 1) for k in range(NEAREST)] if limited else _IN_TURN:
+        for first, last in _IN_TURN:
             waiting = looking.waiting
             self._try(looking, waiting, near[waiting, first:last])
+            advance(len(waiting) - len(looking.waiting))
         waiting = looking.waiting
         for start in range(0, len(waiting), step := max(1, _PAIRS_AT_ONCE // len(self))):
             part = waiting[start : start + step]
-            self._look_further(looking, part, width=1 if limited else _SUREST)
+            self._look_further(looking, part)
+            advance(len(part))
         return looking.edits
 
-    def _look_further(self, looking: _Looking, rows: IntArray, width: int) -> None:
+    def _look_further(self, looking: _Looking, rows: IntArray) -> None:
         """For those who found nothing near: donors one can become altogether, then all the rest.
 
         A donor who differs in nothing that must stay needs no luck. Whether somebody nearer does
@@ -264,10 +308,10 @@ class Donors:
         surest = self.varied[::-1][:_SUREST]
         surest = np.broadcast_to(surest, (len(rows), len(surest)))
         tries = np.concatenate([order[:, ranks], surest], axis=1)
-        for start in range(0, tries.shape[1], width):
-            self._try(looking, rows, tries[:, start : start + width])
+        for start in range(0, tries.shape[1], _SUREST):
+            self._try(looking, rows, tries[:, start : start + _SUREST])
         found = np.flatnonzero(np.isfinite(looking.edits.cost[rows]))
-        if width == 1 or len(found) == 0 or len(ranks) == 0:
+        if self.cost.cost.max_edits is not None or len(found) == 0 or len(ranks) == 0:
             return
         dearer = price[found[:, None], order[found][:, ranks]]
         rank = (dearer < looking.edits.cost[rows[found], None]).sum(axis=1)  # tried and failed
@@ -276,8 +320,12 @@ class Donors:
         self._try(looking, rows[found], np.take_along_axis(order[found], between, axis=1))
 
     def _try(self, looking: _Looking, rows: IntArray, donors: IntArray) -> None:
-        """Give each row the first of its donors that the model confirms and that is cheaper."""
-        edits = looking.edits
+        """Give each row the first of its donors that the model confirms and that is cheaper.
+
+        Where the number of edits is limited, that is known once all that can be is given back:
+        the cheapest is then taken of those that keep to it.
+        """
+        edits, limit = looking.edits, self.cost.cost.max_edits
         at, donor = np.repeat(rows, donors.shape[1]), donors.ravel()
         price = looking.price_of(self.cost, at, donor)
         possible = np.flatnonzero(price < edits.cost[at])
@@ -286,17 +334,15 @@ class Donors:
             return
         taken = self.cost.may_take(looking.here[at], looking.there[donor])
         good, said = self._confirmed(looking.rows.take(at), donor, taken)
-        good = good[np.unique(at[good], return_index=True)[1]]  # each row's first
-        at, donor = at[good], donor[good]
-        edits.donor[at], edits.taken[at] = donor, taken[good]
-        edits.cost[at] = price[good]
-        if said.score is not None:
-            edits.score[at] = said.score[good]
-        limit = self.cost.cost.max_edits
-        if limit is not None and len(at) > 0:
-            self._give_back(looking.rows, edits, at)
-            many = at[edits.taken[at].sum(axis=1) > limit]
-            edits.taken[many], edits.cost[many] = False, np.inf
+        score = np.full(len(good), np.nan) if said.score is None else said.score[good]
+        at, tried = at[good], _Edits(donor[good], taken[good], price[good], score)
+        if limit is not None:
+            self._give_back(looking.rows.take(at), tried, np.arange(len(at)))
+            kept = np.flatnonzero(tried.taken.sum(axis=1) <= limit)
+            kept = kept[np.argsort(tried.cost[kept], kind="stable")]
+            at, tried = at[kept], tried.take(kept)
+        first = np.unique(at, return_index=True)[1]
+        edits.put(at[first], tried.take(first))
 
     def _confirmed(
         self, rows: Frame, donor: IntArray, taken: NDArray[np.bool_]
@@ -308,36 +354,106 @@ class Donors:
         good = (said.decision == self.answers.decision[0]) & ~self.cost.forbids(rows, tried)
         return np.flatnonzero(good), said
 
-    def _give_back(self, rows: Frame, edits: _Edits, asked: IntArray) -> None:
+    def _cheapen(
+        self, rows: Frame, edits: _Edits, below: FloatArray | None, *, to_the_end: bool = True
+    ) -> None:
+        """Make edits as cheap as they get, or tell whether they get cheaper than ``below``."""
+        if not self._gives_back:
+            return
+        found = np.flatnonzero(np.isfinite(edits.cost))
+        if below is None:
+            self._give_back(rows, edits, found)
+            return
+        dear = edits.cost[found] >= below[found]
+        at = self._without_dear(rows, edits, found[dear], below)
+        if to_the_end:
+            self._give_back(rows, edits, np.sort(np.r_[found[~dear], at]))
+        else:
+            self._give_back(rows, edits, at, enough=below[at])
+
+    def _without_dear(
+        self, rows: Frame, edits: _Edits, asked: IntArray, below: FloatArray
+    ) -> IntArray:
+        """Give back at once every value that alone costs too much; the rows for which that does.
+
+        Where it does not, one of the others may stand in the way: it is tried without each.
+        """
+        if len(asked) == 0:
+            return asked
+        mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
+        steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
+        alone = self.cost.total(steps.reshape(-1, 1)).reshape(steps.shape)
+        taken = edits.taken[asked] & differing(mine, theirs) & (alone < below[asked, None])
+        done = np.zeros(len(asked), bool)
+
+        def ask(row: IntArray, trial: NDArray[np.bool_]) -> None:
+            if len(row) == 0:
+                return
+            good, said = self._confirmed(mine.take(row), edits.donor[asked[row]], trial)
+            good = good[np.unique(row[good], return_index=True)[1]]  # each row's first
+            at = asked[row[good]]
+            done[row[good]], edits.taken[at] = True, trial[good]
+            edits.cost[at] = self.cost.total(steps[row[good]] * trial[good])
+            if said.score is not None:
+                edits.score[at] = said.score[good]
+
+        some = np.flatnonzero(taken.any(axis=1))
+        ask(some, taken[some])
+        row, feature = np.nonzero(taken & ~done[:, None] & (taken.sum(axis=1) > 1)[:, None])
+        trial = taken[row]
+        trial[np.arange(len(row)), feature] = False
+        ask(row, trial)
+        return asked[done]
+
+    def _give_back(
+        self, rows: Frame, edits: _Edits, asked: IntArray, enough: FloatArray | None = None
+    ) -> None:
         """Give values back, the dearest edit first, while the model's decision stays.
 
-        Repeated until nothing more can be given back: what would have turned the decision at
-        first may do no harm once others are back.
+        Until nothing more can be given back: what would have turned the decision at first may do
+        no harm once others are back. Of very many values the dearest are first given back some at
+        a time. With ``enough`` a row ends as soon as its edit costs less than that, or if not even
+        its cheapest value does.
         """
         if len(asked) == 0:
             return
         mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
         steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
-        taken, score = edits.taken[asked] & differing(mine, theirs), edits.score[asked]
-        waiting = np.arange(len(asked))
-        while len(waiting) > 0:
-            shrunk = np.zeros(len(asked), bool)
-            dearest = np.argsort(-np.where(taken, steps, -1.0), axis=1, kind="stable")
-            for rank in range(int(taken[waiting].sum(axis=1).max())):
-                at = waiting[taken[waiting, dearest[waiting, rank]]]
-                at = at[taken[at].sum(axis=1) > 1]  # one edit at least must stay
-                if len(at) == 0:
-                    continue
-                trial = taken[at]
-                trial[np.arange(len(at)), dearest[at, rank]] = False
-                good, said = self._confirmed(mine.take(at), edits.donor[asked[at]], trial)
-                taken[at[good]] = trial[good]
-                shrunk[at[good]] = True
+        taken = edits.taken[asked] & differing(mine, theirs)
+        most, donor, score = int(taken.sum(axis=1).max()), edits.donor[asked], edits.score[asked]
+        edits.cost[asked] = np.inf
+        for blocks in _COURSES if most > _ONE_BY_ONE else (most,):
+            back = _GivingBack(mine, donor, taken.copy(), score.copy(), steps, self.cost, enough)
+            size = most // max(1, blocks)
+            while size > 1:
+                self._shrink(back, size)
+                size //= 4
+            self._shrink(back, 1)
+            cost = self.cost.total(steps * back.taken)
+            better = np.flatnonzero(cost < edits.cost[asked])
+            edits.put(asked[better], _Edits(donor, back.taken, cost, back.score).take(better))
+
+    def _shrink(self, back: _GivingBack, size: int) -> None:
+        """Give back so many values together, from the dearest on, again and again if it is one.
+
+        A value that was refused is asked about again only once another is back. Where few rows
+        are left the next few values of each are asked about at once; the first that works is
+        given back, as if they had been asked one after the other.
+        """
+        turns = _Turns.of(back, size)
+        most = min(_ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE // back.taken.shape[1])
+        with progress("shortening edits", len(turns.waiting)) as advance:
+            while (waiting := len(turns.waiting)) > 0:
+                who, unit = turns.next(max(1, most // waiting))
+                trial = back.taken[who]
+                np.put_along_axis(trial, turns.features(who, unit), values=False, axis=1)
+                good, said = self._confirmed(back.rows.take(who), back.donor[who], trial)
+                first = good[np.unique(who[good], return_index=True)[1]]
+                back.taken[who[first]] = trial[first]
                 if said.score is not None:
-                    score[at[good]] = said.score[good]
-            waiting = np.flatnonzero(shrunk & (taken.sum(axis=1) > 1))
-        edits.taken[asked], edits.score[asked] = taken, score
-        edits.cost[asked] = self.cost.total(steps * taken)
+                    back.score[who[first]] = said.score[first]
+                turns.record(who, unit, first)
+                advance(waiting - len(turns.waiting))
 
     def _made(self, rows: Frame, edits: _Edits) -> Destinations:
         return Destinations(
@@ -359,6 +475,25 @@ class _Edits:
     cost: FloatArray
     score: FloatArray
 
+    def take(self, rows: IntArray) -> _Edits:
+        """The edits of some of the rows."""
+        return _Edits(self.donor[rows], self.taken[rows], self.cost[rows], self.score[rows])
+
+    def put(self, rows: IntArray, other: _Edits) -> None:
+        """Replace the edits of some of the rows."""
+        self.donor[rows], self.taken[rows] = other.donor, other.taken
+        self.cost[rows], self.score[rows] = other.cost, other.score
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Edits]) -> _Edits:
+        """Of several tables, one below the other."""
+        return cls(
+            donor=np.concatenate([part.donor for part in parts]),
+            taken=np.concatenate([part.taken for part in parts]),
+            cost=np.concatenate([part.cost for part in parts]),
+            score=np.concatenate([part.score for part in parts]),
+        )
+
     @classmethod
     def none(cls, rows: Frame) -> _Edits:
         """Nobody has found anything yet."""
@@ -369,6 +504,99 @@ class _Edits:
             cost=np.full(n, np.inf),
             score=np.full(n, np.nan),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _GivingBack:
+    """Rows that took values from a donor and give them back, changed as they do."""
+
+    rows: Frame
+    donor: IntArray
+    taken: NDArray[np.bool_]
+    score: FloatArray
+    steps: FloatArray
+    """What each value costs."""
+    cost: EditCost
+    enough: FloatArray | None
+    """Rows that cost less need not go on; None where all are to cost as little as can be."""
+
+    def unsettled(self, rows: IntArray) -> NDArray[np.bool_]:
+        """Which rows' edit may still be either side of what is enough."""
+        if self.enough is None:
+            return np.ones(len(rows), bool)
+        steps, taken = self.steps[rows], self.taken[rows]
+        least = np.where(taken, steps, np.inf).min(axis=1)
+        limit = self.enough[rows]
+        return (self.cost.total(steps * taken) >= limit) & (self.cost.total(least[:, None]) < limit)
+
+
+@dataclass(eq=False)
+class _Turns:
+    """Whose which values are to be asked about next, the dearest first and round and round."""
+
+    back: _GivingBack
+    order: IntArray
+    """Each row's features, the dearest of those taken first."""
+    size: int
+    """How many of them are given back together, a unit."""
+    refused: NDArray[np.bool_]
+    """Units that cannot be given back as things stand, shape (rows, units)."""
+    start: IntArray
+    """The unit each row goes on with."""
+    waiting: IntArray
+    """Rows that have something to ask."""
+    open: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
+    """The units they may ask about."""
+
+    @classmethod
+    def of(cls, back: _GivingBack, size: int) -> _Turns:
+        taken = back.taken
+        most = max(1, int(taken.sum(axis=1).max(initial=0)))
+        dearest = np.argsort(-np.where(taken, back.steps, -1.0), axis=1, kind="stable")
+        refused = np.zeros((len(taken), -(-most // size)), bool)
+        start, everybody = np.zeros(len(taken), np.int64), np.arange(len(taken))
+        turns = cls(back, dearest[:, :most], size, refused, start, everybody)
+        turns._look()
+        return turns
+
+    def _look(self) -> None:
+        """Leave out rows that have nothing to ask any more."""
+        open_ = self._units()
+        some = open_.any(axis=1) & self.back.unsettled(self.waiting)
+        self.waiting, self.open = self.waiting[some], open_[some]
+
+    def _units(self) -> NDArray[np.bool_]:
+        """Units of the waiting that may be given back: one value at least must stay."""
+        held = np.take_along_axis(self.back.taken[self.waiting], self.order[self.waiting], axis=1)
+        edges = np.arange(0, held.shape[1], self.size)
+        count = np.add.reduceat(held.astype(np.int64), edges, axis=1)
+        left = count.sum(axis=1, keepdims=True) - count
+        return np.asarray((count > 0) & (left > 0) & ~self.refused[self.waiting])
+
+    def next(self, at_once: int) -> tuple[IntArray, IntArray]:
+        """The next units of each row that waits: rows and units, in the order of their turn."""
+        units = self.refused.shape[1]
+        turn = (self.start[self.waiting, None] + np.arange(units)) % units
+        open_ = np.take_along_axis(self.open, turn, axis=1)
+        place, at = np.nonzero(open_ & (np.cumsum(open_, axis=1) <= at_once))
+        return self.waiting[place], turn[place, at]
+
+    def features(self, who: IntArray, unit: IntArray) -> IntArray:
+        """The features of units, shape (units, size); of a shorter one the last repeated."""
+        place = unit[:, None] * self.size + np.arange(self.size)
+        place = np.minimum(place, self.order.shape[1] - 1)
+        return np.asarray(self.order[who[:, None], place], np.int64)
+
+    def record(self, who: IntArray, unit: IntArray, first: IntArray) -> None:
+        """What was asked, and the places in it of what was given back, one a row at most."""
+        until = np.full(len(self.refused), len(who))
+        until[who[first]] = first
+        failed = np.arange(len(who)) < until[who]
+        self.refused[who[failed], unit[failed]] = True
+        if self.size == 1:  # with one value less another may be given back
+            self.refused[who[first]] = False
+        self.start[who[first]] = (unit[first] + 1) % self.refused.shape[1]
+        self._look()
 
 
 @dataclass(frozen=True, eq=False)

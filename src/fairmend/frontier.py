@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import Frame
+from fairmend.columns import FloatArray, Frame
 from fairmend.data import AuditData
 from fairmend.destinations import Destinations, Donors, join
 from fairmend.plan import Plan
@@ -61,7 +61,9 @@ class _Donors(Donors):
     nearest_known: _Memory[Destinations] = field(default_factory=lambda: _Memory(join))
     reached_known: _Memory[NDArray[np.bool_]] = field(default_factory=lambda: _Memory(_joined))
 
-    def nearest(self, rows: Frame) -> Destinations:
+    def nearest(self, rows: Frame, below: FloatArray | None = None) -> Destinations:
+        if below is not None:
+            return super().nearest(rows, below)
         return self.nearest_known.of(rows, super().nearest)
 
     def reach(self, rows: Frame) -> NDArray[np.bool_]:

@@ -521,7 +521,23 @@ def _check_both_events(weight: FloatArray, what: str) -> None:
 
 
 def _logistic(data: _Data) -> _Model:
-    return _tuned(data, "l2 logistic regression", PENALTIES, logistic_regression)
+    kind, basis = "l2 logistic regression", _basis(data.matrix)
+    if basis is None:
+        return _tuned(data, kind, PENALTIES, logistic_regression)
+    model = _tuned(replace(data, matrix=data.matrix @ basis), kind, PENALTIES, logistic_regression)
+    estimator = Logistic(model.estimator.intercept, basis @ model.estimator.slope)
+    return replace(model, estimator=estimator)
+
+
+def _basis(matrix: FloatArray) -> FloatArray | None:
+    """Directions that the rows span, where they are fewer than many columns; otherwise None.
+
+    With an l2 penalty a slope never leaves them: the fit is the same, over as many numbers as there
+    are rows.
+    """
+    if matrix.shape[1] <= max(WIDE, 4 * matrix.shape[0]):
+        return None
+    return np.asarray(np.linalg.qr(matrix.T)[0], np.float64)
 
 
 def _tuned(
@@ -689,8 +705,11 @@ def _logistic_error(
     H is the Hessian of the penalised likelihood at the fit, V the variance of its gradient: people
     who weigh double make four times the noise.
     """
-    design = np.column_stack([np.ones(len(matrix)), matrix])
     p = special.expit(model.decision_function(matrix))
+    basis = _basis(matrix)
+    if basis is not None:
+        matrix = matrix @ basis
+    design = np.column_stack([np.ones(len(matrix)), matrix])
     ridge = np.r_[0.0, np.full(matrix.shape[1], 1 / penalty)]
     slope = p * (1 - p)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +122,34 @@ class Route:
         )
         blocked = np.zeros(n, bool)
         blocked[row[~found.reached]] = True
+        return replace(route, unreachable=blocked)
+
+    @classmethod
+    def decided(
+        cls,
+        n: int,
+        row: IntArray,
+        probability: FloatArray,
+        turned: NDArray[Any],
+        reached: NDArray[np.bool_],
+    ) -> Route:
+        """The same where only decisions are wanted: each of these rows' decision is turned.
+
+        The destinations are the two decisions; what the edits are and cost is not known.
+        """
+        at = np.flatnonzero(reached)
+        route = cls.moves(
+            n,
+            row[at],
+            probability[at],
+            place=turned[at].astype(np.int64),
+            cost=np.full(len(at), np.nan),
+            table=None,
+            decision=np.array([1.0, 0.0]),
+            score=None,
+        )
+        blocked = np.zeros(n, bool)
+        blocked[row[~reached]] = True
         return replace(route, unreachable=blocked)
 
     @classmethod
@@ -291,6 +319,10 @@ class Plan(ABC):
     def route(self, rows: Frame, answers: Answers) -> Route:
         """The law for any rows of the target group, given the model's answers about them."""
 
+    def decisions(self, rows: Frame, answers: Answers) -> Route:
+        """The same law as far as decisions go; edits and costs may be left out to save time."""
+        return self.route(rows, answers)
+
     @property
     def search(self) -> str:
         """Where destinations are sought and how many of the nearest are found; may be empty."""
@@ -355,3 +387,6 @@ class HarmlessPlan(Plan):
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         return self.plan.route(rows, answers).keeping(answers.decision, self.protected)
+
+    def decisions(self, rows: Frame, answers: Answers) -> Route:
+        return self.plan.decisions(rows, answers).keeping(answers.decision, self.protected)

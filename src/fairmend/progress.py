@@ -1,11 +1,17 @@
-"""Progress of long work: on a terminal only, and only once it has become long."""
+"""Progress of long work: on a terminal only, and only once it has become long.
+
+There is one line, whoever works: work within other work is shown as its stage.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,40 +22,127 @@ PATIENCE_S = 1.0
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Yield ``advance(steps)``; a bar appears on standard error after a second, and goes away.
+
+    Without a total it only shows that work goes on. Begun within another one, it is its stage:
+    ``repairing: searching edits``.
 
     >>> with progress("counting", total=2) as advance:
     ...     advance(2)
     """
-    started, done = time.monotonic(), 0
-    bar: Progress | None = None
-
-    def advance(steps: int) -> None:
-        nonlocal bar, done
-        done += steps
-        if bar is None and time.monotonic() - started > PATIENCE_S and _on_terminal():
-            bar = _shown_bar(label, total)
-        if bar is not None:
-            bar.update(bar.task_ids[0], completed=done)
-
+    line, outermost = _own.line, _own.line is None
+    if line is None:
+        line = _own.line = _Line()
+    stage = _Stage(label, total, time.monotonic())
+    line.begin(stage)
     try:
-        yield advance
+        yield partial(line.advance, stage)
     finally:
-        if bar is not None:
-            bar.stop()
+        if outermost:
+            _own.line = None
+            line.close()
+        else:
+            line.end(stage)
+
+
+@dataclass(eq=False)
+class _Stage:
+    label: str
+    total: int | None
+    started: float
+    done: int = 0
+
+
+class _Line:
+    """What a thread's work shows: its outermost stage and one within it."""
+
+    def __init__(self) -> None:
+        self._stages: list[_Stage] = []
+        self._bar: Progress | None = None
+        self._closed = False
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+
+    def begin(self, stage: _Stage) -> None:
+        with self._lock:
+            self._stages.append(stage)
+            if len(self._stages) == 1 and _on_terminal():  # work may be silent for very long
+                self._timer = threading.Timer(PATIENCE_S, self._show)
+                self._timer.daemon = True
+                self._timer.start()
+            self._refresh()
+
+    def advance(self, stage: _Stage, steps: int) -> None:
+        with self._lock:
+            stage.done += steps
+            if self._bar is None and self._age(self._stages[:1]) > PATIENCE_S and _on_terminal():
+                self._show()
+            self._refresh()
+
+    def end(self, stage: _Stage) -> None:
+        with self._lock:
+            self._stages = [one for one in self._stages if one is not stage]
+            self._refresh()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed, self._stages = True, []
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._bar is not None:
+                self._bar.stop()
+                self._bar = None
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._bar is None and not self._closed and self._stages:
+                self._bar = _shown_bar(*self._told())
+
+    def _refresh(self) -> None:
+        if self._bar is not None and self._stages:
+            label, total, done = self._told()
+            self._bar.update(self._bar.task_ids[0], description=label, total=total, completed=done)
+
+    def _told(self) -> tuple[str, int | None, int]:
+        """The stage, and how much of it is done."""
+        first, *within = self._stages
+        # a stage of a stage is shown once it has become long itself
+        inner = within[:1] + [one for one in within[1:] if self._age([one]) > PATIENCE_S]
+        shown = inner[-1] if inner else first
+        label = f"{first.label}: {shown.label}" if inner else first.label
+        return label, shown.total, shown.done
+
+    @staticmethod
+    def _age(stages: list[_Stage]) -> float:
+        return time.monotonic() - stages[0].started if stages else 0.0
+
+
+class _Own(threading.local):
+    line: _Line | None = None
+
+
+_own = _Own()
 
 
 def _on_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()  # None: a program without a console
 
 
-def _shown_bar(label: str, total: int) -> Progress:
+def _shown_bar(label: str, total: int | None, done: int) -> Progress:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    )  # fmt: skip
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    bar.add_task(label, total=total)
+    bar.add_task(label, total=total, completed=done)
     bar.start()
     return bar

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairmend.columns import FloatArray, Frame, IntArray
 from fairmend.data import AuditData
-from fairmend.destinations import Donors
+from fairmend.destinations import Destinations, Donors, join
 from fairmend.joint import close_jointly
 from fairmend.limits import Between, Chance, Side
 from fairmend.model import Answers
@@ -31,7 +31,8 @@ Key: TypeAlias = Annotated[float, Between(-np.inf, np.inf)]
 """By which people are ranked; beyond all others where it is infinite, but never nan."""
 SAME_KEY = 1e-11
 """Keys this close are one: a model's answer may differ in its last bits from batch to batch."""
-_BATCH = 512
+_FEWEST = 64
+"""Rows that are looked at together where few more are needed."""
 
 
 def least_change(data: AuditData, **settings: Any) -> Plan:
@@ -303,6 +304,17 @@ class FlipPlan(Plan):
         found = self.donors.nearest(asked.take(moving)) if found is None else found.take(moving)
         return Route.flips(len(rows), eligible[moving], chance[moving], found)
 
+    def decisions(self, rows: Frame, answers: Answers) -> Route:
+        """Ranked by anything but cost, whoever has an edit need not find the cheapest."""
+        if self.ranking.rank == "cost":
+            return self.route(rows, answers)
+        eligible = np.flatnonzero(answers.decision == self.ranking.turned)
+        keys = self.ranking.keys(rows.take(eligible), answers.take(eligible))
+        chance = self.cut.chances(keys)
+        at, chance = eligible[chance > 0], chance[chance > 0]
+        reached = self.donors.reach(rows.take(at)) if len(at) > 0 else np.empty(0, bool)
+        return Route.decided(len(rows), at, chance, answers.decision[at], reached)
+
 
 @dataclass(frozen=True, eq=False)
 class Turning:
@@ -336,36 +348,42 @@ class Turning:
         if cost is not None:
             reached = np.isfinite(cost)
         elif task.gaps[0].over_decisions:  # any cut may be the closest: all of them are asked for
-            reached = _reached(task, donors, rows, keys=keys, gain=np.ones(len(keys)), need=np.inf)
+            reached = donors.reach(rows)
         return cls(ranking, donors, eligible, keys, reached)
 
     def chances(self, task: RepairTask) -> tuple[Cut, FloatArray]:
         """Where the task's gap is closed, and each eligible row's chance of being turned."""
+        cut, reach = self._cut(task)
+        return cut, cut.chances(self.keys) * reach.reached
+
+    def _cut(self, task: RepairTask) -> tuple[Cut, _Reach]:
         calibration = Calibration(task, self.ranking.turned, self.eligible, self.keys)
-        reached = self._reached(task, calibration)
-        cut, _ = calibration.cut(reached)
+        reach = self._reach(task, calibration)
+        cut, _ = calibration.cut(reach.reached)
         if not cut.enough and not task.gaps[0].over_decisions:  # everybody is wanted
             cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
-        return cut, cut.chances(self.keys) * reached
+        return cut, reach
 
     def left(self, task: RepairTask) -> float:
         """What would be left of the gap."""
         calibration = Calibration(task, self.ranking.turned, self.eligible, self.keys)
-        return calibration.cut(self._reached(task, calibration))[1]
+        return calibration.cut(self._reach(task, calibration).reached)[1]
 
-    def _reached(self, task: RepairTask, calibration: Calibration) -> NDArray[np.bool_]:
+    def _reach(self, task: RepairTask, calibration: Calibration) -> _Reach:
         if self.reached is not None:
-            return self.reached
+            return _Reach(self.reached)
         rows, gain = task.table.take(self.eligible), calibration.gain
-        return _reached(task, self.donors, rows, keys=self.keys, gain=gain, need=needed(task))
+        return _Reach.until(needed(task), self.donors, rows, keys=self.keys, gain=gain)
 
     def plan(self, task: RepairTask) -> Plan:
         """The plan that closes the task's gap."""
-        cut, _ = self.chances(task)
+        cut, reach = self._cut(task)
         plan = FlipPlan(
             **task.common(task.done, Outlook()), ranking=self.ranking, cut=cut, donors=self.donors
         )
-        return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
+        status = task.done if cut.enough else PlanStatus.UNREACHABLE
+        route = reach.route(len(task.table), self.eligible, cut.chances(self.keys))
+        return task.finished(plan, status, route=route)
 
 
 def turned_decisions(task: RepairTask) -> list[float]:
@@ -449,25 +467,50 @@ def needed(task: RepairTask) -> float:
     return excess - (gap.rate + gap.aim - 0.5) * a_person * alone
 
 
-def _reached(
-    task: RepairTask,
-    donors: Donors,
-    rows: Frame,
-    *,
-    keys: FloatArray,
-    gain: FloatArray,
-    need: float,
-) -> NDArray[np.bool_]:
-    """Which rows have an allowed edit, found out from the highest key down until it suffices."""
-    if not donors.cost.has_rules and task.box is not None:
-        return np.ones(len(keys), bool)
-    reached = np.zeros(len(keys), bool)
-    order = np.lexsort((-keys[:, 1], -keys[:, 0]))
-    for start in range(0, len(order), _BATCH):
-        at = order[start : start + _BATCH]
-        reached[at] = donors.reach(rows.take(at))
-        following = order[start + _BATCH : start + _BATCH + 1]
-        clear = len(following) == 0 or keys[following[0], 0] < keys[at[-1], 0] - SAME_KEY
-        if clear and (gain * reached).sum() >= need:
-            break
-    return reached
+@dataclass(frozen=True, eq=False)
+class _Reach:
+    """Which rows have an allowed edit, and the edits that were found on the way."""
+
+    reached: NDArray[np.bool_]
+    """False too where nobody asked."""
+    asked: IntArray | None = None
+    found: Destinations | None = None
+    """Of the rows asked about."""
+
+    @classmethod
+    def until(
+        cls, need: float, donors: Donors, rows: Frame, *, keys: FloatArray, gain: FloatArray
+    ) -> _Reach:
+        """Found out from the highest key down until the gain suffices."""
+        if not donors.cost.has_rules and donors.box is not None:
+            return cls(np.ones(len(keys), bool))
+        reached = np.zeros(len(keys), bool)
+        order = np.lexsort((-keys[:, 1], -keys[:, 0]))
+        parts: list[Destinations] = []
+        start = 0
+        while start < len(order):
+            # as many as would do if all of them had an edit
+            total = np.cumsum(gain[order[start:]])
+            enough = np.flatnonzero(total >= need - (gain * reached).sum())
+            count = int(enough[0]) + 1 if len(enough) > 0 else len(total)
+            stop = min(start + max(_FEWEST, count), len(order))
+            last = keys[order[stop - 1], 0] - SAME_KEY
+            stop += int(np.count_nonzero(keys[order[stop:], 0] >= last))  # ties are one
+            at = order[start:stop]
+            parts.append(donors.nearest(rows.take(at)))
+            reached[at] = parts[-1].reached
+            start = stop
+            if (gain * reached).sum() >= need:
+                break
+        return cls(reached, order[:start], join(parts) if parts else None)
+
+    def route(self, n: int, eligible: IntArray, chance: FloatArray) -> Route | None:
+        """The law of eligible rows among n with these chances; None where not all were asked."""
+        moving = np.flatnonzero(chance > 0)
+        if self.found is None or self.asked is None:
+            return None
+        place = np.full(len(chance), -1)
+        place[self.asked] = np.arange(len(self.asked))
+        if (place[moving] < 0).any():
+            return None
+        return Route.flips(n, eligible[moving], chance[moving], self.found.take(place[moving]))

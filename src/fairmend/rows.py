@@ -31,6 +31,10 @@ def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
     """
     if mine.is_array:
         return Frame(np.where(take_theirs, theirs.native, mine.native), mine.names)
+    if mine.is_pandas:
+        quickly = _mixed_blocks(mine.native, theirs.native, take_theirs)
+        if quickly is not None:
+            return Frame(quickly, mine.names)
     frame = nw.from_native(mine.native, eager_only=True)
     other = nw.from_native(theirs.native, eager_only=True)
     columns = []
@@ -42,16 +46,50 @@ def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
     return Frame(frame.with_columns(columns).to_native(), mine.names)
 
 
+def _mixed_blocks(mine: Any, theirs: Any, take: NDArray[np.bool_]) -> Any:
+    """The same for pandas, all columns of a type at once; None where the two differ in a type.
+
+    Thousands of columns are as quick this way as a matrix, and a dozen an order quicker than one
+    after the other.
+    """
+    types = list(mine.dtypes)
+    if types != list(theirs.dtypes):
+        return None
+    places: dict[Any, list[int]] = {}
+    for j, dtype in enumerate(types):
+        places.setdefault(dtype, []).append(j)
+    if len(places) == 1 and isinstance(types[0], np.dtype):
+        values = np.where(take, theirs.to_numpy(), mine.to_numpy())
+        return type(mine)(values, index=mine.index, columns=mine.columns)
+    columns: dict[int, Any] = {}
+    for dtype, at in places.items():
+        if isinstance(dtype, np.dtype) and len(at) > 1:
+            own, other = mine.iloc[:, at].to_numpy(), theirs.iloc[:, at].to_numpy()
+            columns |= dict(zip(at, np.where(take[:, at], other, own).T, strict=True))
+            continue
+        for j in at:
+            own, other = mine.iloc[:, j].array, theirs.iloc[:, j].array
+            columns[j] = _chosen_array(own, other, take[:, j]) if take[:, j].any() else own
+    made = type(mine)({j: columns[j] for j in range(len(types))}, index=mine.index, copy=False)
+    made.columns = mine.columns
+    return made
+
+
+def _chosen_array(own: Any, other: Any, take: NDArray[np.bool_]) -> Any:
+    """Entries of one pandas array, the other's where told."""
+    if isinstance(own.dtype, np.dtype):
+        return np.where(take, np.asarray(other), np.asarray(own))
+    values = own.copy()
+    values[take] = other[take]
+    return values
+
+
 def _chosen(own: nw.Series[Any], other: nw.Series[Any], take: NDArray[np.bool_]) -> nw.Series[Any]:
     """One column, the other's entries where told."""
     own, other = _of_one_type(own, other)
     if own.implementation.is_pandas_like():
-        native, theirs = own.to_native(), other.to_native().array
-        if isinstance(native.dtype, np.dtype):
-            values = np.where(take, np.asarray(theirs), np.asarray(native.array))
-        else:
-            values = native.array.copy()
-            values[take] = theirs[take]
+        native = own.to_native()
+        values = _chosen_array(native.array, other.to_native().array, take)
         return nw.from_native(type(native)(values, native.index, name=own.name), series_only=True)
     words = own.implementation.is_pyarrow() and own.dtype in (nw.Categorical, nw.Enum)
     if words:  # Arrow cannot choose between dictionaries

@@ -313,14 +313,17 @@ class RepairTask:
         unreachable: float | None = None,
         *,
         held_out: FloatArray | None = None,
+        route: Route | None = None,
     ) -> Plan:
         """The plan with what it does to the audit data written into it.
 
         The status is read off the realised gaps of the finished plan; ``otherwise`` is what to say
         where they are not closed. ``held_out`` are the decisions people would get if the plan had
-        been fitted without them, by row and outcome.
+        been fitted without them, by row and outcome. ``route`` is the plan's law for the group,
+        where it is known already.
         """
-        route = plan.route(self.table, self.source.answers)
+        if route is None:
+            route = plan.route(self.table, self.source.answers)
         optimism = 0.0 if held_out is None else self._optimism(route, held_out)
         outlook = self.outlook(route, unreachable, optimism=optimism)
         return replace(plan, status=self._status(route, otherwise), outlook=outlook)

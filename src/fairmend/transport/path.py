@@ -11,6 +11,7 @@ from fairmend.columns import FloatArray, IntArray
 from fairmend.counterfactual import Counterfactual
 from fairmend.descent import descend
 from fairmend.disparity import Alignment, Combination, Disparity, RateGap
+from fairmend.progress import progress
 from fairmend.projection import project
 from fairmend.status import Status
 from fairmend.task import RepairTask
@@ -172,7 +173,8 @@ class Walk:
     def with_mass(self, mass: FloatArray, aim: float = 0.0) -> Step:
         """The step to some masses, the parts of the group keeping their sizes."""
         kept = _within(mass, self.coupler.mass, self.coupler.classes)
-        coupling = self.coupler.couple(kept)
+        with progress("coupling inputs"):
+            coupling = self.coupler.couple(kept)
         law = coupling.law()
         feasible = coupling.status.solved or self.coupler.distance is None
         return Step(

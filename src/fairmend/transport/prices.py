@@ -113,17 +113,22 @@ class PointPrices(Prices):
         varies = (everything != everything[:1]).any(axis=0)
         self.here, self.there, self.kind = here[:, varies], there[:, varies], kind
         self.shape = (len(here), len(there))
-        self._words = _words(self.here, self.there, squared=kind != "l1")
+        self._words, rest = _words(self.here, self.there, squared=kind != "l1")
+        self._rest = np.ascontiguousarray(self.here[:, rest]), self.there[:, rest]
 
     def slab(self, rows: slice | IntArray) -> FloatArray:
-        if self._words is not None:
-            total = np.zeros((len(self.here[rows]), self.shape[1]))
-            for step, a, b in self._words:
-                total += step * np.bitwise_count(a[rows, None] ^ b)
-            return np.sqrt(total) if self.kind == "l2" else total
         from scipy.spatial.distance import cdist
 
-        return np.asarray(cdist(self.here[rows], self.there, _METRICS[self.kind]), np.float64)
+        here, there = self._rest[0][rows], self._rest[1]
+        if not self._words:
+            return np.asarray(cdist(here, there, _METRICS[self.kind]), np.float64)
+        if here.shape[1] > 0:
+            total = cdist(here, there, "cityblock" if self.kind == "l1" else "sqeuclidean")
+        else:
+            total = np.zeros((len(here), self.shape[1]))
+        for step, a, b in self._words:
+            total += step * np.bitwise_count(a[rows, None] ^ b)
+        return np.sqrt(total) if self.kind == "l2" else total
 
     def take(self, rows: IntArray, columns: IntArray) -> PointPrices:
         return PointPrices(self.here[rows], self.there[columns], self.kind)
@@ -143,25 +148,23 @@ _Bits = NDArray[np.uint32]
 
 def _words(
     here: FloatArray, there: FloatArray, *, squared: bool
-) -> list[tuple[float, _Bits, _Bits]] | None:
-    """Points with two values a coordinate as bits, and what a differing bit adds to the price.
+) -> tuple[list[tuple[float, _Bits, _Bits]], IntArray]:
+    """Coordinates of two values as bits, and what a differing bit adds to the price; the others.
 
-    Comparing them is several times as quick as adding up distances. None if there are more values,
-    or more different steps than pay.
+    Comparing them is several times as quick as adding up distances. There are no such words if
+    there are more different steps than pay.
     """
     everything = np.concatenate([here, there])
     low = everything.min(axis=0, initial=np.inf)
     high = everything.max(axis=0, initial=-np.inf)
-    if not ((everything == low) | (everything == high)).all() or not hasattr(
-        np, "bitwise_count"
-    ):  # NumPy 1 has none
-        return None
-    steps, kind = np.unique((high - low) ** (2 if squared else 1), return_inverse=True)
-    if len(steps) > _MOST_STEPS:
-        return None
+    two = ((everything == low) | (everything == high)).all(axis=0)
+    steps, kind = np.unique((high - low)[two] ** (2 if squared else 1), return_inverse=True)
+    if len(steps) > _MOST_STEPS or not hasattr(np, "bitwise_count"):  # NumPy 1 has none
+        return [], np.arange(here.shape[1])
+    binary = np.flatnonzero(two)
     words = []
     for number, step in enumerate(steps):
-        same = np.flatnonzero(kind == number)
+        same = binary[kind == number]
         for start in range(0, len(same), 32):
             bits = same[start : start + 32]
             a, b = (
@@ -169,7 +172,7 @@ def _words(
                 for side in (here, there)
             )
             words.append((float(step), a, b))
-    return words
+    return words, np.flatnonzero(~two)
 
 
 @dataclass(frozen=True, eq=False)

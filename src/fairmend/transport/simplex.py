@@ -112,17 +112,29 @@ def _by_sparse_arcs(part: Part, network: _Network, known: KnownArcs) -> Shipment
         nearly = _NEARLY * flow.cost / float(part.supply.sum())
         row, column, of_row, _ = _paying(network, u, v, _GROUPS, nearly)
         flow = replace(flow, potential_from=u + of_row)  # now feasible: they give a bound
-        new = np.setdiff1d(row * m + column, arcs)
+        new = _not_among(row * m + column, arcs)
         proven = flow.cost - flow.bound(part) <= _PROVEN * flow.cost
         if proven or len(new) == 0 or not flow.finished:
             break
-        arcs, price = np.r_[arcs, new], np.r_[price, priced(new)]
+        order = np.argsort(np.r_[arcs, new], kind="stable")
+        arcs, price = np.r_[arcs, new][order], np.r_[price, priced(new)][order]
     known.learn(part, arcs // m, arcs % m)
     # each column's potential as high as it goes, so that they prove the same of the whole problem
     _, _, _, of_column = _paying(network, flow.potential_from, v, 1, -np.inf)
     flow = replace(flow, potential_to=v + of_column)
     how = f"network simplex (POT) on {len(arcs):,} of {n * m:,} arcs, all priced, rounds: {rounds}"
     return network.shipment(flow, how)
+
+
+def _not_among(some: IntArray, known: IntArray) -> IntArray:
+    """The distinct ones that are not among others, which are sorted.
+
+    >>> _not_among(np.array([4, 1, 4, 2]), np.array([1, 3])).tolist()
+    [2, 4]
+    """
+    some = np.sort(some)
+    place = np.minimum(np.searchsorted(known, some), len(known) - 1)
+    return np.asarray(some[(known[place] != some) & np.r_[True, some[1:] != some[:-1]]], np.int64)
 
 
 def _paying(
