@@ -7,11 +7,13 @@ members: it must be refused with an `ArtifactError`, or load and give everybody 
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 import zipfile
+import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -155,15 +157,17 @@ class Forger:
         members = {**self.members, **changed}
         if MANIFEST in changed:
             return stored(members)
+        try:
+            body = store._read_body(members.__getitem__, self._box, len(members) - 2)
+            about = store._describe(body, self.manifest.about.key_fingerprint)
+        except Exception:  # what cannot be read cannot be described: `load` is to say why
+            about = self.manifest.about
         listed = tuple(
-            Member(name, len(one), sha256(one).hexdigest())
-            for name, one in members.items()
-            if name != MANIFEST
+            Member(one.name, len(members[one.name]), sha256(members[one.name]).hexdigest())
+            if one.name in changed
+            else one
+            for one in self.manifest.members
         )
-        about = self.manifest.about
-        with suppress(Exception):  # what cannot be read cannot be described: `load` is to say why
-            body = store._read_body(members.__getitem__, self._box, len(listed) - 1)
-            about = store._describe(body, about.key_fingerprint)
         told = replace(self.manifest, about=about, members=listed)
         return stored({**members, MANIFEST: write_manifest(told)})
 
@@ -184,13 +188,32 @@ class Forger:
 
 def stored(members: Mapping[str, bytes]) -> bytes:
     """The artifact of these members, not packed: that is quicker."""
+    file, directory = [], []
+    at = 0
+    for name, content in members.items():
+        crc, size = zlib.crc32(content), len(content)
+        local, central = _heads(name)
+        sizes = struct.pack("<3L", crc, size, size)
+        file += [local[:14], sizes, local[26:], content]
+        directory += [central[:16], sizes, central[28:42], struct.pack("<L", at), central[46:]]
+        at += len(local) + size
+    entries = b"".join(directory)
+    n = len(members)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, n, n, len(entries), at, 0)
+    return b"".join([*file, entries, end])
+
+
+@cache
+def _heads(name: str) -> tuple[bytes, bytes]:
+    """How a zip of ours speaks of an empty member, before it and in the directory."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        for name, content in members.items():
-            info = zipfile.ZipInfo(name, _DATE)
-            info.create_system, info.external_attr = _UNIX, _FILE
-            archive.writestr(info, content)
-    return file.getvalue()
+        info = zipfile.ZipInfo(name, _DATE)
+        info.create_system, info.external_attr = _UNIX, _FILE
+        archive.writestr(info, b"")
+    whole = file.getvalue()
+    start = whole.index(b"PK\1\2")
+    return whole[:start], whole[start : whole.index(b"PK\5\6")]
 
 
 def used(found: RepairedClassifier, turn: int) -> str:

@@ -29,7 +29,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import fairmend
-import scripts
 from fairmend import ArtifactError, BlackBox, DataError, FairmendWarning, MissingExtra, RateGap
 from fairmend.artifact import inspect
 from fairmend.artifact.buffers import read_table, write_table
@@ -1324,7 +1323,9 @@ def test_a_repair_with_any_value_replaced_loads_or_is_refused(case, saved, folde
 
 @pytest.fixture(scope="module")
 def forgery():
-    with scripts.loaded("_forged") as found:
+    from .scripts import loaded  # this module is also run by itself, in no package
+
+    with loaded("_forged") as found:
         yield found.forged
 
 
