@@ -1035,3 +1035,71 @@ def test_a_model_of_the_outcome_is_checked_where_none_is_needed():
     with pytest.raises(DataError, match="oracle") as caught:
         repair.fit(rng.random((40, 1)), np.arange(40) % 2, sensitive_features=["a", "b"] * 20)
     assert caught.value.what == "outcome_model"
+
+
+# -------------------------------------------------------------------- how much work it is
+
+
+def counted(model):
+    """A model, and the numbers of rows it was asked about, call by call."""
+    asked = []
+
+    def count(rows):
+        asked.append(len(rows))
+        return model(rows)
+
+    return count, asked
+
+
+def test_decisions_need_no_edits(audit):
+    """Whoever is to be edited and can be gets the other decision: the model has no more to say."""
+    X, y, s = audit
+    model, asked = counted(vendor)
+    repaired = RepairedClassifier(model, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    new, _, groups = people(300, seed=5)
+    ids = np.arange(len(new))
+    asked.clear()
+    said = repaired.predict(new, sensitive_features=groups, ids=ids)
+    assert asked == [len(new.drop_duplicates())]
+    edited = repaired.transform(new, sensitive_features=groups, ids=ids)
+    assert (edited != new).any(axis=None)
+    assert said.tolist() == (vendor(edited) > 0.5).astype(int).tolist()
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"disparity": ["fnr", "fpr"]},
+        {"disparity": ["fnr", "fpr"], "cost": Cost(max_edits=1)},
+        {"disparity": "sp", "immutable": ["member"], "one_way": {"income": "up"}},
+        {"disparity": "sp", "rank": "cost"},
+        {"disparity": "fpr", "do_no_harm": True, "favorable_label": 0},
+    ],
+)
+def test_decisions_are_the_model_s_about_edited_rows(audit, rules):
+    X, y, s = audit
+    repaired = RepairedClassifier(vendor, random_state=0, **rules).fit(X, y, sensitive_features=s)
+    new, _, groups = people(400, seed=6)
+    ids = np.arange(len(new))
+    edited = repaired.transform(new, sensitive_features=groups, ids=ids)
+    said = repaired.predict(new, sensitive_features=groups, ids=ids)
+    assert said.tolist() == (vendor(edited) > 0.5).astype(int).tolist()
+
+
+def test_an_interrupted_fit_leaves_what_was_there(audit):
+    X, y, s = audit
+    repaired = RepairedClassifier(vendor, "sp", immutable=["town"], random_state=0)
+    plans = repaired.fit(X, y, sensitive_features=s).plans_
+    count, asked = counted(vendor)
+
+    def interrupted(rows):
+        if len(asked) == 2:  # once it has answered about everybody
+            raise KeyboardInterrupt
+        return count(rows)
+
+    repaired.set_params(model=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        repaired.fit(X, y, sensitive_features=s)
+    assert repaired.plans_ is plans
+    assert not hasattr(clone(repaired), "plans_")

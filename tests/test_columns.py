@@ -1,6 +1,7 @@
 """Columns and distinct rows against NumPy's own answer, whatever container they come in."""
 
 import datetime as dt
+import pickle
 from decimal import Decimal
 
 import narwhals as nw
@@ -297,3 +298,30 @@ def test_integers_of_128_bits_stay_what_they_are():
     assert decoded(encode(series)) == entries
     some = nw.from_native(pl.Series([*entries, None], dtype=pl.Int128), series_only=True)
     assert decoded(encode(some)) == [*entries, None]
+
+
+@given(st.integers(0, 10_000))
+def test_rows_taken_from_a_coded_table_have_the_codes_they_would_get(seed):
+    rng = np.random.default_rng(seed)
+    n = 30
+    native = pd.DataFrame(
+        {
+            "word": rng.choice(["b", "a", "c"], n),
+            "whole": rng.integers(0, 5, n),
+            "number": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 4, n) / 2),
+        }
+    )
+    whole, rows = Frame.read(native), rng.integers(0, n, 8)
+    assert len(whole.encoded) == 3
+    taken = whole.take(np.arange(n)).take(rows)
+    for here, anew in zip(taken.encoded, Frame.read(native.iloc[rows]).encoded, strict=True):
+        assert here.codes.tolist() == anew.codes.tolist()
+        np.testing.assert_array_equal(here.values, anew.values)
+
+
+def test_a_pickle_holds_the_rows_and_not_what_they_were_taken_from():
+    whole = Frame.read(np.arange(200_000).reshape(-1, 2))
+    assert len(whole.encoded) == 2
+    taken = pickle.dumps(whole.take(np.array([0])))
+    assert len(taken) < 1_000
+    assert pickle.loads(taken).encoded[1].values.tolist() == [1]

@@ -342,3 +342,93 @@ def test_whoever_can_become_a_donor_altogether_is_reached(seed):
     assert (found.reached == possible).all()
     assert (decide(found.table.native[found.reached]) == 1).all()
     assert (found.table.native[:, 0] == X[rows, 0]).all()
+
+
+# -------------------------------------------------------------------- how often the model is asked
+
+
+class Asked:
+    """A model that counts calls and rows."""
+
+    def __init__(self, decide):
+        self.decide, self.calls, self.rows = decide, 0, 0
+
+    def __call__(self, rows):
+        self.calls += 1
+        self.rows += len(rows)
+        return self.decide(np.asarray(rows, float))
+
+
+def numbers(n, d, seed, cost=None, slope=None):
+    """Donors and others for a linear model of labels on rows of numbers."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).round(2)
+    slope = rng.normal(size=d) if slope is None else slope
+    asked = Asked(lambda rows: (rows @ slope > 0).astype(int))
+    said, table = asked.decide(X), Frame.read(X)
+    learnt = EditCost.learn(table, np.full(n, 1 / n), cost or Cost())
+    at = np.flatnonzero(said == 1)
+    donors = Donors.choose(
+        table.take(at), Answers(said[at].astype(float), None), np.zeros(len(at)), learnt,
+        box=BlackBox(asked, output="label"), labels=LABELS,
+    )  # fmt: skip
+    return donors, table.take(np.flatnonzero(said == 0)), asked
+
+
+def given_back_one_by_one(donors, rows, decide):
+    """The rule in its plainest form: round and round, the dearest value first."""
+    price = donors.cost.matrix(rows, donors.table)
+    costs = []
+    for i, j in enumerate(np.argmin(price, axis=1)):
+        mine, theirs = rows.native[i], donors.table.native[j]
+        one, other = rows.take(np.array([i])), donors.table.take(np.array([j]))
+        steps = donors.cost.steps(donors.cost.place(one), donors.cost.place(other))[0]
+        taken, shrunk = mine != theirs, True
+        while shrunk:
+            shrunk = False
+            for f in np.argsort(-steps, kind="stable"):
+                trial = taken & (np.arange(len(mine)) != f)
+                if taken[f] and trial.any() and decide(np.where(trial, theirs, mine)[None])[0] == 1:
+                    taken, shrunk = trial, True
+        costs.append((steps * taken).sum())
+    return np.array(costs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_values_are_given_back_as_if_asked_about_one_by_one(seed):
+    donors, rows, asked = numbers(60, 7, seed)
+    found = donors.nearest(rows)
+    assert found.cost == pytest.approx(given_back_one_by_one(donors, rows, asked.decide))
+
+
+def test_of_very_many_columns_most_are_given_back_together():
+    slope = np.r_[np.ones(20), np.full(780, 0.01)]
+    donors, rows, asked = numbers(60, 800, 0, slope=slope)
+    found = donors.nearest(rows)
+    assert asked.calls < 400  # one after the other it would be more than 800
+    assert (asked.decide(found.table.native) == 1).all()
+    assert found.cost.mean() <= given_back_one_by_one(donors, rows, asked.decide).mean()
+
+
+def test_a_limit_on_edits_is_searched_for_with_few_calls():
+    donors, rows, asked = numbers(150, 20, 0, cost=Cost(max_edits=2, one_way={"x0": "up"}))
+    found = donors.nearest(rows)
+    assert asked.calls < 400  # donor by donor it takes more than a thousand
+    edits = (found.table.native != rows.native).sum(axis=1)
+    assert found.reached.any()
+    assert edits.max() <= 2
+    assert (asked.decide(found.table.native[found.reached]) == 1).all()
+
+
+@pytest.mark.parametrize("kind", ["l1", "l2"])
+def test_whether_an_edit_is_cheaper_is_told_as_it_is_found(kind):
+    donors, rows, asked = numbers(200, 8, 1, cost=Cost(kind=kind))
+    below = np.full(len(rows), float(np.median(donors.nearest(rows).cost)))
+    asked.rows = 0
+    found, whole = donors.nearest(rows, below), asked.rows
+    asked.rows = 0
+    reached, cheaper = donors.cheaper(rows, below)
+    assert 0 < cheaper.sum() < len(rows)
+    assert cheaper.tolist() == (found.cost < below).tolist()
+    assert reached.tolist() == found.reached.tolist()
+    assert asked.rows < whole

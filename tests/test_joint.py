@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from fairmend import FNR, FPR, AuditData, BlackBox, Population, datasets, tabulate
 from fairmend.columns import Frame
 from fairmend.costs import Cost
-from fairmend.joint import JointPlan
+from fairmend.joint import JointPlan, _Program
 from fairmend.model import Labels
 from fairmend.plan import PlanStatus
 from fairmend.repair import least_change
@@ -155,3 +155,72 @@ def test_equal_inputs_with_both_decisions_on_record_follow_their_own_chances(see
     decided = own + plan.chance * (1 - 2 * own)
     for gap, (_, _, after) in zip(plan.gaps, plan.outlook.by_metric, strict=True):
         assert after == pytest.approx(gap.gap(decided), abs=1e-12)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """A program over two thousand rows."""
+    rng = np.random.default_rng(0)
+    n = 2_000
+    mass = rng.random(n) + 0.1
+    cost = np.where(rng.random(n) < 0.05, np.inf, rng.random(n))
+    effect = -(mass / mass.sum()) * rng.random((2, n)) * np.where(rng.random(n) < 0.5, 1, -1)
+    return mass / mass.sum(), cost, effect, np.empty((0, n)), np.empty(0)
+
+
+def test_a_program_solved_over_the_rows_in_doubt_is_solved(many):
+    program = _Program(*many)
+    excess = np.array([0.05, 0.04])
+    assert program.cheapest(excess) is not None
+    for part in (0.9, 0.91, 0.85):
+        quickly = program._sifted(part * excess, program.last[-1])
+        assert quickly is not None
+        whole = _Program(*many).cheapest(part * excess)
+        for found in (quickly, whole):
+            assert many[2] @ found[0] == pytest.approx(-part * excess, abs=1e-8)
+            assert (found[0][~np.isfinite(many[1])] == 0).all()
+        price = np.where(np.isfinite(many[1]), many[1], 0.0) * many[0]
+        assert price @ quickly[0] == pytest.approx(price @ whole[0], abs=1e-8)
+        assert quickly[1] == pytest.approx(whole[1], abs=1e-6)
+
+
+def test_what_the_steps_leave_is_closed_by_few_rows(many):
+    program, excess = _Program(*many), np.array([0.05, 0.04])
+    solved = program.cheapest(excess)
+    observed = many[2] * np.random.default_rng(1).integers(0, 3, many[0].shape)
+    start = 1e-4 - observed @ solved[0]
+    chance, prices = program.settled(solved, start, observed)
+    assert observed @ chance == pytest.approx(-start, abs=1e-9)
+    assert 0 < (chance != solved[0]).sum() <= 128
+    assert prices is solved[1]
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+def test_edits_are_searched_for_once():
+    """The costs that the program needs are those of the edits that are then made."""
+    asked = []
+
+    def model(rows):
+        asked.append(rows.copy())
+        return (rows @ [1.0, -1.0, 0.5, 0.2] > 0).astype(int)
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4)).round(2)
+    s = rng.choice(["a", "b"], 400)
+    X[s == "b", 0] -= 0.7
+    y = (X @ [1.0, -1.0, 0.5, 0.2] + rng.logistic(size=400) > 0).astype(int)
+    box = BlackBox(model, output="label")
+    data = tabulate(box, X, y, sensitive_features=s)
+    asked.clear()
+    plan = least_change(data, disparity=["fnr", "fpr"], box=box, target="b", baseline="a")
+    in_fit = sum(map(len, asked))
+    asked.clear()
+    source = data["b"]
+    table = data.table.take(source.rows)
+    for decision, donors in enumerate(plan.donors):
+        donors.nearest(table.take(np.flatnonzero(source.decision == decision)))
+    assert in_fit == sum(map(len, asked)) > 0
+    route = plan.route(table, source.answers)
+    assert route.moving @ source.mass == pytest.approx(plan.outlook.edited)
+    cost = float(source.mass @ route.expected_cost()) / plan.outlook.edited
+    assert cost == pytest.approx(plan.outlook.cost)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from fairmend import DataError, FairmendWarning
+from fairmend import DataError, FairmendWarning, outcomes
 from fairmend.columns import Frame
 from fairmend.data import Tally
 from fairmend.outcomes import (
@@ -402,3 +402,26 @@ def test_the_unit_of_weights_does_not_matter():
     ]
     # what the last bits of the sums leave after the fits converged to 1e-9
     np.testing.assert_allclose(fitted[0], fitted[1], rtol=0, atol=1e-7)
+
+
+def test_more_columns_than_rows_give_the_fit_they_would(monkeypatch):
+    """Over the directions the rows span, an l2 logistic regression is the same."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 320))
+    y = (rng.random(60) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+    seen = np.stack([1.0 - y, y], axis=1)
+    table, tally = Frame.read(X), Tally(seen, seen, seen)
+
+    def fitted():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairmendWarning)
+            return fit_probability(table, tally, what="P(Y=1 | x)", estimator="logistic")
+
+    quickly = fitted()
+    monkeypatch.setattr(outcomes, "_basis", lambda matrix: None)
+    monkeypatch.setattr(outcomes, "WIDE", 1_000)
+    plainly = fitted()
+    assert quickly.penalty == plainly.penalty
+    assert quickly.probability == pytest.approx(plainly.probability, abs=1e-5)
+    assert quickly.predict(table) == pytest.approx(plainly.predict(table), abs=1e-5)
+    assert quickly.standard_error == pytest.approx(plainly.standard_error, rel=1e-3)

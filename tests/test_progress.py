@@ -1,9 +1,12 @@
 import io
 import sys
+import threading
+import time
 
 import pytest
 
 import fairmend.progress
+from fairmend import RepairedClassifier, datasets
 from fairmend.progress import progress
 
 
@@ -72,3 +75,44 @@ def test_an_error_takes_the_bar_down(monkeypatch):
     with pytest.raises(KeyError):
         walk(stumble=True)
     assert screen.getvalue().count("\x1b[?25h") == 1  # the cursor is back
+
+
+def test_work_within_work_is_its_stage_with_its_share(monkeypatch):
+    screen = on(Terminal(), monkeypatch, patience=0.0)
+    with progress("repairing"), progress("searching", 4) as advance:
+        advance(1)
+        assert screen.getvalue().count("\x1b[?25l") == 1  # one line, not two
+        time.sleep(0.3)
+    assert "repairing: searching" in screen.getvalue()
+    assert "25%" in screen.getvalue()
+
+
+def test_silent_work_shows_itself(monkeypatch):
+    screen = on(Terminal(), monkeypatch, patience=0.05)
+    with progress("repairing"):
+        time.sleep(0.5)
+    assert "repairing" in screen.getvalue()
+    assert screen.getvalue().count("\x1b[?25h") == 1
+
+
+def test_threads_have_lines_of_their_own(monkeypatch):
+    on(Terminal(), monkeypatch, patience=0.0)
+    with progress("here", 1) as advance:
+        other = threading.Thread(target=walk)
+        other.start()
+        other.join()
+        advance(1)
+
+
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+def test_a_fit_says_what_it_is_at(monkeypatch):
+    screen = on(Terminal(), monkeypatch, patience=0.0)
+    X, y, s = datasets.toy_descent().sample(400, random_state=0)
+    decide = datasets.toy_descent().decision
+
+    def slow(rows):
+        time.sleep(0.2)
+        return decide(rows)
+
+    RepairedClassifier(slow, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    assert "repairing: asking the model" in screen.getvalue()

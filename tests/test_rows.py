@@ -184,3 +184,31 @@ def test_objects_keep_what_they_are_though_one_side_is_all_missing():
     there = Frame.read(pd.DataFrame({"told": pd.Series([True, 3.0], dtype=object)}))
     edited = replaced(own, np.array([0]), there.take(np.array([0])))
     assert edited.native["told"].tolist() == [True, None]
+
+
+def test_columns_of_all_types_are_mixed_with_their_types_and_index():
+    def table(words, index):
+        return pd.DataFrame(
+            {
+                "word": pd.Series(words, dtype="str"),
+                "kind": pd.Categorical(words, categories=["x", "y"]),
+                "whole": pd.array([1, None], dtype="Int64"),
+                "a": np.array([1, 2]),
+                "b": np.array([3, 4]),
+                "c": np.array([0.5, np.nan]),
+                7: np.array([True, False]),
+            }
+        ).set_axis(index)
+
+    mine, theirs = table(["x", "y"], [5, 9]), table(["y", "x"], [0, 1])
+    theirs[["a", "b"]] += 10
+    take = np.array([[True] * 4 + [False] * 3, [False] * 7])
+    found = mixed(Frame.read(mine), Frame.read(theirs), take).native
+    assert found.index.tolist() == [5, 9]
+    assert found.dtypes.tolist() == mine.dtypes.tolist()
+    assert found.columns.tolist() == mine.columns.tolist()
+    assert found["word"].tolist() == ["y", "y"]
+    assert found["kind"].tolist() == ["y", "y"]
+    assert found["a"].tolist() == [11, 2]
+    assert found["b"].tolist() == [3, 4]
+    assert mine["a"].tolist() == [1, 2]  # nobody's own rows are touched

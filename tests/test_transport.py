@@ -1026,3 +1026,19 @@ def test_a_coupling_keeps_its_problem():
     assert isinstance(found, Coupling)
     assert found.problem is problem
     assert "full problem" in found.solver
+
+
+@pytest.mark.parametrize("kind", ["l1", "l2", "squared_l2"])
+def test_points_with_numbers_and_yes_or_no_are_as_far_apart_as_they_are(kind):
+    rng = np.random.default_rng(0)
+    at = np.column_stack(
+        [rng.normal(size=(40, 3)), rng.integers(0, 2, (40, 50)) * 0.5, rng.integers(0, 2, 40) * 3]
+    )
+    steps = np.abs(at[:, None] - at[None])
+    squared = (steps**2).sum(-1)
+    apart = {"l1": steps.sum(-1), "l2": np.sqrt(squared), "squared_l2": squared}[kind]
+    prices = PointPrices(at, at, kind)
+    np.testing.assert_allclose(prices.matrix(), apart, atol=1e-12)
+    np.testing.assert_allclose(prices.slab(np.array([3, 1])), apart[[3, 1]], atol=1e-12)
+    row, column = rng.integers(0, 40, (2, 30))
+    np.testing.assert_allclose(prices.at(row, column), apart[row, column], atol=1e-12)

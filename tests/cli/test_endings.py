@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from .conftest import IGNORED, NAMED, environment, process, write_applicants
@@ -335,3 +337,45 @@ def test_what_has_no_end_is_not_read_to_it(mended, call, arguments, code, what):
     done = call(*arguments, cwd=mended)
     assert (done.code, done.out) == (code, "")
     assert what in done.err
+
+
+SLOW = """
+import pathlib, time
+
+def cut(rows):
+    if pathlib.Path("asked").exists():
+        pathlib.Path("again").touch()
+        time.sleep(60)
+    if len(rows) > 100:
+        pathlib.Path("asked").touch()
+    return (rows["score"] > 0.5).to_numpy()
+"""
+
+
+def test_an_interrupted_repair_leaves_nothing(tmp_path):
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["m", "f"], 400)
+    score = (rng.random(400) - 0.1 * (sex == "f")).round(4)
+    pd.DataFrame({"sex": sex, "score": score, "y": rng.integers(0, 2, 400)}).to_csv(
+        tmp_path / "people.csv", index=False
+    )
+    (tmp_path / "slow.py").write_text(SLOW)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "fairmend", "repair", "people.csv", "--label", "y", "--group",
+         "sex", "--model", "slow:cut", "--metric", "sp", "--input", "score", "-o", "m.fairmend"],
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "again").exists():
+        assert running.poll() is None, running.stderr.read().decode()
+        assert time.monotonic() < deadline, "the model was not asked"
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    out, said = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert (out, said.splitlines()[-1]) == (
+        b"",
+        b"fairmend: interrupted; no unfinished file is left",
+    )
+    left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
+    assert left == {"people.csv", "slow.py", "asked", "again"}
