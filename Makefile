@@ -90,6 +90,7 @@ truth: setup                ## what is said against simulated truth; renews docs
 	$(BIN)/python experiments/truth.py --jobs $(WORKERS) --write
 
 odd: setup                  ## odd files, models, options, artifacts and calls; renews docs/quality.md
+	$(BIN)/python experiments/forged.py --jobs $(WORKERS)
 	$(BIN)/python experiments/odd.py --jobs $(WORKERS) --write
 
 fuzz: setup                 ## strangers' bytes, coverage-guided: SECONDS=60 for each target

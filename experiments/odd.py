@@ -120,6 +120,19 @@ def findings(found: Sequence[Record]) -> TextTable:
                      [tuple(map(str, line)) for line in lines])  # fmt: skip
 
 
+def forged_line(path: Path) -> str:
+    """What the last sweep of forged bytes found; empty if there was none."""
+    if not path.exists():
+        return ""
+    swept = json.loads(path.read_text(encoding="utf-8"))
+    return (
+        f"Forged bytes: {swept['tried']:,} changes of single bytes of {len(swept['kinds'])} kinds of "
+        f"artifacts, with hashes that fit (`python experiments/forged.py`): {swept['refused']:,} "
+        f"refused, {swept['loaded and sound']:,} loaded and sound, {swept['anything else']:,} "
+        "anything else."
+    )
+
+
 NOTES = """\
 understood: the figures, or everybody's decisions, are those counted by hand from the people meant.
 refused: one sentence on standard error and its exit code, and no file. findings: anything else, as
@@ -131,7 +144,8 @@ def write_section(found: Sequence[Record], page: Path = PAGE) -> None:
     text = page.read_text(encoding="utf-8")
     start, end = (text.index(mark) for mark in MARKS)
     shown = [table(found)] + ([findings(found)] if findings(found).cells else [])
-    body = "\n\n".join([*(one.markdown() for one in shown), NOTES])
+    forged = forged_line(RESULTS / "forged.json")
+    body = "\n\n".join(filter(None, [*(one.markdown() for one in shown), NOTES, forged]))
     write_text(page, f"{text[:start]}{MARKS[0]}\n\n{body}\n\n{text[end:]}")
 
 

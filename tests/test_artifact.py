@@ -1352,7 +1352,7 @@ SWEPT = ("least_change by score", "order", "transport", "mixed columns", "mixed 
 @given(member=PLACES, flips=FLIPS)
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_byte_changed_by_a_forger_is_refused_or_does_no_harm(forgers, kind, member, flips):
-    """A sample of experiments/odd_artifacts.py: hashes and description fit."""
+    """A sample of experiments/forged.py: hashes and description fit."""
     forger = forgers(kind)
     name = list(forger.members)[member % len(forger.members)]
     found = forger.judged({name: flipped(forger.members[name], flips)}, turn=member)

@@ -1,6 +1,6 @@
 """Every byte of every kind of artifact changed, and what becomes of it.
 
-    python experiments/odd_artifacts.py [--kinds PATTERN] [--every 1] [--jobs 2] [--out FILE]
+    python experiments/forged.py [--kinds PATTERN] [--every 1] [--jobs 2] [--out FILE]
 
 Small repairs of every kind are saved. Then, one at a time, each byte of each part of each file gets
 other values, all hashes are made to fit, and the file is loaded and used. It must be refused with
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kinds", default="", metavar="PATTERN", help="kinds to try, a regex")
     parser.add_argument("--every", type=int, default=1, help="try each so many-th case")
     parser.add_argument("--jobs", type=int, default=2, help="processes, one thread each")
-    parser.add_argument("--out", type=Path, default=RESULTS / "odd_artifacts.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "forged.json")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.inside:
