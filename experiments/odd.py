@@ -126,8 +126,8 @@ def forged_line(path: Path) -> str:
         return ""
     swept = json.loads(path.read_text(encoding="utf-8"))
     return (
-        f"Forged bytes: {swept['tried']:,} changes of single bytes of {len(swept['kinds'])} kinds of "
-        f"artifacts, with hashes that fit (`python experiments/forged.py`): {swept['refused']:,} "
+        f"Forged bytes: {swept['tried']:,} changes of single bytes of {len(swept['kinds'])} kinds "
+        f"of artifacts, with hashes that fit (`python experiments/forged.py`): {swept['refused']:,} "
         f"refused, {swept['loaded and sound']:,} loaded and sound, {swept['anything else']:,} "
         "anything else."
     )
