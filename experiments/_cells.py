@@ -89,8 +89,8 @@ def is_possible(metric: str, method: str, reference: str = "named") -> bool:
 # -------------------------------------------------------------------- the lists
 
 _OFTEN = {
-    "least_change score": 1_000, "least_change outcome": 300, "least_change cost": 300,
-    "order": 600, "transport": 200, "paper": 200, "two_sided": 120,
+    "least_change score": 1_000, "least_change outcome": 200, "least_change cost": 200,
+    "order": 300, "transport": 150, "paper": 150, "two_sided": 120,
 }  # fmt: skip
 
 

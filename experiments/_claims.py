@@ -155,10 +155,10 @@ def claims() -> list[Claim]:
             world = World(kind, answers=answers, differs=False)
             listed.append(Claim(f"P(Y|X) differs where it does not | {kind}, {answers}",
                                 partial(outcomes_differ, world=world), 0.0, LEVEL,
-                                repetitions=60))  # fmt: skip
+                                repetitions=40))  # fmt: skip
         listed.append(Claim(f"P(Y|X) differs where it does | {kind}",
                             partial(outcomes_differ, world=World(kind)), 0.0, 1.0,
-                            repetitions=30))  # fmt: skip
+                            repetitions=20))  # fmt: skip
     listed.append(Claim("joint proxies name a pair that adds nothing | 30 features",
                         partial(pairs_of_noise, features=30), 0.0, LEVEL, sizes=(400,),
                         repetitions=50))  # fmt: skip

@@ -125,11 +125,12 @@ def forged_line(path: Path) -> str:
     if not path.exists():
         return ""
     swept = json.loads(path.read_text(encoding="utf-8"))
+    counts = (swept[name] for name in ("tried", "refused", "loaded and sound", "anything else"))
+    tried, refused, sound, other = (f"{count:,}" for count in counts)
     return (
-        f"Forged bytes: {swept['tried']:,} changes of single bytes of {len(swept['kinds'])} kinds "
-        f"of artifacts, with hashes that fit (`python experiments/forged.py`): {swept['refused']:,} "
-        f"refused, {swept['loaded and sound']:,} loaded and sound, {swept['anything else']:,} "
-        "anything else."
+        f"Forged bytes: {tried} changes of single bytes of {len(swept['kinds'])} kinds of "
+        f"artifacts, with hashes that fit (`python experiments/forged.py`): {refused} refused, "
+        f"{sound} loaded and sound, {other} anything else."
     )
 
 
