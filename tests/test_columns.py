@@ -319,6 +319,14 @@ def test_rows_taken_from_a_coded_table_have_the_codes_they_would_get(seed):
         np.testing.assert_array_equal(here.values, anew.values)
 
 
+def test_of_equal_values_rows_that_are_taken_show_their_own():
+    column = np.array([True, 1, 0], object).reshape(-1, 1)
+    whole = Frame.read(column)
+    assert whole.encoded[0].values.tolist() == [0, True]
+    [taken] = whole.take(np.array([1, 2])).encoded
+    assert [type(value) for value in taken.values] == [int, int]
+
+
 def test_a_pickle_holds_the_rows_and_not_what_they_were_taken_from():
     whole = Frame.read(np.arange(200_000).reshape(-1, 2))
     assert len(whole.encoded) == 2

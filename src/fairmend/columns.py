@@ -53,6 +53,13 @@ class Encoded:
     def has_missing(self) -> bool:
         return len(self.values) > 0 and is_missing(self.values[-1])
 
+    @cached_property
+    def one_spelling(self) -> bool:
+        """Whether equal entries look alike: 1 and True are equal, and stand for each other."""
+        if self.values.dtype.kind != "O":
+            return True
+        return all(isinstance(value, str) or is_missing(value) for value in self.values)
+
     @property
     def missing(self) -> NDArray[np.bool_]:
         """Which entries are missing."""
@@ -588,7 +595,12 @@ class Frame:
         known = self.__dict__.pop("_taken_from", None)
         if known is not None:  # of rows taken from a table whose codes are known
             whole, rows = known
-            return tuple(_compact(column.codes[rows], column.values) for column in whole)
+            return tuple(
+                _compact(column.codes[rows], column.values)
+                if column.one_spelling
+                else encode(self.column(name), f"X column {name!r}")
+                for name, column in zip(self.names, whole, strict=True)
+            )
         if self.is_array:  # column after column is read several times: make it contiguous once
             columns: Iterator[Any] = iter(np.asfortranarray(self.native).T)
         else:
