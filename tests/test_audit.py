@@ -734,3 +734,9 @@ def test_alignment_of_decisions_needs_no_outcomes():
         assert (one.gap, one.low, one.high, one.p_value) == pytest.approx(
             (other.gap, other.low, other.high, other.p_value), abs=ROUNDING
         )
+
+
+@pytest.mark.parametrize("y", [[None] * 4, [float("nan")] * 4])
+def test_outcomes_that_nobody_has_are_said_to_be_missing(y):
+    with pytest.raises(DataError, match="y: must be known for every person; got 4 missing"):
+        audit(np.array([1, 0, 1, 0]), None, y, sensitive_features=["a", "b", "a", "b"])

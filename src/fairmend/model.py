@@ -101,7 +101,7 @@ class Labels:
             raise DataError(
                 "y",
                 "must have two values",
-                f"got one class: everybody has {values[0]!r}",
+                f"got one class: everybody has {values[0]!r}" if values else "nobody has one",
                 "Error rates need both outcomes in the data.",
             )
         if pos_label is None:
