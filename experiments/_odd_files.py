@@ -359,7 +359,7 @@ def others() -> Iterator[File]:
         "Parquet, ids are numbers",
         _as_frame(lambda t: t.with_columns(pl.col("no").cast(pl.Int64))),
         "either",
-        (),
+        with_cells("no", lambda t: f"{int(t)}"),
         _NONE,
     )
     yield "Arrow file", _arrow(), "same", (), _NONE

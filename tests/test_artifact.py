@@ -419,7 +419,7 @@ def test_other_columns_and_containers_are_refused_at_use(good):
     X, who = new_people()
     with pytest.raises(DataError, match="'town' is missing"):
         loaded.predict(X.drop(columns="town"), **who)
-    with pytest.raises(DataError, match="must come as in fit, in a DataFrame"):
+    with pytest.raises(DataError, match="must come as in fit, in a pandas DataFrame"):
         loaded.predict(pl.from_pandas(X), **who)
 
 

@@ -833,7 +833,7 @@ def test_scikit_learn_s_checks_with_labels_1_and_2_pass_when_told_which_is_posit
          "method='order': must be free to place everybody; got forbidden edits. "
          "Use method='least_change', which respects them."),
         ({"outcome_model": "tree", "rank": "outcome"},
-         "P(Y=1 | x): must be fitted by 'auto', 'logistic', 'empirical' or a scikit-learn "
+         "outcome_model: must be fitted by 'auto', 'logistic', 'empirical' or a scikit-learn "
          "classifier; got 'tree'. For example HistGradientBoostingClassifier()."),
         ({"pos_label": 2},
          "pos_label: must be the value of y that counts as positive; got 2 where y holds 0, 1. "

@@ -1002,4 +1002,4 @@ def auc(people: Population) -> float:
     negative = np.bincount(place, people.mass * (1 - people.outcome))
     total = float(positive.sum() * negative.sum())
     below = np.cumsum(negative) - negative / 2
-    return float(positive @ below) / total if total > 0 else float("nan")
+    return min(1.0, float(positive @ below) / total) if total > 0 else float("nan")

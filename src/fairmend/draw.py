@@ -309,6 +309,8 @@ def read_key(
     path = Path(str(file))
     try:
         text = read_small(path, _LONGEST_KEY, f"key file {str(path)!r}").decode("ascii", "replace")
+    except DataError:  # too long, or no file
+        raise
     except OSError as error:
         hidden = _MAY_BE_A_KEY.search(str(path)) is not None
         raise DataError(

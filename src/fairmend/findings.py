@@ -388,7 +388,8 @@ def fingerprint(data: AuditData) -> str:
     digest = sha256()
     names = () if data.table is None else data.table.names
     for name, column in zip(names, _columns(data), strict=True):
-        digest.update(repr((str(name), [str(value) for value in column.values])).encode())
+        values = [str(v + 0.0 if isinstance(v, float) else v) for v in column.values]  # -0.0 is 0.0
+        digest.update(repr((str(name), values)).encode())
     _count_in(digest, data, outcomes=True)
     return digest.hexdigest()
 

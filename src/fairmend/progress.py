@@ -126,7 +126,8 @@ _own = _Own()
 
 
 def _on_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()  # None: a program without a console
+    stream = sys.stderr
+    return stream is not None and not stream.closed and stream.isatty()  # None: no console
 
 
 def _shown_bar(label: str, total: int | None, done: int) -> Progress:

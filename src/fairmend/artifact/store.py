@@ -527,8 +527,11 @@ def _with_settings(model: Any, body: Body, key: bytes | None) -> RepairedClassif
             right = isinstance(value, str) or code
         if not right:
             raise _unfit(f"a value of another type for {name!r}: {value!r:.60}")
-    repaired = RepairedClassifier(model, **{**settings, "key": key})
+    own = settings["outcome_model"]
+    stored = {**settings, "key": key, "outcome_model": own if isinstance(own, str) else "auto"}
+    repaired = RepairedClassifier(model, **stored)
     repaired._check_settings()
+    repaired.outcome_model = own
     repaired._check_groups(body.data)
     repaired._check_favorable(body.data.labels)
     check_rules(repaired._cost(), table.names)

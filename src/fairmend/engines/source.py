@@ -289,7 +289,11 @@ def files(name: str) -> list[str]:
             if each.lower().endswith(_SUFFIXES) and not each.startswith((".", "_"))
         ]
     else:
-        found = [each for each in glob.glob(name, recursive=True) if os.path.isfile(each)]
+        found = [
+            each
+            for each in glob.glob(name, recursive=True)
+            if os.path.isfile(each) or os.path.islink(each)  # a link to nothing is told of
+        ]
     if not found:
         folder = os.path.isdir(name)
         raise DataError(
