@@ -211,7 +211,7 @@ def models() -> Iterator[Model]:
     yield (
         "predict alone",
         "class M:\n  def predict(self, rows): return (score(rows) > 0.5).astype(int)\nmodel = M()",
-        "same",
+        "either",
     )
     yield (
         "predict_proba alone",

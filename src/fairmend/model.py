@@ -50,6 +50,7 @@ __all__ = [
     "Answers",
     "BlackBox",
     "Labels",
+    "cannot_be_looked_at",
     "default_cut",
     "input_names",
     "warn_of_idle_cut",
@@ -519,7 +520,7 @@ class BlackBox:
 
     def _place_of_positive(self, labels: Labels) -> int:
         """Where the positive label stands in the model's classes_; 1 if it has none."""
-        with foreign_code(_cannot_be_looked_at):
+        with foreign_code(cannot_be_looked_at):
             known = getattr(self.model, "classes_", None)
             if known is None:
                 return 1
@@ -745,7 +746,7 @@ def input_names(model: Any) -> tuple[str, ...] | None:
 
     A method speaks for the object it belongs to.
     """
-    with foreign_code(_cannot_be_looked_at):
+    with foreign_code(cannot_be_looked_at):
         model = getattr(model, "__self__", model)
         names = getattr(model, "feature_names_in_", None)
         if names is None:  # MLflow: a signature, where the model was logged with one
@@ -757,7 +758,8 @@ def input_names(model: Any) -> tuple[str, ...] | None:
         return tuple(str(name) for name in names) or None
 
 
-def _cannot_be_looked_at(error: BaseException) -> ModelError:
+def cannot_be_looked_at(error: BaseException) -> ModelError:
+    """A model whose attributes raise."""
     return ModelError(
         "model",
         "must say what it has and can",
@@ -783,7 +785,7 @@ def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | 
             "Pass an instance that has been fitted.",
         )
     methods = ("predict_proba", "decision_function", "predict")
-    with foreign_code(_cannot_be_looked_at):
+    with foreign_code(cannot_be_looked_at):
         for method in methods if output != "label" else ("predict",):
             if hasattr(model, method):
                 return method, getattr(model, method)

@@ -30,7 +30,7 @@ from fairmend.errors import (
     plain_text,
     require,
 )
-from fairmend.model import input_names
+from fairmend.model import cannot_be_looked_at, input_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -135,7 +135,8 @@ class _InContainer:
 
     @classmethod
     def around(cls, model: Any, container: Container | None) -> Any:
-        estimator = hasattr(model, "predict")
+        with foreign_code(cannot_be_looked_at):
+            estimator = hasattr(model, "predict")
         if container is None:
             named = input_names(model) is not None
             container = ("pandas" if named else "numpy") if estimator else "polars"

@@ -474,6 +474,8 @@ class _ArrowStream(RowStream):
         while True:
             try:
                 batch = next(batches, None)
+                if batch is not None and self.kind != "parquet":  # Arrow has no checksums
+                    batch.validate(full=True)
             except (pa.ArrowException, OSError) as error:
                 raise not_of_its_kind(self._name, self.kind, error) from None
             if batch is None:

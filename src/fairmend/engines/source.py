@@ -292,7 +292,7 @@ def files(name: str) -> list[str]:
         found = [
             each
             for each in glob.glob(name, recursive=True)
-            if os.path.isfile(each) or os.path.islink(each)  # a link to nothing is told of
+            if not os.path.isdir(each)  # what is no file either is told of where it is read
         ]
     if not found:
         folder = os.path.isdir(name)
