@@ -200,7 +200,11 @@ def _table(written: bytes) -> tuple[list[str], list[list[str]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    readers = {b"PAR1": pq.read_table, b"ARROW1": lambda file: pa.ipc.open_file(file).read_all()}
+    readers = {
+        b"PAR1": pq.read_table,
+        b"ARROW1": lambda file: pa.ipc.open_file(file).read_all(),
+        b"\xff\xff\xff\xff": lambda file: pa.ipc.open_stream(file).read_all(),
+    }
     for magic, read in readers.items():
         if written.startswith(magic):
             table = read(pa.BufferReader(written))
