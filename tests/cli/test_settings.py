@@ -80,8 +80,8 @@ def test_values_that_no_option_takes_are_errors(settings, place, folder, call):
 
 
 def test_a_file_that_was_found_names_no_model(folder, call):
-    (folder / "fairmend.toml").write_text('model = "vendor_by_settings:model"\noutput = "found.fairmend"\n')
-    (folder / "vendor_by_settings.py").write_text("open('ran', 'w').close()\ndef model(rows): return [1]\n")
+    (folder / "fairmend.toml").write_text('model = "named_here:model"\noutput = "found.fairmend"\n')
+    (folder / "named_here.py").write_text("open('ran', 'w').close()\ndef model(rows): return [1]\n")
     named = ("--group", "sex", "--label", "approved?", "--positive", "yes")
     done = call("audit", "applicants.csv", *named)
     assert done.code == 2
