@@ -45,7 +45,7 @@ def test_a_traceback_is_found(scripts):
 
 
 def test_a_death_is_found(scripts):
-    assert outcome(scripts, lambda: os.kill(os.getpid(), signal.SIGABRT)) == "died of signal 6"
+    assert outcome(scripts, lambda: os.kill(os.getpid(), signal.SIGKILL)) == "died of signal 9"
 
 
 def test_a_hang_is_found(scripts, monkeypatch):
