@@ -96,12 +96,14 @@ def test_silent_work_shows_itself(monkeypatch):
 
 
 def test_threads_have_lines_of_their_own(monkeypatch):
-    on(Terminal(), monkeypatch, patience=0.0)
+    screen = on(Terminal(), monkeypatch, patience=0.0)
     with progress("here", 1) as advance:
         other = threading.Thread(target=walk)
         other.start()
         other.join()
+        assert "here: walking" not in screen.getvalue()  # as a stage of this thread's would be
         advance(1)
+    assert "here" in screen.getvalue()
 
 
 @pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
