@@ -5,6 +5,8 @@ namespace to write there; from outside the files are seen under ``/proc``.
 """
 
 import contextlib
+import os
+import stat
 import subprocess
 from pathlib import Path
 
@@ -62,3 +64,14 @@ def small_disk(place, size="1m"):
             why = holder.stderr.read().decode(errors="replace").strip()
             pytest.skip(f"no namespace with a small file system can be made here: {why}")
         yield SmallDisk(place, holder)
+
+
+def null_device(place):
+    """A device like /dev/null at a place of its own."""
+    try:
+        os.mknod(place, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        with place.open("wb"):
+            pass
+    except PermissionError:
+        pytest.skip("devices are for root")
+    return place

@@ -96,12 +96,19 @@ def test_silent_work_shows_itself(monkeypatch):
 
 
 def test_threads_have_lines_of_their_own(monkeypatch):
-    screen = on(Terminal(), monkeypatch, patience=0.0)
+    screen, lines = on(Terminal(), monkeypatch, patience=0.0), []
+
+    def elsewhere():
+        lines.append(fairmend.progress._own.line)
+        walk()
+
     with progress("here", 1) as advance:
-        other = threading.Thread(target=walk)
+        mine = fairmend.progress._own.line
+        other = threading.Thread(target=elsewhere)
         other.start()
         other.join()
-        assert "here: walking" not in screen.getvalue()  # as a stage of this thread's would be
+        assert lines == [None]
+        assert fairmend.progress._own.line is mine
         advance(1)
     assert "here" in screen.getvalue()
 
