@@ -43,7 +43,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup                 ## audit, explain and mend a stand-in vendor model on embedded real data
-	@$(BIN)/python -m fairmend.demo
+	@$(BIN)/python -m fairmend demo
 
 lint: setup                 ## ruff: rules and layout
 	$(BIN)/python -m ruff check .
@@ -65,7 +65,7 @@ theory: setup               ## the promises of the mathematics, with all their r
 	FAIRMEND_REPETITIONS=full HYPOTHESIS_PROFILE=default $(PYTEST) tests/theory
 
 docs: setup                 ## run the examples in the pages, and build them into a site in site/
-	$(BIN)/python -m pytest -q tests/test_docs.py
+	$(BIN)/python -m pytest -q tests/docs/test_docs.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo 'open site/index.html'
 

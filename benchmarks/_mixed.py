@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fairmend import datasets
-from fairmend.costs import Cost
+from fairmend.repair.costs import Cost
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 """Where UCI's files are looked for by default."""

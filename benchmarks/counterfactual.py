@@ -20,8 +20,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from fairmend import AuditData, Counterfactual, counterfactual_data, datasets, project, tabulate
-from fairmend.disparity import FNR
-from fairmend.outcomes import fit_probability
+from fairmend.explain.outcomes import fit_probability
+from fairmend.measure.disparity import FNR
 
 REPETITIONS = 7
 MILLION = 1_000_000

@@ -33,10 +33,10 @@ from _results import write_json, write_text
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from fairmend.columns import Frame
-from fairmend.data import Tally
+from fairmend.data.columns import Frame
 from fairmend.datasets import Bunch, load_adult, load_compas
-from fairmend.outcomes import fit_probability
+from fairmend.explain.outcomes import fit_probability
+from fairmend.measure.tabulate import Tally
 from fairmend.progress import progress
 from fairmend.tables import UNKNOWN, TextTable, percent
 
@@ -904,7 +904,7 @@ def chart(rows: list[dict[str, Any]]) -> Any:
     """The gap left against accuracy, one panel a data set and aim."""
     import altair as alt
 
-    from fairmend.plot import GREY, INK
+    from fairmend.report.plot import GREY, INK
 
     # Okabe and Ito's colours, told apart with any kind of colour vision
     colours = {
@@ -1098,7 +1098,7 @@ def main() -> int:
         *map(section, told),
     ]
     write_text(options.out.with_suffix(".md"), "\n\n".join(page) + "\n")
-    from fairmend.plot import save
+    from fairmend.report.plot import save
 
     save(chart(found["summary"]), picture)
     print(f"\n{found['seconds']} s; written to {options.out.name}, .md and .png")

@@ -256,7 +256,7 @@ def near_donors(plan: Any, path: str, people: int = 300) -> tuple[float, float]:
     import polars as pl
     from scipy.spatial.distance import cdist
 
-    from fairmend.columns import Frame
+    from fairmend.data.columns import Frame
 
     def scored(file: str, wanted: bool) -> pl.LazyFrame:
         score = sum(pl.col(name) * slope for name, slope in zip(CONTINUOUS, SLOPES, strict=True))

@@ -42,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import fairmend
 import serving
 import vendors
-from fairmend.protocols import protocol_named
+from fairmend.model.protocols import protocol_named
 from fairmend.serve.fast import FastReader
 from fairmend.serve.schema import Schema
 from fairmend.tables import TextTable
@@ -183,7 +183,7 @@ def codec() -> dict[str, dict[str, float]]:
     adult = fairmend.datasets.load_adult()
     found = {}
     for name, X in (("16 columns", adult.X), ("3 columns", vendors.people()[0])):
-        schema = Schema.of(fairmend.columns.Frame.read(X[:2_000]))
+        schema = Schema.of(fairmend.data.columns.Frame.read(X[:2_000]))
         record = {**dict(zip(schema.names, next(iter(schema.known_rows())), strict=True)),
                   "group": "b", "id": 7}  # fmt: skip
         body = json.dumps({"dataframe_records": [record]}).encode()

@@ -75,7 +75,7 @@ def solved(kind: str, n: int, seed: int, contestant: str) -> dict[str, Any]:
     import ot
     from scipy.spatial.distance import cdist
 
-    from fairmend.transport import PointPrices, TransportProblem, solve
+    from fairmend.repair.transport import PointPrices, TransportProblem, solve
 
     rows, p, q = instance(kind, n, seed)
     answer: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def table(judged: list[dict[str, Any]], large: dict[str, Any]) -> TextTable:
 
 def entropic(n: int) -> TextTable:
     """The solver for what is larger still, with PyTorch on a GPU where there is one."""
-    from fairmend.transport import PointPrices, TransportProblem, solve_entropic
+    from fairmend.repair.transport import PointPrices, TransportProblem, solve_entropic
 
     rows, p, q = instance("continuous", n, 0)
     cells = []

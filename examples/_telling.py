@@ -10,8 +10,8 @@ from typing import Any
 
 import altair as alt
 
-from fairmend.audit import Gap
-from fairmend.plot import BLUE, GREY, INK, VERMILION
+from fairmend.measure.audit import Gap
+from fairmend.report.plot import BLUE, GREY, INK, VERMILION
 from fairmend.tables import TextTable
 
 WIDTH = 100

@@ -27,8 +27,8 @@ from _telling import dressed, gaps_chart, options, say, show, title
 from sklearn.linear_model import LogisticRegression
 
 import fairmend
-from fairmend import plot
-from fairmend.plot import BLUE, VERMILION
+from fairmend.report import plot
+from fairmend.report.plot import BLUE, VERMILION
 from fairmend.tables import percent
 
 SEED = 0

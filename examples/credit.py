@@ -29,8 +29,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import fairmend
-from fairmend import plot
-from fairmend.plot import BLUE
+from fairmend.report import plot
+from fairmend.report.plot import BLUE
 from fairmend.tables import percent, points
 
 SEED = 0

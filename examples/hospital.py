@@ -23,7 +23,7 @@ from _telling import gaps_chart, options, say, show, table, title
 from sklearn.ensemble import GradientBoostingClassifier
 
 import fairmend
-from fairmend import plot
+from fairmend.report import plot
 from fairmend.tables import percent, points
 
 SEED = 0

@@ -20,10 +20,10 @@ from pathlib import Path
 import counterfactuals
 import frontier
 import mixed
-import repair
 from _page import failures, write_page
 from _shared import RESULTS, ROOT, Record, add_settings, checked, rounded, run_as_script, write_json
 
+import repair
 from fairmend.errors import require
 
 NEEDED = {"altair": "plot", "vl_convert": "plot", "ot": "transport"}

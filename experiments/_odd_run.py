@@ -97,7 +97,7 @@ def _called(case: Case) -> int:
             return 3
         print(json.dumps(found))
         return 0
-    from fairmend.cli import main
+    from fairmend.cli.main import main
 
     sys.argv = ["fairmend", *map(str, case.call)]
     main()

@@ -19,11 +19,11 @@ from typing import Any
 import counterfactuals
 import frontier
 import mixed
-import repair
 from _history import CHANGES, FIRST_SHORT, RUNS, SINCE
 from _shared import ROOT, Check, Record, write_json, write_text
 
-from fairmend import plot
+import repair
+from fairmend.report import plot
 from fairmend.tables import TextTable
 
 WIDTH = 100

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from _shared import Record, arguments_of, run_all, run_as_script, split, write_json
-from repair import METHODS, ROWS, repaired
 
 from fairmend.tables import TextTable
+from repair import METHODS, ROWS, repaired
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_SPLITS = 10

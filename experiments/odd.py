@@ -82,8 +82,8 @@ def run_some(packed: tuple[tuple[str, bytes], ...], numbers: Sequence[int]) -> l
     import polars  # noqa: F401
     import sklearn.linear_model  # noqa: F401
 
-    import fairmend.cli
-    import fairmend.page  # noqa: F401
+    import fairmend.cli.main
+    import fairmend.report.html  # noqa: F401
 
     every = _listed(packed)
     return [judged(every[number]) for number in numbers]

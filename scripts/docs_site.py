@@ -34,8 +34,9 @@ REFERENCE = {
         "counterfactual", "Counterfactual", "counterfactual_data", "project", "descend",
     ],
     "Repair": [
-        "RepairedClassifier", "Cost", "load", "fairmend.plan.Plan", "fairmend.plan.Outlook",
-        "fairmend.report.Report", "fairmend.artifact.manifest.inspect",
+        "RepairedClassifier", "Cost", "load", "fairmend.repair.plan.Plan",
+        "fairmend.repair.plan.Outlook", "fairmend.report.report.Report",
+        "fairmend.artifact.manifest.inspect",
     ],
     "Data elsewhere": [
         "fairmend.engines.source.source", "fairmend.engines.verbs.tabulate",

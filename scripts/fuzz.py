@@ -87,7 +87,7 @@ def forged(folder: Path) -> Target:
 def table(folder: Path) -> Target:
     """The border for files: a CSV read, and audited if it has the columns."""
     from fairmend import FairmendError, audit
-    from fairmend.tablefile import read_table
+    from fairmend.data.tablefile import read_table
 
     (folder / "plain").write_bytes(b"y,s,p\n1,a,1\n0,b,0\n1,b,1\n0,a,0\n" * 5)
     (folder / "odd").write_bytes('\ufeffy;s;p\n"1";"=a";0,5\n0;;1\n'.encode())
@@ -103,8 +103,8 @@ def table(folder: Path) -> Target:
 
 def request(folder: Path) -> Target:
     """The protocols' readers, given bodies of requests and of responses."""
-    from fairmend.protocols import NAMES, protocol_named
-    from fairmend.protocols.wire import BadAnswer, BadRequest
+    from fairmend.model.protocols import NAMES, protocol_named
+    from fairmend.model.protocols.wire import BadAnswer, BadRequest
 
     protocols = [protocol_named(name) for name in NAMES]
     bodies = (
@@ -132,7 +132,7 @@ def request(folder: Path) -> Target:
 def draw(folder: Path) -> Target:
     """The draw, given any text and numbers as ids."""
     from fairmend import DataError
-    from fairmend.draw import Drawer
+    from fairmend.apply.draw import Drawer
 
     (folder / "ids").write_bytes("7\n007\nÅngström\n-3\n1e5\n".encode())
     drawer = Drawer(bytes(32), "fuzz")

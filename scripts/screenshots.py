@@ -134,13 +134,13 @@ def styles() -> dict[str, str]:
 
 def report_shots(browser: Any, folder: Path) -> Iterator[Shot]:
     """The page that the demo writes: its verdict, its groups, and the frontier with its slider."""
-    from fairmend import demo
+    from fairmend.cli import walk
 
     made = patch.dict(os.environ, SOURCE_DATE_EPOCH=str(int(FIRST_DAY)))
     with made, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
-        demo.main()
+        walk.main()
     with opened(browser) as page:
-        page.goto((folder / demo.PAGE).as_uri())
+        page.goto((folder / walk.PAGE).as_uri())
         yield shot(page, "report-verdict.png", "header", "#verdict")
         yield shot(page, "report-groups.png", "#groups", "#groups")
         slider = page.get_by_role("slider")
@@ -185,10 +185,10 @@ def a_month(path: Path) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     from fairmend import RepairedClassifier
-    from fairmend.columns import Frame
+    from fairmend.cli.walk import IMMUTABLE
+    from fairmend.data.columns import Frame
     from fairmend.datasets import load_adult
-    from fairmend.demo import IMMUTABLE
-    from fairmend.remote import cells
+    from fairmend.model.remote import cells
     from fairmend.serve.config import Config
     from fairmend.serve.log import TABLES, DecisionLog, Entry
     from fairmend.serve.repairer import Repairer

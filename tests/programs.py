@@ -3,9 +3,9 @@
 import numpy as np
 from scipy.optimize import linprog
 
-from fairmend.costs import Cost, EditCost
-from fairmend.disparity import FDR
-from fairmend.realised import RealisedGap
+from fairmend.measure.disparity import FDR
+from fairmend.measure.realised import RealisedGap
+from fairmend.repair.costs import Cost, EditCost
 
 
 def full_program(data, metrics, cost=None, level=1.0):

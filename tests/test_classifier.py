@@ -25,9 +25,9 @@ from sklearn.utils.estimator_checks import check_estimator
 import fairmend
 from fairmend import FNR, FPR, BlackBox, DataError, FairmendWarning, datasets
 from fairmend.classifier import RepairedClassifier
-from fairmend.costs import Cost
 from fairmend.errors import RepairRefused
-from fairmend.plan import PlanStatus
+from fairmend.repair.costs import Cost
+from fairmend.repair.plan import PlanStatus
 
 # -------------------------------------------------------------------- people and a vendor
 
@@ -809,7 +809,7 @@ def test_scikit_learn_s_checks_with_labels_1_and_2_pass_when_told_which_is_posit
          "'keep' gives people of unaudited groups the model's own answer."),
         ({"key": b"short"},
          "key: must be 32 bytes, written as 64 hexadecimal digits in text; got 5 bytes. "
-         "Make a key once with fairmend.draw.random_key().hex(), and keep it secret."),
+         "Make a key once with fairmend.apply.draw.random_key().hex(), and keep it secret."),
         ({"random_state": "seed"},
          "random_state: must be a whole number, not negative, or None; got 'seed'. "
          "It seeds folds and, without a key, the draws."),

@@ -8,11 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # for disks.py
 
 from disks import null_device, small_disk
 from fairmend.errors import DataError

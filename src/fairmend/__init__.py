@@ -1,19 +1,13 @@
 """Audit, explain and mend a black-box classifier that treats groups differently."""
 
 # ruff: noqa: E402
-from fairmend import interrupts
+from fairmend.cli import interrupts
 
 interrupts.watch()  # before anything that takes time to import
 
 from typing import TYPE_CHECKING, Any
 
 from fairmend import datasets
-from fairmend.audit import Audit, audit, audit_data
-from fairmend.costs import Cost
-from fairmend.counterfactual import Counterfactual, counterfactual, counterfactual_data
-from fairmend.data import AuditData, Population, tabulate
-from fairmend.descent import descend
-from fairmend.disparity import FDR, FNR, FPR, SP, Alignment, Combination, Disparity, RateGap
 from fairmend.errors import (
     ArtifactError,
     DataError,
@@ -23,13 +17,19 @@ from fairmend.errors import (
     ModelError,
     RepairRefused,
 )
-from fairmend.model import BlackBox
-from fairmend.projection import project
+from fairmend.explain.counterfactual import Counterfactual, counterfactual, counterfactual_data
+from fairmend.explain.descent import descend
+from fairmend.explain.projection import project
+from fairmend.measure.audit import Audit, audit, audit_data
+from fairmend.measure.disparity import FDR, FNR, FPR, SP, Alignment, Combination, Disparity, RateGap
+from fairmend.measure.tabulate import AuditData, Population, tabulate
+from fairmend.model.blackbox import BlackBox
+from fairmend.repair.costs import Cost
 
 if TYPE_CHECKING:
     from fairmend.artifact import load
     from fairmend.classifier import RepairedClassifier
-    from fairmend.remote import RemoteModel
+    from fairmend.model.remote import RemoteModel
 
 __version__ = "0.1.0"
 
@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
 
         return RepairedClassifier
     if name == "RemoteModel":
-        from fairmend.remote import RemoteModel
+        from fairmend.model.remote import RemoteModel
 
         return RemoteModel
     if name == "load":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from fairmend.cli.streams import prepare
 from fairmend.errors import MissingExtra, require
-from fairmend.streams import prepare
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
     except MissingExtra as error:
         print(f"fairmend: {error}", file=sys.stderr)
         sys.exit(2)
-    from fairmend.cli import main as run
+    from fairmend.cli.main import main as run
 
     run()
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from fairmend.audit import Audit, audit_data
-from fairmend.columns import (
+from fairmend.apply.draw import Drawer, content_ids, random_key
+from fairmend.apply.shared_draws import SharedDraws, worst
+from fairmend.data.columns import (
     FloatArray,
     Frame,
     IntArray,
@@ -31,25 +32,8 @@ from fairmend.columns import (
     container_name,
     scalar,
 )
-from fairmend.costs import Cost, check_rules
-from fairmend.counterfactual import (
-    Counterfactual,
-    check_level,
-    counterfactual_data,
-    read_disparities,
-)
-from fairmend.data import (
-    RESERVED,
-    UNLABELLED,
-    AuditData,
-    Population,
-    are_names,
-    read_membership,
-    tabulate,
-    with_predictions,
-)
-from fairmend.disparity import Disparity, check_outcomes_are_known, parts_of
-from fairmend.draw import Drawer, content_ids, random_key
+from fairmend.data.limits import faults
+from fairmend.data.rows import replaced
 from fairmend.engines.source import is_elsewhere
 from fairmend.engines.verbs import predict_elsewhere, transform_elsewhere
 from fairmend.errors import (
@@ -60,26 +44,35 @@ from fairmend.errors import (
     listed,
     nearest,
 )
-from fairmend.findings import (
-    SMALLEST_CELL,
-    Explanation,
-    FrontierPoint,
-    Provenance,
-    repair_fingerprint,
+from fairmend.explain.counterfactual import (
+    Counterfactual,
+    check_level,
+    counterfactual_data,
+    read_disparities,
 )
-from fairmend.frontier import Levels
-from fairmend.limits import faults
-from fairmend.model import RECORDED, Answers, BlackBox, Labels
-from fairmend.order import order_preserving
-from fairmend.outcomes import check_estimator
-from fairmend.plan import HarmlessPlan, Plan, PlanStatus, Route
+from fairmend.explain.outcomes import check_estimator
+from fairmend.measure.audit import Audit, audit_data
+from fairmend.measure.disparity import Disparity, check_outcomes_are_known, parts_of
+from fairmend.measure.selection import find_one_decision
+from fairmend.measure.tabulate import (
+    RESERVED,
+    UNLABELLED,
+    AuditData,
+    Population,
+    are_names,
+    read_membership,
+    tabulate,
+    with_predictions,
+)
+from fairmend.measure.wording import share
+from fairmend.model.blackbox import RECORDED, Answers, BlackBox, Labels
 from fairmend.progress import progress
-from fairmend.repair import FlipPlan, least_change
-from fairmend.report import Report, frontier_points, make_report
-from fairmend.rows import replaced
-from fairmend.selection import find_one_decision
-from fairmend.shared_draws import SharedDraws, worst
-from fairmend.task import (
+from fairmend.repair.costs import Cost, check_rules
+from fairmend.repair.frontier import Levels
+from fairmend.repair.least_change import FlipPlan, least_change
+from fairmend.repair.order import order_preserving
+from fairmend.repair.plan import HarmlessPlan, Plan, PlanStatus, Route
+from fairmend.repair.problem import (
     IdentityPlan,
     KnownOutcome,
     RepairTask,
@@ -87,10 +80,17 @@ from fairmend.task import (
     check_rank,
     judged,
 )
-from fairmend.together import plans_against_the_rest
-from fairmend.transport import paper, transport
-from fairmend.two_sided import meet
-from fairmend.wording import share
+from fairmend.repair.together import plans_against_the_rest
+from fairmend.repair.transport import paper, transport
+from fairmend.repair.two_sided import meet
+from fairmend.report.findings import (
+    SMALLEST_CELL,
+    Explanation,
+    FrontierPoint,
+    Provenance,
+    repair_fingerprint,
+)
+from fairmend.report.report import Report, frontier_points, make_report
 
 __all__ = ["RepairedClassifier"]
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from fairmend.cli import main
+from fairmend.cli.main import main
 
 COLUMNS = (
     "customer no", "Age (years)", "<b>Income</b>", "Employment type", "zip", "=risk flag",

@@ -14,8 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for disks.py
-
 from disks import null_device
 
 from .conftest import IGNORED, NAMED, environment, process, write_applicants

@@ -1,11 +1,8 @@
 """Commands whose output goes to a disk that is full: a code, a line, and nothing half-written."""
 
 import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for disks.py
 
 from disks import small_disk
 

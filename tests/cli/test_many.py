@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairmend.folder import RECORD
+from fairmend.apply.folder import RECORD
 
 from .conftest import environment, process
 

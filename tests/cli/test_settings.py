@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fairmend.cli import COMMANDS, options_of
+from fairmend.cli.main import COMMANDS, options_of
 from fairmend.cli.options import METHODS
 
 from .conftest import NAMED, environment, process

@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 import pytest
-from tests.test_inputs import READ, TABLE
+from tests.measure.test_inputs import READ, TABLE
 
 NAMED = ("--label", "repaid", "--group", "over_40", "--metric", "sp")
 VENDOR = """

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import fairmend
-import fairmend.rowstream
+import fairmend.apply.rowstream
 
 from .conftest import COLUMNS, IGNORED, NAMED, process
 
@@ -174,7 +174,7 @@ def test_decisions_are_those_of_the_library(mended, call, tmp_path):
         mended / "new.csv", separator=";", null_values=["n/a"],
         schema_overrides={"customer no": pl.String},
     )  # fmt: skip
-    key = fairmend.draw.read_key(file=mended / "secret.key")
+    key = fairmend.apply.draw.read_key(file=mended / "secret.key")
     repaired = fairmend.load(mended / "mended.fairmend", key=key)
     expected = repaired.predict(table, sensitive_features="sex", ids=table["customer no"])
     header, *rows = cells(out)
@@ -183,7 +183,7 @@ def test_decisions_are_those_of_the_library(mended, call, tmp_path):
 
 
 def test_parquet_and_arrow_keep_their_types(mended, call, tmp_path, monkeypatch):
-    monkeypatch.setattr(fairmend.rowstream, "BATCH_ROWS", 300)
+    monkeypatch.setattr(fairmend.apply.rowstream, "BATCH_ROWS", 300)
     table = pl.read_csv(mended / "new.csv", separator=";", null_values=["n/a"])
     table = table.with_columns(pl.col("Employment type").cast(pl.Categorical))
     table.write_parquet(tmp_path / "new.parquet")

@@ -19,7 +19,7 @@ import fairmend
 import serving
 import vendors
 from fairmend import DataError
-from fairmend.protocols import protocol_named
+from fairmend.model.protocols import protocol_named
 from fairmend.serve.admin import make_admin
 from fairmend.serve.config import Config, read_config
 from fairmend.serve.sidecar import Sidecar

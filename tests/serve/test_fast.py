@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairmend.columns import Frame
-from fairmend.protocols import protocol_named
-from fairmend.protocols.wire import BadRequest
+from fairmend.data.columns import Frame
+from fairmend.model.protocols import protocol_named
+from fairmend.model.protocols.wire import BadRequest
 from fairmend.serve.fast import FastReader
 from fairmend.serve.schema import Schema
 

@@ -10,10 +10,10 @@ from scipy.stats import binom, fisher_exact
 
 import serving
 import vendors
-from fairmend.audit import Gap
-from fairmend.columns import Frame
-from fairmend.disparity import SP
-from fairmend.remote import cells
+from fairmend.data.columns import Frame
+from fairmend.measure.audit import Gap
+from fairmend.measure.disparity import SP
+from fairmend.model.remote import cells
 from fairmend.serve import monitor
 from fairmend.serve.log import DecisionLog, Entry
 

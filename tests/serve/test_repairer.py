@@ -7,8 +7,8 @@ import pytest
 
 import fairmend
 import vendors
-from fairmend.columns import Frame
-from fairmend.remote import cells
+from fairmend.data.columns import Frame
+from fairmend.model.remote import cells
 from fairmend.serve.repairer import Repairer
 
 TYPES = {

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import expit
 
 from fairmend import tabulate
-from fairmend.equal_outcomes import outcome_difference
+from fairmend.explain.equal_outcomes import outcome_difference
 
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
 REPETITIONS = 200 if FULL else 6

@@ -26,12 +26,13 @@ from fairmend.artifact.frames import (
     load_frame,
     store_frame,
 )
-from fairmend.audit import Audit, Gap, GroupSummary
-from fairmend.columns import Frame, scalar
-from fairmend.costs import Cost, EditCost, _Axis
-from fairmend.data import AuditData, Population, Tally
-from fairmend.destinations import Donors
-from fairmend.disparity import (
+from fairmend.data.columns import Frame, scalar
+from fairmend.data.features import Feature, FeatureMap
+from fairmend.data.limits import disagreement, field_fault
+from fairmend.errors import DAMAGED, ArtifactError
+from fairmend.explain.outcomes import FittedProbability, Logistic, PairLogistic
+from fairmend.measure.audit import Audit, Gap, GroupSummary
+from fairmend.measure.disparity import (
     FDR,
     FNR,
     FPR,
@@ -42,20 +43,19 @@ from fairmend.disparity import (
     Disparity,
     RateGap,
 )
-from fairmend.errors import DAMAGED, ArtifactError
-from fairmend.features import Feature, FeatureMap
-from fairmend.joint import JointPlan
-from fairmend.limits import disagreement, field_fault
-from fairmend.model import Answers, BlackBox, Labels
-from fairmend.neighbours import Search
-from fairmend.order import OrderPlan, ShiftPlan
-from fairmend.outcomes import FittedProbability, Logistic, PairLogistic
-from fairmend.plan import HarmlessPlan, Outlook, PlanStatus
-from fairmend.realised import RealisedGap
-from fairmend.repair import Cut, FlipPlan, Ranking
-from fairmend.soft import SoftPlan
-from fairmend.task import IdentityPlan, KnownOutcome
-from fairmend.transport import CouplingPlan
+from fairmend.measure.realised import RealisedGap
+from fairmend.measure.tabulate import AuditData, Population, Tally
+from fairmend.model.blackbox import Answers, BlackBox, Labels
+from fairmend.repair.costs import Cost, EditCost, _Axis
+from fairmend.repair.destinations import Donors
+from fairmend.repair.joint import JointPlan
+from fairmend.repair.least_change import Cut, FlipPlan, Ranking
+from fairmend.repair.neighbours import Search
+from fairmend.repair.order import OrderPlan, ShiftPlan
+from fairmend.repair.plan import HarmlessPlan, Outlook, PlanStatus
+from fairmend.repair.problem import IdentityPlan, KnownOutcome
+from fairmend.repair.soft import SoftPlan
+from fairmend.repair.transport import CouplingPlan
 
 __all__ = ["WORDS", "Decoder", "Encoder", "NotStored", "parse", "storable", "write"]
 

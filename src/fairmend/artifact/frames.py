@@ -17,7 +17,7 @@ import numpy as np
 
 from fairmend.artifact.buffers import arrow
 from fairmend.artifact.container import MOST_BYTES
-from fairmend.columns import Frame
+from fairmend.data.columns import Frame
 from fairmend.errors import DAMAGED, ArtifactError, in_a_line
 
 __all__ = [

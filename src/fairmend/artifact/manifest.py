@@ -14,12 +14,12 @@ from typing import Annotated, Any, TypeAlias
 
 from fairmend.artifact.codec import Decoder, Encoder, parse, storable, write
 from fairmend.artifact.container import MANIFEST, Container, opened
-from fairmend.limits import MOST, Between, Count, Label, Value, fits
-from fairmend.model import Output
-from fairmend.naming import GroupNames
-from fairmend.plan import Outlook, PlanStatus
+from fairmend.data.limits import MOST, Between, Count, Label, Value, fits
+from fairmend.data.naming import GroupNames
+from fairmend.measure.wording import figures, share
+from fairmend.model.blackbox import Output
+from fairmend.repair.plan import Outlook, PlanStatus
 from fairmend.tables import TextTable
-from fairmend.wording import figures, share
 
 __all__ = ["FORMAT", "Manifest", "inspect", "read_manifest", "write_manifest"]
 

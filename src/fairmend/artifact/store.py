@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend import __version__
+from fairmend.apply.draw import Drawer, content_ids
 from fairmend.artifact.buffers import arrow
 from fairmend.artifact.codec import WORDS, Decoder, Encoder, NotStored, parse, storable, write
 from fairmend.artifact.container import MANIFEST, Container, opened, pack
@@ -33,22 +34,21 @@ from fairmend.artifact.manifest import (
     read_manifest,
     write_manifest,
 )
-from fairmend.audit import Audit
-from fairmend.columns import FloatArray, Frame, IntArray, as_numbers, scalar
-from fairmend.costs import Cost, EditCost, check_rules
-from fairmend.counterfactual import read_disparities
-from fairmend.data import AuditData
-from fairmend.draw import Drawer, content_ids
+from fairmend.data.columns import FloatArray, Frame, IntArray, as_numbers, scalar
+from fairmend.data.features import FeatureMap
+from fairmend.data.limits import Between, alike, fits, hints_of
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
-from fairmend.features import FeatureMap
+from fairmend.explain.counterfactual import read_disparities
+from fairmend.explain.outcomes import Logistic, PairLogistic
 from fairmend.files import refuse_existing, writing
-from fairmend.findings import fingerprint
-from fairmend.limits import Between, alike, fits, hints_of
-from fairmend.model import SAME_ANSWER, Answers, BlackBox, Labels
-from fairmend.outcomes import Logistic, PairLogistic
-from fairmend.plan import Plan
-from fairmend.repair import Ranking
-from fairmend.task import KnownOutcome
+from fairmend.measure.audit import Audit
+from fairmend.measure.tabulate import AuditData
+from fairmend.model.blackbox import SAME_ANSWER, Answers, BlackBox, Labels
+from fairmend.repair.costs import Cost, EditCost, check_rules
+from fairmend.repair.least_change import Ranking
+from fairmend.repair.plan import Plan
+from fairmend.repair.problem import KnownOutcome
+from fairmend.report.findings import fingerprint
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier

@@ -15,11 +15,11 @@ from fairmend.cli.elsewhere import is_many
 from fairmend.cli.loading import check_chance, find_key, group_columns, load_repair
 from fairmend.cli.output import print_json, refuse_one_place_for_two, refuse_unwritable, say
 from fairmend.cli.people import ModelCall
-from fairmend.streams import figures
+from fairmend.cli.streams import figures
 
 if TYPE_CHECKING:
-    from fairmend.folder import Applying
-    from fairmend.mender import Tally
+    from fairmend.apply.folder import Applying
+    from fairmend.apply.mender import Tally
 
 Output = Annotated[
     str,
@@ -96,11 +96,11 @@ def apply(
     Cells that are not edited come out as they came in. The same person, told by --id and the key,
     always gets the same answer.
     """
-    from fairmend.draw import Drawer
+    from fairmend.apply.draw import Drawer
+    from fairmend.apply.folder import Applying, Outputs
+    from fairmend.apply.mender import Wanted
     from fairmend.engines.source import files
     from fairmend.files import writing
-    from fairmend.folder import Applying, Outputs
-    from fairmend.mender import Wanted
 
     spelling = o.spelling(missing, decimal, thousands, currency, percent=percent)
     many = is_many(file)

@@ -14,11 +14,11 @@ from fairmend.cli import options as o
 from fairmend.cli.elsewhere import find_people, is_many, refuse_repeated_ids
 from fairmend.cli.output import Code, print_json, say, show
 from fairmend.cli.people import Columns, ModelCall, read_people
+from fairmend.cli.streams import figures
 from fairmend.errors import DataError
-from fairmend.streams import figures
 
 if TYPE_CHECKING:
-    from fairmend.audit import Audit
+    from fairmend.measure.audit import Audit
 
 Metric = Annotated[
     list[str] | None,
@@ -73,7 +73,7 @@ def audit(
 ) -> None:
     """Compare how the model treats the groups, with confidence intervals."""
     from fairmend import audit as run
-    from fairmend.audit import METRICS
+    from fairmend.measure.audit import METRICS
 
     limits = [read_limit(text) for text in fail_on or []]
     box = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol).box()
@@ -120,7 +120,7 @@ def tell_backwards(result: Audit, positive: Any) -> None:
 
 def tell_small_reference(result: Audit, reference: str, chosen: Collection[Hashable]) -> None:
     """Say that the best-off group is a small one, which may be best by luck."""
-    from fairmend.wording import share
+    from fairmend.measure.wording import share
 
     everybody = sum(group.n for group in result.groups)
     for group in result.groups:
@@ -148,7 +148,7 @@ def read_limit(text: str) -> Limit:
     >>> read_limit("fnr > 5%")
     Limit(metric='fnr', most=0.05, in_points=True)
     """
-    from fairmend.disparity import as_disparity
+    from fairmend.measure.disparity import as_disparity
 
     def wrong(must: str, fix: str) -> typer.BadParameter:
         return typer.BadParameter(f"{must}; got {text!r}. {fix}", param_hint="--fail-on")

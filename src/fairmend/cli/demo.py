@@ -37,7 +37,7 @@ def demo(
     write: Write = None, new: New = None, force: o.Force = False, as_json: o.AsJson = False
 ) -> None:
     """Audit, explain and mend a stand-in vendor model on real data."""
-    from fairmend.demo import main as run
+    from fairmend.cli.walk import main as run
 
     if new is not None and write is None:
         raise typer.BadParameter("needs --write FILE", param_hint="--new")

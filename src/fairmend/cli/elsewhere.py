@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fairmend.engines import Source
-    from fairmend.model import BlackBox
-    from fairmend.selection import Selection
+    from fairmend.measure.selection import Selection
+    from fairmend.model.blackbox import BlackBox
 
 __all__ = ["AnyPeople", "PeopleElsewhere", "find_people", "is_many", "refuse_repeated_ids"]
 
@@ -112,10 +112,10 @@ def _counted(
 ) -> PeopleElsewhere:
     import polars as pl
 
-    from fairmend.columns import is_missing
+    from fairmend.data.columns import is_missing
     from fairmend.engines import duck, tabulate
     from fairmend.engines.verbs import refuse_identifiers
-    from fairmend.model import input_names
+    from fairmend.model.blackbox import input_names
 
     names = place.names
     for flag, name in columns.named(box.column):
@@ -179,10 +179,10 @@ def _kinds(relation: Any) -> dict[str, str]:
 
 def _refuse_blanks(relation: Any, connection: Any, place: Source, column: str) -> None:
     """Complain about people without a recorded prediction, with the first one's file and row."""
+    from fairmend.apply.folder import naming_the_file
+    from fairmend.data.tablefile import in_rows, refuse_blanks
     from fairmend.engines import duck
     from fairmend.engines.csvs import line_in
-    from fairmend.folder import naming_the_file
-    from fairmend.tablefile import in_rows, refuse_blanks
 
     name = duck.quoted(column)
     blank = f"{name} IS NULL"

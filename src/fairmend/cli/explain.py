@@ -11,7 +11,7 @@ from fairmend.cli import options as o
 from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.output import print_json, show
 from fairmend.cli.people import Columns, ModelCall, read_people
-from fairmend.selection import refuse_selected
+from fairmend.measure.selection import refuse_selected
 
 MOST_SHARES, MOST_FEATURES, MOST_PAIRS = 15, 10, 5
 """Lines of the tables."""
@@ -73,7 +73,7 @@ def explain(
 ) -> None:
     """Show which inputs of a group its gap rests on, and whether they can close it."""
     from fairmend import counterfactual as run
-    from fairmend import explain as explaining
+    from fairmend.explain import drivers as explaining
 
     call = ModelCall(
         predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol
@@ -120,7 +120,7 @@ def explain(
 
 
 def _print_tables(marginals: Any, scores: Any) -> None:
-    from fairmend.explain import verdict_on_features
+    from fairmend.explain.drivers import verdict_on_features
     from fairmend.tables import TextTable, number, percent
 
     shown = sorted((line for line in marginals if line.is_share), key=lambda line: -abs(line.shift))
@@ -165,7 +165,7 @@ def _print_tables(marginals: Any, scores: Any) -> None:
 
 def _print_pairs(pairs: Any) -> None:
     """The pairs that add more than noise, or that none does."""
-    from fairmend.explain import verdict_on_pairs
+    from fairmend.explain.drivers import verdict_on_pairs
     from fairmend.tables import TextTable, percent
 
     sure = [

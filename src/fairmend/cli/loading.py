@@ -11,7 +11,7 @@ import typer
 from fairmend.cli.output import say
 from fairmend.cli.people import ModelCall
 from fairmend.errors import DataError
-from fairmend.model import default_cut
+from fairmend.model.blackbox import default_cut
 
 if TYPE_CHECKING:
     from fairmend.artifact.manifest import ModelSettings
@@ -65,7 +65,7 @@ def _refuse_other_reading(call: ModelCall, fitted: ModelSettings) -> None:
 
 def find_key(file: str | None) -> bytes | None:
     """The secret for draws: from a file, else from the environment, else none."""
-    from fairmend.draw import read_key
+    from fairmend.apply.draw import read_key
 
     if file is not None:
         return read_key(file=file)

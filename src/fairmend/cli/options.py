@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from fairmend.config import SettingsError
-from fairmend.disparity import as_disparity
+from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, nearest
-from fairmend.protocols import NAMES as PROTOCOLS
-from fairmend.spelling import Spelling
+from fairmend.measure.disparity import as_disparity
+from fairmend.model.protocols import NAMES as PROTOCOLS
 
 METHODS = ("least_change", "order", "transport", "paper")
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"

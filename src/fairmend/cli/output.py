@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from fairmend.cli.streams import figures, messages, own_output
 from fairmend.config import SettingsError
 from fairmend.errors import (
     MOST_OF_A_MESSAGE,
@@ -36,7 +37,6 @@ from fairmend.errors import (
     plain_text,
 )
 from fairmend.files import refuse_existing, system_number
-from fairmend.streams import figures, messages, own_output
 
 __all__ = [
     "Code",
@@ -324,7 +324,7 @@ _WRITTEN = {
     " (--force, overwrite=True)": " (--force)",
     "Pass pos_label=": "Add --positive ",
     "e.g. with .fillna('unknown')": "e.g. 'unknown'",
-    "fairmend.draw.random_key().hex()": "fairmend key FILE",
+    "fairmend.apply.draw.random_key().hex()": "fairmend key FILE",
     "written by RepairedClassifier.save?": "written by fairmend repair? apply and report take the "
     "artifact first, then the file.",
     ", or a Disparity": "",

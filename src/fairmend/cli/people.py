@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fairmend.cli.output import note, say
+from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, listed, nearest, without_secrets
-from fairmend.modelfile import model_kind
-from fairmend.spelling import Spelling
+from fairmend.model.modelfile import model_kind
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from fairmend.model import BlackBox
-    from fairmend.selection import Selection
-    from fairmend.tablefile import Table
+    from fairmend.data.tablefile import Table
+    from fairmend.measure.selection import Selection
+    from fairmend.model.blackbox import BlackBox
 
 __all__ = [
     "Columns",
@@ -79,7 +79,7 @@ class ModelCall:
 
     def source(self) -> Any:
         """The model itself, or the name of the column with its answers."""
-        from fairmend.modelfile import load_model
+        from fairmend.model.modelfile import load_model
 
         if (self.predictions is None) == (self.model is None):
             raise typer.BadParameter("give either --predictions COLUMN or --model MODEL")
@@ -95,7 +95,7 @@ class ModelCall:
 
     def box(self) -> BlackBox:
         """The black box, ready to be asked or read."""
-        from fairmend.model import BlackBox
+        from fairmend.model.blackbox import BlackBox
 
         return BlackBox(
             self.source(),
@@ -227,8 +227,8 @@ def read_people(
     """
     import polars as pl
 
-    from fairmend.model import input_names
-    from fairmend.tablefile import read_table
+    from fairmend.data.tablefile import read_table
+    from fairmend.model.blackbox import input_names
 
     columns.refuse_two_roles(box.column)
     types = {} if like is None else dict(like.schema)
@@ -293,8 +293,8 @@ def _selected(
     box: BlackBox, table: pl.DataFrame, names: Sequence[str], label: str, positive: Hashable
 ) -> Selection | None:
     """Whether those without an outcome are decided otherwise, which is said at once."""
-    from fairmend.model import Labels
-    from fairmend.selection import find_selection
+    from fairmend.measure.selection import find_selection
+    from fairmend.model.blackbox import Labels
 
     values = table[label].drop_nulls().unique().sort().to_list()
     if len(values) != 2:  # an error that is told elsewhere
@@ -316,8 +316,8 @@ def _refuse_odd_cells(
     needed: Sequence[str],
 ) -> None:
     """Complain about predictions, weights and ids that are none, with their place in the file."""
-    from fairmend.draw import BadId, number_people
-    from fairmend.tablefile import refuse_blanks, refuse_odd_weights
+    from fairmend.apply.draw import BadId, number_people
+    from fairmend.data.tablefile import refuse_blanks, refuse_odd_weights
 
     if predictions is not None:
         refuse_blanks(table, predictions, among=needed, where=read.where)
@@ -372,7 +372,7 @@ def inputs_left(names: Sequence[str], columns: Columns, box: BlackBox) -> list[s
     a group's own column would only say that the group is the group; and to a stranger's address
     nobody's group is sent unless it is asked for by name.
     """
-    from fairmend.remote import RemoteModel
+    from fairmend.model.remote import RemoteModel
 
     other = {columns.label, columns.weight, columns.id, box.column, *columns.ignore}
     remote = isinstance(box.model, RemoteModel)
@@ -392,8 +392,15 @@ def _refuse_doubtful(table: pl.DataFrame, names: Sequence[str], box: BlackBox) -
 
     These are looked for among everybody, whether or not an outcome is known.
     """
-    from fairmend.columns import Frame, encode
-    from fairmend.inputs import Doubt, answer, identifier, is_identifier, ranks_alike, refuse
+    from fairmend.data.columns import Frame, encode
+    from fairmend.measure.inputs import (
+        Doubt,
+        answer,
+        identifier,
+        is_identifier,
+        ranks_alike,
+        refuse,
+    )
 
     inputs = Frame.read(table.select(names))
     said = None if box.column is None else encode(table[box.column])

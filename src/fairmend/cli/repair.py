@@ -30,16 +30,16 @@ from fairmend.cli.output import (
 )
 from fairmend.cli.people import Columns, ModelCall, People, read_people, same_value
 from fairmend.cli.shortfall import Rule, find_shortfalls, first_metric, settings_of
+from fairmend.cli.streams import figures, is_open
 from fairmend.errors import DataError, without_secrets
-from fairmend.selection import refuse_selected
-from fairmend.streams import figures, is_open
+from fairmend.measure.selection import refuse_selected
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from fairmend.cli.elsewhere import AnyPeople
-    from fairmend.model import BlackBox
+    from fairmend.model.blackbox import BlackBox
 
 Metric = Annotated[
     list[str] | None,
@@ -246,7 +246,7 @@ def repair(
     Exits with 1 if a gap could not be closed; artifact and report are written all the same.
     """
     from fairmend.classifier import RepairedClassifier
-    from fairmend.findings import now
+    from fairmend.report.findings import now
 
     limits = [read_limit(text) for text in fail_on or []]
     rules = [
@@ -447,7 +447,7 @@ def _persons(people: People) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A row of each person, and for each row whose it is."""
     import numpy as np
 
-    from fairmend.draw import number_people
+    from fairmend.apply.draw import number_people
 
     everybody = np.arange(len(people))
     person = everybody if people.ids is None else number_people(people.ids)

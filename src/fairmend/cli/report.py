@@ -21,7 +21,7 @@ from fairmend.cli.output import (
 )
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.cli.repair import command_line
-from fairmend.selection import refuse_selected
+from fairmend.measure.selection import refuse_selected
 
 Output = Annotated[
     str | None,
@@ -63,8 +63,8 @@ def report(
     as_json: o.AsJson = False,
 ) -> None:
     """Show what a repair does to the people of FILE, before and after."""
-    from fairmend.counterfactual import read_disparities
-    from fairmend.mender import as_fitted, as_polars
+    from fairmend.apply.mender import as_fitted, as_polars
+    from fairmend.explain.counterfactual import read_disparities
 
     limits = [read_limit(text) for text in fail_on or []]
     if output is not None:
@@ -110,8 +110,8 @@ def report(
 
 
 def _names(file: str) -> Sequence[str]:
+    from fairmend.apply.rowstream import open_rows
     from fairmend.engines import source
-    from fairmend.rowstream import open_rows
 
     if is_many(file):
         return source(file).names

@@ -21,7 +21,7 @@ def reproduce(
 
     Needs a checkout of fairmend's source.
     """
-    from fairmend.reproduce import reproduce as run
+    from fairmend.cli.experiments import reproduce as run
 
     sys.stdout.flush()
     code = run(splits, jobs, out)

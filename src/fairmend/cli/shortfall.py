@@ -14,7 +14,7 @@ from fairmend.errors import FairmendWarning
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
     from fairmend.cli.elsewhere import AnyPeople
-    from fairmend.plan import Plan
+    from fairmend.repair.plan import Plan
 
 __all__ = ["Rule", "Shortfall", "find_shortfalls", "first_metric", "settings_of"]
 
@@ -43,7 +43,7 @@ def settings_of(rules: Sequence[Rule], always: Sequence[str] = ()) -> dict[str, 
     >>> settings_of([Rule("--immutable", "age"), Rule("--one-way", ("income", "up"))])
     {'immutable': ('age',), 'one_way': {'income': 'up'}, 'cost': None}
     """
-    from fairmend.costs import Cost
+    from fairmend.repair.costs import Cost
 
     values: dict[str, list[Any]] = {"--immutable": [], "--one-way": [], "--max-edits": []}
     for rule in rules:
@@ -99,8 +99,8 @@ class Shortfall:
         return "\n\n".join(parts)
 
     def _table(self) -> Any:
+        from fairmend.measure.wording import share
         from fairmend.tables import TextTable, points
-        from fairmend.wording import share
 
         cells = [
             (
@@ -123,8 +123,8 @@ def find_shortfalls(
     people: AnyPeople,
 ) -> list[Shortfall]:
     """The worst-off group first, with what each rule does to that one where it is cheap to try."""
-    from fairmend.plan import PlanStatus
-    from fairmend.wording import tell_left, widest
+    from fairmend.measure.wording import tell_left, widest
+    from fairmend.repair.plan import PlanStatus
 
     order = mended.audit_.worst_first(first_metric(mended))
     short = [
@@ -167,7 +167,7 @@ def find_shortfalls(
 
 def first_metric(mended: RepairedClassifier) -> str:
     """The one that decides who is worst off, as in the report."""
-    from fairmend.counterfactual import read_disparities
+    from fairmend.explain.counterfactual import read_disparities
 
     return read_disparities(mended.disparity)[0].name
 
@@ -182,8 +182,8 @@ def _is_left(plan: Plan) -> bool:
 
 def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) -> str:
     """What is in the way, the first thing first, and what would help."""
-    from fairmend.plan import PlanStatus
-    from fairmend.wording import share
+    from fairmend.measure.wording import share
+    from fairmend.repair.plan import PlanStatus
 
     blocked = recorded and plan.outlook.unreachable > 0
     said = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.told.status]
@@ -201,8 +201,8 @@ def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) ->
 
 def _worth_dropping(plan: Plan, trials: Sequence[Trial]) -> list[str]:
     """The rule without which least of the gap is left, if that is less than now."""
+    from fairmend.measure.wording import widest
     from fairmend.tables import points
-    from fairmend.wording import widest
 
     best = min(trials, key=lambda trial: abs(trial.gap_without), default=None)
     if best is None or abs(best.gap_without) > abs(widest(plan.by_metric)[2]) - LEAST_HELP:

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairmend.columns import Frame
-from fairmend.data import AuditData, Population
+from fairmend.data.columns import Frame
 from fairmend.errors import DataError
-from fairmend.model import Labels
+from fairmend.measure.tabulate import AuditData, Population
+from fairmend.model.blackbox import Labels
 
 __all__ = ["FinitePopulation", "example_one", "joint_proxies", "toy_descent"]
 

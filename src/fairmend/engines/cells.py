@@ -14,7 +14,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from fairmend.columns import FloatArray, Frame, IntArray, as_numbers, series_array
+from fairmend.data.columns import FloatArray, Frame, IntArray, as_numbers, series_array
 from fairmend.engines.containers import as_kind
 from fairmend.engines.source import Kind
 from fairmend.errors import DataError
@@ -67,7 +67,7 @@ class Cells:
 
 
 def _check_weights(sums: dict[str, FloatArray], people: FloatArray) -> None:
-    from fairmend.data import HEAVIEST, LIGHTEST
+    from fairmend.measure.tabulate import HEAVIEST, LIGHTEST
 
     unknown = people - sums[KNOWN]
     if unknown.any() or not np.isfinite(sums[WEIGHT]).all():

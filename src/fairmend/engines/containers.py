@@ -7,7 +7,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from fairmend.columns import Frame
+from fairmend.data.columns import Frame
 from fairmend.engines.source import Kind
 from fairmend.errors import DataError, listed, require
 

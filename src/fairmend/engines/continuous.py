@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import FloatArray, Frame, IntArray, encode
+from fairmend.data.columns import FloatArray, Frame, IntArray, encode
+from fairmend.data.rows import find_rows
 from fairmend.engines import duck
 from fairmend.engines.cells import Cells
 from fairmend.engines.containers import as_kind
@@ -31,11 +32,10 @@ from fairmend.engines.packed import domains
 from fairmend.engines.source import Source, is_csv
 from fairmend.errors import FairmendWarning
 from fairmend.progress import progress
-from fairmend.rows import find_rows
 
 if TYPE_CHECKING:
-    from fairmend.data import AuditData, Records
-    from fairmend.model import BlackBox
+    from fairmend.measure.tabulate import AuditData, Records
+    from fairmend.model.blackbox import BlackBox
 
 __all__ = [
     "Scored",
@@ -146,7 +146,7 @@ def _as(frame: Frame, place: Source) -> Frame:
 
 def audit_scored(scored: Scored) -> AuditData:
     """One population a group over the distinct answers, without inputs: exact."""
-    from fairmend.data import AuditData, Population, Tally
+    from fairmend.measure.tabulate import AuditData, Population, Tally
 
     populations = []
     for group in range(len(scored.records.groups)):

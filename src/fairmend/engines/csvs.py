@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairmend.data.spelling import Findings, Spelling
 from fairmend.errors import DataError, listed, require
-from fairmend.spelling import Findings, Spelling
 
 if TYPE_CHECKING:
     import polars as pl
@@ -106,7 +106,7 @@ def _as_text(
     import pyarrow as pa
     import pyarrow.parquet
 
-    from fairmend.rowstream import open_rows
+    from fairmend.apply.rowstream import open_rows
 
     with open_rows(file, spelling=spelling, unpack=True) as stream:
         if stream.kind != "csv":
@@ -134,7 +134,7 @@ def line_in(file: str, row: int) -> str:
     """The line of a row, found by reading up to it."""
     import polars as pl
 
-    from fairmend.rowstream import open_rows
+    from fairmend.apply.rowstream import open_rows
 
     with open_rows(file, unpack=True) as stream:
         for block in stream.blocks({stream.names[0]: pl.String}):

@@ -18,14 +18,14 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import Frame, IntArray
-from fairmend.draw import Drawer, content_ids
+from fairmend.apply.draw import Drawer, content_ids
+from fairmend.data.columns import Frame, IntArray
+from fairmend.data.rows import replaced
 from fairmend.engines.containers import as_kind, kind_of, like
 from fairmend.engines.memory import Known, Memory
 from fairmend.errors import DataError, ModelError, in_a_line
-from fairmend.plan import Route
-from fairmend.rows import replaced
-from fairmend.task import answers_of_all
+from fairmend.repair.plan import Route
+from fairmend.repair.problem import answers_of_all
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier

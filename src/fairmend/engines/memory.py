@@ -15,11 +15,11 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import Encoded, Frame, IntArray, encode
-from fairmend.data import read_membership
-from fairmend.plan import Route
-from fairmend.rows import codes_among
-from fairmend.task import answers_of_all
+from fairmend.data.columns import Encoded, Frame, IntArray, encode
+from fairmend.data.rows import codes_among
+from fairmend.measure.tabulate import read_membership
+from fairmend.repair.plan import Route
+from fairmend.repair.problem import answers_of_all
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier

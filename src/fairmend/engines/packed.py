@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import FloatArray, IntArray
+from fairmend.data.columns import FloatArray, IntArray
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.source import Source
 from fairmend.errors import DataError, require

@@ -26,7 +26,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.engines.cells import PEOPLE, merge, rows_of
 from fairmend.errors import FairmendWarning
 

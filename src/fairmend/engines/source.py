@@ -21,9 +21,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from fairmend.columns import as_frame
+from fairmend.data.columns import as_frame
+from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, listed, nearest
-from fairmend.spelling import Spelling
 
 if TYPE_CHECKING:
     from fairmend.engines.csvs import Typed
@@ -204,8 +204,8 @@ def source(
         For DuckDB, which spills to the folder what exceeds the limit. Of CSV files, copies in
         Parquet are kept there as long as they are read.
     spelling, texts
-        For CSV files: how their cells are written (`fairmend.spelling.Spelling`), and columns that
-        stay text, such as ids.
+        For CSV files: how their cells are written (`fairmend.data.spelling.Spelling`), and columns
+        that stay text, such as ids.
 
     """
     found = find(data)

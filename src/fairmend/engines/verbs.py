@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairmend.columns import Frame, encode
+from fairmend.data.columns import Frame, encode
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.containers import kind_of, like
 from fairmend.engines.small import Suppression
@@ -19,8 +19,8 @@ from fairmend.errors import DataError, listed
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
-    from fairmend.data import AuditData
-    from fairmend.model import BlackBox
+    from fairmend.measure.tabulate import AuditData
+    from fairmend.model.blackbox import BlackBox
 
 __all__ = [
     "Gathered",
@@ -178,7 +178,7 @@ def gather(
 
     ``known`` is a table of inputs seen before: the new ones come in its container and types.
     """
-    from fairmend.data import Counts, read
+    from fairmend.measure.tabulate import Counts, read
 
     place = find(X)
     assert place is not None
@@ -268,7 +268,7 @@ def _inputs(
 def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, people: int) -> None:
     """Complain about inputs in files that tell who somebody is."""
     from fairmend.engines import duck
-    from fairmend.inputs import FEW, identifier, refuse
+    from fairmend.measure.inputs import FEW, identifier, refuse
 
     if people < FEW:
         return

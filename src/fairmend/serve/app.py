@@ -16,9 +16,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairmend import __version__
-from fairmend.protocols import protocol_named
-from fairmend.protocols.v2 import DATATYPES, V2
-from fairmend.protocols.wire import JSON, BadRequest, Cell, Protocol, strict_json
+from fairmend.model.protocols import protocol_named
+from fairmend.model.protocols.v2 import DATATYPES, V2
+from fairmend.model.protocols.wire import JSON, BadRequest, Cell, Protocol, strict_json
 from fairmend.serve.http import (
     allowed,
     headers_of,

@@ -11,8 +11,8 @@ from msgspec import Meta
 from fairmend.config import LONGEST
 from fairmend.errors import DataError
 from fairmend.files import read_small
-from fairmend.protocols import NAMES
-from fairmend.remote import read_address
+from fairmend.model.protocols import NAMES
+from fairmend.model.remote import read_address
 
 __all__ = ["Config", "read_config"]
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairmend.protocols.wire import Cell, Whole
+from fairmend.model.protocols.wire import Cell, Whole
 from fairmend.serve.schema import Row, Schema
 
 __all__ = ["FastReader", "Read"]

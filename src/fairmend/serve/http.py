@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from fairmend.protocols.wire import BadRequest
+from fairmend.model.protocols.wire import BadRequest
 from fairmend.serve.metrics import Metrics
 
 __all__ = [

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.audit import Gap, audit_data
-from fairmend.columns import Encoded, FloatArray, Frame, IntArray, scalar
-from fairmend.counterfactual import read_disparities
-from fairmend.data import AuditData, Population, Tally
-from fairmend.disparity import SP, RateGap
-from fairmend.model import Labels
+from fairmend.data.columns import Encoded, FloatArray, Frame, IntArray, scalar
+from fairmend.explain.counterfactual import read_disparities
+from fairmend.measure.audit import Gap, audit_data
+from fairmend.measure.disparity import SP, RateGap
+from fairmend.measure.tabulate import AuditData, Population, Tally
+from fairmend.model.blackbox import Labels
 from fairmend.serve.log import rows_of
 
 if TYPE_CHECKING:

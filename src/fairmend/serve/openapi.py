@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairmend import __version__
-from fairmend.protocols.v2 import DATATYPES
+from fairmend.model.protocols.v2 import DATATYPES
 from fairmend.serve.schema import Schema
 
 __all__ = ["document"]

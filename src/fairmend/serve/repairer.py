@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from fairmend.apply.draw import Drawer, content_ids
 from fairmend.classifier import RepairedClassifier
-from fairmend.columns import Frame, encode, is_missing
-from fairmend.data import as_label
-from fairmend.draw import Drawer, content_ids
+from fairmend.data.columns import Frame, encode, is_missing
 from fairmend.errors import DataError, ModelError
-from fairmend.model import Answers
-from fairmend.plan import Plan, Route
-from fairmend.protocols.wire import BadAnswer, BadRequest
-from fairmend.remote import cells
+from fairmend.measure.tabulate import as_label
+from fairmend.model.blackbox import Answers
+from fairmend.model.protocols.wire import BadAnswer, BadRequest
+from fairmend.model.remote import cells
+from fairmend.repair.plan import Plan, Route
 from fairmend.serve.fast import FastReader
 from fairmend.serve.schema import Row, Schema
 

@@ -10,9 +10,9 @@ import narwhals as nw
 import numpy as np
 from msgspec import UNSET
 
-from fairmend.columns import Frame
-from fairmend.protocols.wire import Asked, BadRequest
-from fairmend.remote import cells, kinds
+from fairmend.data.columns import Frame
+from fairmend.model.protocols.wire import Asked, BadRequest
+from fairmend.model.remote import cells, kinds
 
 __all__ = ["Row", "Schema", "missing_column"]
 

@@ -22,11 +22,11 @@ from urllib.parse import unquote
 import msgspec
 import numpy as np
 
-from fairmend.columns import Frame
-from fairmend.draw import Drawer, is_id, read_key
+from fairmend.apply.draw import Drawer, is_id, read_key
+from fairmend.data.columns import Frame
 from fairmend.errors import DataError, FairmendError
-from fairmend.protocols.wire import JSON, Asked, BadAnswer, BadRequest, Protocol
-from fairmend.remote import cells, kinds
+from fairmend.model.protocols.wire import JSON, Asked, BadAnswer, BadRequest, Protocol
+from fairmend.model.remote import cells, kinds
 from fairmend.serve.config import Config
 from fairmend.serve.fast import Read
 from fairmend.serve.log import DecisionLog, Entry, LogUnavailable, Reply

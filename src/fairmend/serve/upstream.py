@@ -15,9 +15,9 @@ from weakref import WeakSet
 
 import aiohttp
 
-from fairmend.protocols import protocol_for, protocol_named
-from fairmend.protocols.wire import BadAnswer, Protocol, per_row
-from fairmend.remote import MOST_BYTES, read_address
+from fairmend.model.protocols import protocol_for, protocol_named
+from fairmend.model.protocols.wire import BadAnswer, Protocol, per_row
+from fairmend.model.remote import MOST_BYTES, read_address
 from fairmend.serve.config import Config
 from fairmend.serve.metrics import Metrics
 

@@ -1,0 +1,1 @@
+"""Doing it: draws that belong to people, batches, files and folders."""

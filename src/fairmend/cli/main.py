@@ -1,0 +1,230 @@
+"""The command line: audit, explain and mend a model from files, without writing Python.
+
+One file a command; this one puts them together. Figures go to standard output; messages and
+progress to standard error. `fairmend.cli.output.Code` has the exit codes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import signature
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import OptionInfo
+
+from fairmend.cli.apply import apply
+from fairmend.cli.audit import audit
+from fairmend.cli.demo import demo
+from fairmend.cli.explain import explain
+from fairmend.cli.inspect import inspect
+from fairmend.cli.key import key
+from fairmend.cli.options import check_of
+from fairmend.cli.output import Code, guarded, say, show
+from fairmend.cli.repair import repair
+from fairmend.cli.report import report
+from fairmend.cli.reproduce import reproduce
+from fairmend.config import (
+    NAMED_BY_PEOPLE,
+    WORTH_A_NOTICE,
+    Holds,
+    Option,
+    SettingsError,
+    find_settings,
+    settle,
+)
+from fairmend.serve.command import log_app, serve
+
+__all__ = ["app", "main"]
+
+
+def _plain(parameters: list[Any]) -> list[Any]:
+    """Switches, --help among them, without the <bool> that typer writes behind them."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+@contextmanager
+def _nobody_must_read_on() -> Iterator[None]:
+    """Help may be cut short by its reader, as by head."""
+    try:
+        yield
+    except SystemExit:  # all that rich says of it
+        sys.exit(Code.NO_READER)
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help says of switches only what they do."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Look first at what a file in the current folder wants of it."""
+        if isinstance(ctx.obj, FoundSettings):
+            guarded(_look_at_settings)(ctx)
+        return super().invoke(ctx)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with _nobody_must_read_on():
+            super().format_help(ctx, formatter)
+
+
+class PlainGroup(TyperGroup):
+    """A group of such commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with _nobody_must_read_on():
+            super().format_help(ctx, formatter)
+
+
+app = typer.Typer(
+    cls=PlainGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 a gap is beyond --fail-on or was not closed, 2 wrong usage, "
+    "3 bad data, 4 the model failed, 5 the artifact was refused, 130 interrupted, 141 nobody reads "
+    "the output any more.",
+)
+
+
+def paragraphs(text: str) -> str:
+    """A docstring for screens of any width: a line a paragraph."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+# A further command is a plain function in a file of its own, and a word here.
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "audit": audit,
+    "explain": explain,
+    "repair": repair,
+    "apply": apply,
+    "report": report,
+    "inspect": inspect,
+    "key": key,
+    "serve": serve,
+    "reproduce": reproduce,
+}
+for name, command in COMMANDS.items():
+    app.command(name, cls=PlainCommand, help=paragraphs(command.__doc__ or ""))(guarded(command))
+
+for info in log_app.registered_commands:
+    assert info.callback is not None
+    info.callback, info.cls = guarded(info.callback), PlainCommand
+app.add_typer(log_app, cls=PlainGroup)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from fairmend import __version__
+
+        show(f"fairmend {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+@guarded
+def settings(
+    context: typer.Context,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            help="Settings; by default fairmend.toml, or \\[tool.fairmend] in pyproject.toml.",
+            metavar="FILE",
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Audit, explain and mend a black-box classifier that treats groups differently."""
+    where, found = find_settings(config)
+    flags = {name: options_of(command) for name, command in COMMANDS.items()}
+    known = {name: {flag: o for flag, (_, o) in own.items()} for name, own in flags.items()}
+    if config is None and found:
+        context.obj = FoundSettings(where, {
+            (command, flags[command][flag][0]): flag
+            for command, values in settle(where, found, known, {}).items()
+            for flag in values if known[command][flag].variable not in os.environ
+        })  # fmt: skip
+    context.default_map = {
+        name: {flags[name][flag][0]: value for flag, value in values.items()}
+        for name, values in settle(where, found, known).items()
+    }
+
+
+@dataclass(frozen=True)
+class FoundSettings:
+    """A settings file that nobody named."""
+
+    where: str
+    flags: dict[tuple[str, str], str]
+    """The flags it sets, by command and parameter."""
+
+
+def _look_at_settings(context: Any) -> None:
+    """Refuse a model that only a found file names; say what else of weight comes from it."""
+    found: FoundSettings = context.obj
+    flags = [
+        flag
+        for (command, parameter), flag in found.flags.items()
+        if command == context.info_name
+        and getattr(context.get_parameter_source(parameter), "name", "") == "DEFAULT_MAP"
+    ]
+    for flag in flags:
+        if flag in NAMED_BY_PEOPLE:
+            raise SettingsError(
+                f"{found.where}: {flag}",
+                "must be named by whoever runs it, as a model runs code or is sent people's data",
+                "it stands in a file that was found in the current folder",
+                f"Say --{flag}, or, if you trust that file, fairmend --config {found.where} "
+                f"{context.info_name} ....",
+            )
+    told = [f"--{flag}" for flag in flags if flag in WORTH_A_NOTICE]
+    if told:
+        say(f"note: {' and '.join(told)} from {found.where} in the current folder")
+
+
+def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
+    """A command's options by their long flags, each with the parameter it sets."""
+    found = {}
+    for parameter in signature(command, eval_str=True).parameters.values():
+        kind, *notes = get_args(parameter.annotation)
+        for note in notes:
+            if isinstance(note, OptionInfo):
+                # in an annotation, the first flag stands where a default would
+                said = [d for d in (note.default, *(note.param_decls or ())) if isinstance(d, str)]
+                flags = [flag for flag in said if flag.startswith("--")] or [parameter.name]
+                flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
+                option = Option(flag, _holds(kind), check_of(note.callback))
+                found[flag] = (parameter.name, option)
+    return found
+
+
+def _holds(kind: Any) -> Holds:
+    kinds = {get_origin(each) or each for each in (kind, *get_args(kind))}
+    if bool in kinds:
+        return "switch"
+    if list in kinds:
+        return "list"
+    return "number" if kinds & {int, float} else "text"
+
+
+@guarded
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="fairmend")

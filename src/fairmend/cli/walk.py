@@ -1,0 +1,270 @@
+"""A walk through fairmend on real data: ``python -m fairmend demo``, or ``make demo``.
+
+Needs pandas or Polars beside the package itself, no network, and a few seconds. Where the extra
+``report`` is installed it also writes the report as a page, into the folder it is run in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+
+from fairmend.datasets import load_adult
+from fairmend.errors import MissingExtra, require
+from fairmend.explain import drivers
+from fairmend.explain.counterfactual import Counterfactual, counterfactual
+from fairmend.measure.audit import Audit, audit
+from fairmend.report.report import Report
+from fairmend.tables import TextTable, percent
+
+__all__ = ["main"]
+
+WIDTH = 100
+"""Columns of the terminal the text is laid out for."""
+TRAINED, AUDITED = 0.3, 0.5
+"""Shares of the people the vendor trains on, and of those we audit on; the rest is kept apart."""
+PAGE = "fairmend-demo.html"
+COMMAND = "python -m fairmend demo"
+MOST_SHOWN = 5
+"""Lines of a table of features."""
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Some of the people of the table: inputs, outcomes, groups."""
+
+    X: Any
+    y: Any
+    sex: Any
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def main() -> None:
+    """Audit a stand-in vendor model, explain what is found, mend it, and see on new people."""
+    adult = load_adult(_installed())
+    training, audited, kept_apart = _split(People(adult.X, adult.y, adult.sensitive_features))
+
+    _title("fairmend: does a model you cannot open treat groups differently, and why?")
+    _say(
+        f"The people: {len(adult.y):,} of UCI's Adult census table, which travels with the "
+        "package. The question put to the model: does this person earn over 50,000 dollars a "
+        "year? Think of a yes as the offer of a loan."
+    )
+
+    _title("1  The model")
+    model = _vendor_model(training)
+    _say(
+        f"A logistic regression, trained on {len(training):,} people, stands in for a vendor's "
+        "model. It is not told anybody's sex. From here on nobody looks inside: it is only asked "
+        "for answers, once per distinct row, and never retrained."
+    )
+
+    _title("2  The audit: what is wrong, and how sure are we?")
+    found = audit(model, audited.X, audited.y, sensitive_features=audited.sex)
+    _show_audit(found, len(audited))
+
+    _title("3  The explanation: which inputs would close the gap?")
+    explained = counterfactual(
+        model, audited.X, audited.y,
+        sensitive_features=audited.sex, disparity="fnr", target="Female", baseline="Male",
+    )  # fmt: skip
+    _show_counterfactual(explained)
+
+    _title("4  The repair: edit as little as possible, of as few as possible")
+    mended = _repair(model, audited)
+    _title("5  The proof: people neither the model nor the repair has seen")
+    report = _show_holdout(mended, kept_apart)
+
+    _title("6  The page: for those who decide, audit or object")
+    _save(report)
+
+
+def _split(people: People) -> tuple[People, People, People]:
+    """Those the vendor trains on, those it is audited on, and those kept apart: always the same."""
+    order = np.random.default_rng(0).permutation(len(people))
+    ends = np.round(np.cumsum([TRAINED, AUDITED]) * len(people)).astype(int)
+    X, sex = nw.from_native(people.X), nw.from_native(people.sex, series_only=True)
+    trained, audited, kept_apart = (
+        People(X[part].to_native(), people.y[part], sex[part].to_native())
+        for part in np.split(order, ends)
+    )
+    return trained, audited, kept_apart
+
+
+def _installed() -> Literal["pandas", "polars"]:
+    """What there is, pandas first; the command line brings Polars."""
+    try:
+        require("pandas", extra="pandas", why="the demo")
+    except MissingExtra:
+        return "polars"
+    return "pandas"
+
+
+def _vendor_model(people: People) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=100, max_iter=1_000).fit(people.X, people.y)
+
+
+# -------------------------------------------------------------------- the audit
+
+
+def _show_audit(found: Audit, people: int) -> None:
+    _say(f"On {people:,} people the model has not seen:")
+    print(found, end="\n\n")
+    worst = found["fnr", "Female"]
+    _say(
+        f"In words: of the women who do earn over 50,000 dollars the model misses "
+        f"{percent(worst.target_rate)}, of such men {percent(worst.baseline_rate)}."
+    )
+
+
+# -------------------------------------------------------------------- the repair
+
+IMMUTABLE = ("Married", "Immigrant", "Age_leq_30")
+"""What nobody should be told to change."""
+
+
+def _repair(model: Any, people: People) -> Any:
+    from fairmend.classifier import RepairedClassifier
+
+    mended = RepairedClassifier(
+        model,
+        "fnr",
+        immutable=IMMUTABLE,
+        do_no_harm=True,
+        random_state=0,
+    ).fit(people.X, people.y, sensitive_features=people.sex)
+    _say(
+        "The women nearest the model's cut get the inputs of the nearest woman it says yes to, "
+        "just enough of them to close the gap that people live with. "
+        f"{', '.join(IMMUTABLE)} are never edited, nobody loses a yes, and no man's answer changes."
+    )
+    print(mended.plan_, end="\n\n")
+    return mended
+
+
+def _show_holdout(mended: Any, people: People) -> Report:
+    report: Report = mended.report(
+        people.X,
+        people.y,
+        sensitive_features=people.sex,
+        frontier=True,
+        command=COMMAND,
+        apart=True,
+    )
+    _say(f"The last {len(people):,} people, before and after:")
+    print(report, end="\n\n")
+    before, after = report.before["fnr", "Female"], report.after["fnr", "Female"]
+    _say(
+        f"Of the women who earn over 50,000 dollars the model missed {percent(before.target_rate)} "
+        f"and now misses {percent(after.target_rate)}; of such men {percent(after.baseline_rate)}, "
+        "as before."
+    )
+    return report
+
+
+def _save(report: Report) -> None:
+    try:
+        path = report.save_html(PAGE, overwrite=True)
+    except MissingExtra as error:
+        _say(f"No page was written. {error}")
+        return
+    _say(f"All of it as one page, with a slider over how much of the gap to close: {path}")
+
+
+# -------------------------------------------------------------------- the explanation
+
+
+def _show_counterfactual(found: Counterfactual) -> None:
+    _say(
+        "Among all distributions of the women's inputs under which the model would miss no more "
+        "of them than of the men, this is the one closest to what is observed. It is a finding, "
+        "not a repair: it shows on which inputs the gap rests."
+    )
+    _say(f"Is there such a distribution at all? {found.certificate}")
+    _say(
+        f"And the closest one? {found.status.value} It was {100 * found.before:.1f} points and is "
+        f"{abs(100 * found.after):.1f}. (The audit has counted a little more: here it is modelled "
+        "from their inputs who of the women earns over 50,000 dollars, because outcomes must "
+        "follow the inputs when these change.)"
+    )
+    lines = [line for line in drivers.marginals(found) if line.is_share]
+    lines.sort(key=lambda line: -abs(line.shift))
+    _table(
+        "The shares of women that move most",
+        ("<feature", "men", "women, observed", "women, counterfactual", "points"),
+        [
+            (
+                line.feature,
+                percent(line.baseline),
+                percent(line.observed),
+                percent(line.counterfactual),
+                f"{100 * line.shift:+.1f}",
+            )
+            for line in lines[:MOST_SHOWN]
+        ],
+    )
+    scores = drivers.feature_scores(found)[:MOST_SHOWN]
+    _table(
+        "The features that carry most of the gap",
+        ("<feature", "of the gap", "of the influence"),
+        [
+            (score.feature, percent(score.share_of_gap), percent(score.influence_share))
+            for score in scores
+        ],
+        "of the gap: closed if this feature's distribution alone moved to the counterfactual's",
+        "of the influence: how much of each row's part in the gap the feature explains alone",
+    )
+    every = drivers.joint_proxies(found)
+    pairs = [pair for pair in every if pair.more_than_noise][:MOST_SHOWN]
+    _table(
+        "Joint proxies: pairs that carry more together than the better of them alone",
+        ("<feature", "<with", "of the gap", "of the influence", "more than alone", "low", "high"),
+        [
+            (
+                pair.first,
+                pair.second,
+                percent(pair.share_of_gap),
+                percent(pair.influence_share),
+                percent(pair.excess),
+                percent(pair.low),
+                percent(pair.high),
+            )
+            for pair in pairs
+        ],
+        drivers.verdict_on_pairs(every),
+        "low, high: a 95 % interval of what is more, for all pairs at once",
+    )
+    _say(
+        f"{scores[0].feature} alone accounts for {percent(scores[0].share_of_gap)} of the "
+        f"gap; {pairs[0].first} and {pairs[0].second} together for "
+        f"{percent(pairs[0].share_of_gap)}. Whoever looks at features one by one misses that."
+    )
+
+
+# -------------------------------------------------------------------- layout
+
+
+def _title(text: str) -> None:
+    print(f"{text}\n{'─' * len(text)}\n", flush=True)
+
+
+def _say(text: str) -> None:
+    tied = text.replace(" %", "\N{NO-BREAK SPACE}%")  # a number and its sign share a line
+    print(fill(tied, WIDTH).replace("\N{NO-BREAK SPACE}", " "), end="\n\n", flush=True)
+
+
+def _table(title: str, headers: Sequence[str], cells: Sequence[Sequence[str]], *notes: str) -> None:
+    print(TextTable(title, headers, cells, notes), end="\n\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

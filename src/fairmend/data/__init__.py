@@ -1,0 +1,1 @@
+"""Who came: tables of any kind as columns of codes, read from files or memory."""

@@ -1,0 +1,1 @@
+"""Why: outcome models, counterfactual distributions, and the features that drive a gap."""

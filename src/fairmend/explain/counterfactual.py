@@ -1,0 +1,685 @@
+"""The counterfactual distribution: inputs for the target group under which the gap is closed.
+
+``project`` finds the one closest to what is observed, exactly; ``descend`` is the paper's
+Algorithm 1. Both keep the target group's distinct rows and give them new masses Q. Whether any such
+Q exists is answered by a certificate (the paper's Proposition 1), not by a failed search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from inspect import signature
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.naming import shown
+from fairmend.errors import DataError, nearest
+from fairmend.explain import drivers
+from fairmend.explain.certificate import Certificate, certify, counts_by_row
+from fairmend.explain.descent import Trace, descend
+from fairmend.explain.equal_outcomes import OutcomeDifference, outcome_difference
+from fairmend.explain.outcomes import FittedProbability, fit_probability
+from fairmend.explain.projection import observed_gap, project, tilt
+from fairmend.measure import special
+from fairmend.measure.audit import check_confidence
+from fairmend.measure.disparity import (
+    SP,
+    Alignment,
+    Disparity,
+    RateGap,
+    as_disparity,
+    check_outcomes_are_known,
+    parts_of,
+    uses_outcome,
+)
+from fairmend.measure.equal_inputs import (
+    DecisionDifference,
+    decision_difference,
+    names_of_the_group,
+)
+from fairmend.measure.tabulate import UNLABELLED, AuditData, Population, Tally, pooled, tabulate
+from fairmend.status import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Counterfactual",
+    "choose_groups",
+    "counterfactual",
+    "counterfactual_data",
+    "read_disparities",
+]
+
+Method = Literal["projection", "descent"]
+
+
+@dataclass(frozen=True, eq=False)
+class Counterfactual:
+    """The target group's distinct rows under new masses, and what is to be said about them."""
+
+    source: Population
+    """The target group as observed, its outcomes as modelled."""
+    baseline: Population
+    disparities: tuple[Disparity, ...]
+    mass: FloatArray
+    """Q, one entry per row of the source."""
+    status: Status
+    target_name: Hashable
+    baseline_name: Hashable
+    table: Frame | None
+    """The distinct rows of the source, in the container they came in."""
+    method: Method
+    level: float
+    certificate: Certificate | None
+    outcome_model: FittedProbability | None
+    group_model: FittedProbability | None = None
+    trace: Trace | None = None
+    """The course of the descent; None for a projection."""
+    baseline_table: Frame | None = None
+    person_row: IntArray | None = None
+    """For each audited person the row of ``mass`` they stand on; -1 outside the target group, and
+    for whoever has weight 0."""
+    recorded: bool = False
+    """Whether decisions are on record; otherwise the model was asked."""
+    group_inputs: tuple[str, ...] = ()
+    """Inputs that only say which group somebody is in."""
+    outcome_known: bool = True
+    """Whether what really happened was told."""
+    known_as: tuple[str, str] = ("", "")
+    """What people read for the target and the reference group; empty: their labels."""
+
+    @property
+    def group_names(self) -> tuple[str, str]:
+        """The target and the reference group as people read them."""
+        return shown(self.known_as, self.target_name, self.baseline_name)
+
+    @cached_property
+    def gaps_before(self) -> tuple[float, ...]:
+        """Each disparity as observed, outcomes as modelled."""
+        return tuple(d.value(self.source, self.baseline) for d in self.disparities)
+
+    @cached_property
+    def gaps_after(self) -> tuple[float, ...]:
+        """Each disparity under Q."""
+        return tuple(d.value(self.shifted, self.baseline) for d in self.disparities)
+
+    @property
+    def modelled(self) -> bool:
+        """Whether a disparity asks for outcomes, and they are by P(Y=1 | x)."""
+        return self.outcome_model is not None
+
+    @property
+    def shifted(self) -> Population:
+        """The target group under Q."""
+        return self.source.reweighted(self.mass)
+
+    @property
+    def before(self) -> float:
+        """The disparity as observed (outcomes as modelled); the largest of several."""
+        return self._worst(self.source)
+
+    @property
+    def after(self) -> float:
+        """The disparity under Q; the largest of several."""
+        return self._worst(self.shifted)
+
+    def _worst(self, population: Population) -> float:
+        return max((d.value(population, self.baseline) for d in self.disparities), key=abs)
+
+    @property
+    def irreconcilable(self) -> bool:
+        """Whether no distribution over these inputs closes the gap, whatever level was asked."""
+        certified = self.certificate is not None and self.certificate.irreconcilable
+        return certified or self.status is Status.IRRECONCILABLE
+
+    @cached_property
+    def outcome_difference(self) -> OutcomeDifference:
+        """A test of whether P(Y | X) differs between the two groups."""
+        if not self.outcome_known:
+            raise DataError(
+                "outcome_difference",
+                "needs outcomes to compare",
+                "they were not given",
+                "Pass y: what really happened.",
+            )
+        here, there = self._tables("outcome_difference")
+        return outcome_difference(self.source, here, self.baseline, there)
+
+    @cached_property
+    def decision_difference(self) -> DecisionDifference:
+        """Whether equal inputs get equal decisions in both groups.
+
+        Where they do not, the explanation blames the inputs for what the group does.
+        """
+        here, there = self._tables("decision_difference")
+        return decision_difference(
+            self.source,
+            here,
+            self.baseline,
+            there,
+            recorded=self.recorded,
+            beside=self.group_inputs,
+        )
+
+    def _tables(self, what: str) -> tuple[Frame, Frame]:
+        if self.table is None or self.baseline_table is None:
+            raise DataError(
+                what,
+                "needs the inputs",
+                "only predictions were tabulated",
+                "Pass X with the model's inputs.",
+            )
+        return self.table, self.baseline_table
+
+    @cached_property
+    def influence(self) -> FloatArray:
+        """Psi at each row of the source: what more of that row would add to the size of the gap."""
+        parts = [
+            np.sign(d.value(self.source, self.baseline)) * d.influence(self.source, self.baseline)
+            for d in self.disparities
+        ]
+        return np.asarray(np.sum(parts, axis=0), np.float64)
+
+    @property
+    def kl(self) -> float:
+        """KL(Q || P0): how far the counterfactual is from what is observed, in nats."""
+        return float(special.rel_entr(self.mass, self.source.mass).sum())
+
+    @property
+    def chi_square(self) -> float:
+        """Sum (Q - P0)^2 / P0."""
+        kept = self.source.mass > 0
+        return float(((self.mass - self.source.mass)[kept] ** 2 / self.source.mass[kept]).sum())
+
+    @property
+    def effective_sample_size(self) -> float:
+        """How many equally weighted people the reweighted sample is worth, (sum w)^2 / sum w^2.
+
+        For people who weigh alike it is n / (1 + chi_square); nan where there are no people.
+        """
+        tally = self.source.tally
+        if tally is None:
+            return float("nan")
+        squared = tally.squared.sum(axis=1) @ self._density**2
+        return float(tally.weight.sum()) ** 2 / float(squared)
+
+    @property
+    def _density(self) -> FloatArray:
+        """Q / P0 at each row, 0 where nobody weighs anything."""
+        p = self.source.mass
+        return np.divide(self.mass, p, out=np.zeros_like(self.mass), where=p > 0)
+
+    def weights(self) -> FloatArray:
+        """One weight per audited person, beside their own: Q/P0 in the target group, else 1."""
+        if self.person_row is None:
+            raise DataError(
+                "weights()",
+                "needs the audited people",
+                "this counterfactual was made from tabulated data",
+                "Call fairmend.counterfactual() on the data itself.",
+            )
+        return np.where(self.person_row >= 0, self._density[np.maximum(self.person_row, 0)], 1.0)
+
+    def sample(self, n: int, random_state: int | np.random.Generator | None = None) -> Any:
+        """Draw n rows from Q, in the container the inputs came in."""
+        drivers.check_rows(n, "For example sample(1000, random_state=0).")
+        table, _ = self._tables("sample()")
+        rng = np.random.default_rng(random_state)
+        return table.take(rng.choice(len(self.mass), size=n, p=self.mass)).native
+
+    # ------------------------------------------------------------ explanation
+
+    def marginals(self) -> pd.DataFrame:
+        """Each feature's distribution: observed, baseline, counterfactual (the paper's Table 3)."""
+        return drivers.to_frame(drivers.marginals(self), "Counterfactual.marginals()")
+
+    def prototypes(self, n: int = 5) -> pd.DataFrame:
+        """The rows that gain and lose most mass, and a few that represent what gains."""
+        return drivers.to_frame(drivers.prototypes(self, n), "Counterfactual.prototypes()")
+
+    def feature_scores(self) -> pd.DataFrame:
+        """How much of the disparity each feature carries."""
+        return drivers.to_frame(drivers.feature_scores(self), "Counterfactual.feature_scores()")
+
+    def joint_proxies(self) -> pd.DataFrame:
+        """Pairs of features that carry more together than either does alone."""
+        return drivers.to_frame(drivers.joint_proxies(self), "Counterfactual.joint_proxies()")
+
+    def row_influence(self) -> pd.DataFrame:
+        """Every distinct row with its mass and its influence on the disparity."""
+        return drivers.to_frame(drivers.row_influence(self), "Counterfactual.row_influence()")
+
+    def __str__(self) -> str:
+        names = ", ".join(d.name for d in self.disparities)
+        target, baseline = self.group_names
+        lines = [
+            f"Counterfactual distribution for {target} against {baseline}, "
+            f"{names}, by {self.method}",
+            f"{self.status.value}",
+            *(
+                f"{d.name}: {_points(d.value(self.source, self.baseline))} points "
+                f"{'modelled' if self.modelled and uses_outcome(d) else 'observed'}, "
+                f"{_points(d.value(self.shifted, self.baseline))} under the counterfactual"
+                for d in self.disparities
+            ),
+            f"{len(self.mass):,} distinct rows, KL {self.kl:.4f} from what is observed",
+        ]
+        if self.certificate is not None:
+            lines.append(str(self.certificate))
+        if self.table is not None and self.baseline_table is not None:
+            lines.append(f"{self.decision_difference}.")
+        for model in (self.outcome_model, self.group_model):
+            if model is not None:
+                lines.append(str(model))
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
+
+
+def _points(gap: float) -> str:
+    """A gap in hundredths, signed unless it rounds to 0.
+
+    >>> _points(-0.1234), _points(-1e-17)
+    ('-12.34', '0.00')
+    """
+    return f"{100 * gap:+.2f}" if abs(gap) >= 5e-5 else "0.00"
+
+
+# -------------------------------------------------------------------- the front door
+
+
+def counterfactual(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    disparity: str | Disparity | Sequence[str | Disparity],
+    method: Method = "projection",
+    target: Hashable = None,
+    baseline: Hashable = None,
+    level: float = 1.0,
+    outcome_model: Any = "auto",
+    group_model: Any = "logistic",
+    sample_weight: Any = None,
+    pos_label: Hashable = None,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    **descent: Any,
+) -> Counterfactual:
+    """Find the inputs' distribution under which the model would treat the target group alike.
+
+    Parameters
+    ----------
+    model, X, y, sensitive_features, sample_weight, pos_label
+        As in `fairmend.audit`; a gap in sp asks for no outcomes, and y may be None.
+    disparity
+        A name (sp, fnr, fpr, fdr, da), a `Disparity`, or several of them to be closed together.
+    method
+        ``"projection"``: the closest one in KL, exact. ``"descent"``: the paper's Algorithm 1; its
+        settings (step_size, resample, stop, tolerance, max_iter, target_gap, holdout) are those of
+        `descend`, with ``holdout=(X, y, sensitive_features)``.
+    target, baseline
+        The group to explain and the one to compare with; by default the worst-off and the best-off
+        on the first disparity. ``baseline="rest"`` compares with everybody else.
+    level
+        How much of the gap to close, from 0 to 1.
+    outcome_model
+        How to estimate P(Y=1 | x) in the target group: ``"auto"`` (logistic regression, unless
+        products of inputs or gradient boosting predict people held out clearly better),
+        ``"logistic"``, ``"empirical"`` (observed shares, for small finite supports) or a
+        scikit-learn classifier.
+    group_model
+        The same for P(baseline | x), which only ``Alignment(weight > 0)`` needs.
+    confidence
+        Of the certificate's interval.
+    random_state
+        Seeds the folds of the cross-fitting, and the descent's resampling.
+    **descent
+        The settings of `descend`.
+
+    Examples
+    --------
+    >>> from fairmend import datasets
+    >>> X, y, s = datasets.example_one().sample(20_000, random_state=0)
+    >>> model = datasets.example_one().decision
+    >>> found = counterfactual(model, X, y, sensitive_features=s, disparity="fpr")
+    >>> found.target_name, found.status.name, bool(abs(found.after) < 1e-10)
+    ('target', 'CLOSED', True)
+
+    """
+    data = tabulate(
+        model,
+        X,
+        y,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        pos_label=pos_label,
+        unlabelled=UNLABELLED,
+    )
+    holdout = descent.pop("holdout", None)
+    if holdout is not None:
+        descent["holdout"] = _tabulate_holdout(model, holdout, pos_label)
+    return counterfactual_data(
+        data,
+        disparity=disparity,
+        method=method,
+        target=target,
+        baseline=baseline,
+        level=level,
+        outcome_model=outcome_model,
+        group_model=group_model,
+        confidence=confidence,
+        random_state=random_state,
+        **descent,
+    )
+
+
+def _tabulate_holdout(model: Any, holdout: Any, pos_label: Hashable) -> AuditData:
+    if not isinstance(holdout, tuple) or len(holdout) != 3:
+        raise DataError(
+            "holdout",
+            "must be the three (X, y, sensitive_features)",
+            f"got {type(holdout).__name__}",
+            "Pass data that was not used to fit anything.",
+        )
+    X, y, s = holdout
+    return tabulate(model, X, y, sensitive_features=s, pos_label=pos_label, unlabelled=UNLABELLED)
+
+
+def counterfactual_data(
+    data: AuditData,
+    *,
+    disparity: str | Disparity | Sequence[str | Disparity],
+    method: Method = "projection",
+    target: Hashable = None,
+    baseline: Hashable = None,
+    level: float = 1.0,
+    outcome_model: Any = "auto",
+    group_model: Any = "logistic",
+    confidence: float = 0.95,
+    random_state: int = 0,
+    **descent: Any,
+) -> Counterfactual:
+    """The counterfactual of data already tabulated; exact distributions are taken as they are."""
+    disparities = read_disparities(disparity)
+    _check_settings(method, level, len(disparities), descent)
+    check_confidence(confidence)
+    check_outcomes_are_known(data, disparities)
+    target, baseline = choose_groups(data, disparities[0], target, baseline)
+    others = [data[g] for g in data.groups if g == baseline or (baseline == "rest" and g != target)]
+    other = pooled(others)
+    source, fitted_outcome = _with_modelled_outcome(
+        data, target, disparities, outcome_model, random_state
+    )
+    source, fitted_group = _with_baseline_mass(
+        data, source, other, disparities, estimator=group_model, random_state=random_state
+    )
+    for one in disparities:
+        observed_gap(one, source, other)
+    here, there = (
+        None if data.table is None or people.rows is None else data.table.take(people.rows)
+        for people in (source, other)
+    )
+    certificate = None
+    if len(disparities) == 1:
+        certificate = certify(
+            disparities[0], source, other, fitted_outcome, confidence, tables=(here, there)
+        )
+    trace = None
+    if method == "projection":
+        mass, status = project(source, other, disparities, level=level)
+    else:
+        held = descent.pop("holdout", None)
+        if held is not None:
+            descent["holdout"] = _model_holdout(
+                held, target, baseline, outcome=fitted_outcome, group=fitted_group
+            )
+        if level < 1:
+            descent.setdefault("target_gap", (1 - level) * disparities[0].value(source, other))
+        mass, status, trace = descend(
+            source, other, disparities[0], random_state=random_state, **descent
+        )
+        aim = descent.get("target_gap", 0.0)
+        if status is Status.STOPPED and certificate is not None and certificate.out_of_reach(aim):
+            status = Status.IRRECONCILABLE  # more iterations would not help
+    return Counterfactual(
+        source=source,
+        baseline=other,
+        disparities=disparities,
+        mass=mass,
+        status=status,
+        target_name=target,
+        baseline_name=baseline,
+        table=here,
+        method=method,
+        level=level,
+        certificate=certificate,
+        outcome_model=fitted_outcome,
+        group_model=fitted_group,
+        trace=trace,
+        baseline_table=there,
+        person_row=data.rows_of_people(target),
+        recorded=data.recorded,
+        group_inputs=()
+        if here is None or there is None
+        else names_of_the_group(here, there, [len(group) for group in others]),
+        outcome_known=data.outcome_known,
+        known_as=data.names.pair(target, baseline),
+    )
+
+
+def read_disparities(given: Any) -> tuple[Disparity, ...]:
+    """One disparity or several, by name or as they are."""
+    many = given if isinstance(given, list | tuple) else [given]
+    if not many:
+        raise DataError("disparity", "must be at least one", "got none", "For example 'fnr'.")
+    return tuple(as_disparity(one) for one in many)
+
+
+def check_level(level: Any) -> None:
+    """Refuse what is no share of a gap."""
+    if isinstance(level, bool) or not (isinstance(level, Real) and 0 <= float(level) <= 1):
+        raise DataError(
+            "level",
+            "must lie between 0 and 1",
+            f"got {level!r}",
+            "1 closes the whole gap, 0.5 half of it.",
+        )
+
+
+def _check_settings(method: str, level: float, disparities: int, descent: dict[str, Any]) -> None:
+    if method not in ("projection", "descent"):
+        raise DataError(
+            "method",
+            "must be 'projection' or 'descent'",
+            f"got {method!r}",
+            "The projection is exact; the descent is the paper's algorithm.",
+        )
+    check_level(level)
+    if method == "projection" and descent:
+        raise DataError(
+            "method='projection'",
+            "has no settings of its own",
+            f"got {', '.join(sorted(descent))}",
+            "They belong to method='descent'.",
+        )
+    if method == "descent" and disparities > 1:
+        raise DataError(
+            "disparity",
+            "must be a single one for method='descent'",
+            f"got {disparities}",
+            "Combine them (0.5 * FNR + 0.5 * FPR), or use method='projection'.",
+        )
+    settings = signature(descend).parameters.values()
+    known = [setting.name for setting in settings if setting.kind is setting.KEYWORD_ONLY]
+    for name in descent:
+        if name not in known:
+            raise DataError(
+                "settings of the descent",
+                f"must be among {', '.join(known)}",
+                f"got {name!r}",
+                nearest(name, known),
+            )
+
+
+def choose_groups(
+    data: AuditData, disparity: Disparity, target: Hashable, baseline: Hashable
+) -> tuple[Hashable, Hashable]:
+    """Named groups as named; otherwise the worst-off and the best-off by the disparity's rates."""
+    if target is not None:
+        data.place(target, "target")
+    if baseline is not None and baseline != "rest":
+        data.place(baseline, "baseline")
+    if target is not None and target == baseline:
+        raise DataError(
+            "baseline",
+            "must differ from the target",
+            f"both are {target!r}",
+            "Name another group, or leave it out.",
+        )
+    rate = _rate_for_ranking(disparity)
+    ranked = sorted(
+        (group for group in data.groups if not np.isnan(rate(data[group]))),
+        key=lambda group: rate(data[group]),
+    )
+    if len(ranked) < 2 and (target is None or baseline is None):
+        raise DataError(
+            "sensitive_features",
+            f"must have two groups in which {disparity.name} can be measured",
+            f"got {len(ranked)}",
+            "Choose another disparity, or audit more people.",
+        )
+    if target is None:
+        target = next(group for group in reversed(ranked) if group != baseline)
+    if baseline is None:
+        baseline = next(group for group in ranked if group != target)
+    return target, baseline
+
+
+def _rate_for_ranking(disparity: Disparity) -> Callable[[Population], float]:
+    rates = [(weight, part) for weight, part in parts_of(disparity) if isinstance(part, RateGap)]
+    if not rates:
+        return SP.of  # alignment has no rate of its own: fewer positive decisions is worse off
+    return lambda population: sum(weight * part.of(population) for weight, part in rates)
+
+
+# -------------------------------------------------------------------- nuisance models
+
+
+def _alignment_weight(disparities: Sequence[Disparity]) -> float:
+    parts = [part for disparity in disparities for _, part in parts_of(disparity)]
+    return max((part.weight for part in parts if isinstance(part, Alignment)), default=0.0)
+
+
+def _with_modelled_outcome(
+    data: AuditData,
+    target: Hashable,
+    disparities: Sequence[Disparity],
+    estimator: Any,
+    random_state: int,
+) -> tuple[Population, FittedProbability | None]:
+    source = data[target]
+    if source.tally is None or not any(map(uses_outcome, disparities)):
+        return source, None
+    if data.table is None or source.rows is None:
+        raise DataError(
+            "X",
+            "must hold the model's inputs",
+            "only predictions were tabulated",
+            "A counterfactual speaks of inputs: pass them.",
+        )
+    fitted = fit_probability(
+        data.table.take(source.rows),
+        source.tally,
+        what=f"P(Y=1 | x, {target})",
+        estimator=estimator,
+        random_state=random_state,
+    )
+    return source.with_outcome(fitted.probability), fitted
+
+
+def _with_baseline_mass(
+    data: AuditData,
+    source: Population,
+    baseline: Population,
+    disparities: Sequence[Disparity],
+    *,
+    estimator: Any,
+    random_state: int,
+) -> tuple[Population, FittedProbability | None]:
+    """Give the source its ``baseline_mass``, from a fitted s(x), where alignment needs it."""
+    if _alignment_weight(disparities) == 0 or source.baseline_mass is not None:
+        return source, None
+    if data.table is None or source.rows is None or baseline.rows is None:
+        raise DataError(
+            "X",
+            "must hold the model's inputs",
+            "only predictions were tabulated",
+            "Alignment of inputs needs them: pass X, or use weight=0.",
+        )
+    tally, seen = _group_tally(source, baseline)
+    fitted = fit_probability(
+        data.table.take(seen),
+        tally,
+        what="P(baseline | x)",
+        estimator=estimator,
+        random_state=random_state,
+    )
+    s = fitted.probability[np.searchsorted(seen, source.rows)]
+    return _with_implied_baseline(source, s, baseline), fitted
+
+
+def _with_implied_baseline(source: Population, s: FloatArray, baseline: Population) -> Population:
+    """P1 at the source's rows from s(x): P1 ~ P0 s / (1-s) (the paper's Section 3.2).
+
+    The share of positive decisions under P1 is not estimated but known, so the estimate is tilted
+    to have it: then Q = P1 closes the alignment, as it must.
+    """
+    implied = source.mass * s / (1 - s)
+    implied = implied / implied.sum()
+    tilted = tilt(implied, (source.decision - (1 - SP.of(baseline)))[:, None])
+    return replace(source, baseline_mass=implied if tilted is None else tilted)
+
+
+def _group_tally(target: Population, baseline: Population) -> tuple[Tally, IntArray]:
+    """Who is in which group at each row seen in either: target first, baseline second."""
+    seen = np.union1d(np.asarray(target.rows), np.asarray(baseline.rows))
+
+    def both(field: str) -> FloatArray:
+        counts = [
+            counts_by_row(np.asarray(group.rows), getattr(group.tally, field), seen).sum(axis=1)
+            for group in (target, baseline)
+        ]
+        return np.stack(counts, axis=1)
+
+    return Tally(both("people"), both("weight"), both("squared")), seen
+
+
+def _model_holdout(
+    held: AuditData,
+    target: Hashable,
+    baseline: Hashable,
+    *,
+    outcome: FittedProbability | None,
+    group: FittedProbability | None,
+) -> tuple[Population, Population]:
+    """The two groups of holdout data under the models fitted on the audit data."""
+    population = held[target]
+    other = held.rest(target) if baseline == "rest" else held[baseline]
+    assert held.table is not None
+    rows = held.table.take(np.asarray(population.rows))
+    if outcome is not None and outcome.estimator is not None:
+        population = population.with_outcome(outcome.predict(rows))
+    if group is not None:
+        population = _with_implied_baseline(population, group.predict(rows), other)
+    return population, other

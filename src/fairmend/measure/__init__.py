@@ -1,0 +1,1 @@
+"""What is wrong: people counted, disparities, intervals, tests and the audit."""

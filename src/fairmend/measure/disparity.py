@@ -1,0 +1,445 @@
+"""Disparities: how differently the model treats two groups, and what each row adds to it.
+
+Four of the paper's five metrics are one formula. On the target group's distinct rows with masses p,
+decisions h and outcome probabilities y,
+
+    M(p) = R(p) - c,    R(p) = <r, p> / <t, p>,    psi = (r - R t) / <t, p>,
+
+with r the rate's event, t its condition, c the baseline's rate and psi the influence function
+(the paper's Definition 3 and Proposition 4). So a metric is two functions of (h, y), and its
+influence is derived, never written beside it. Distribution alignment is no ratio and has its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray
+from fairmend.data.limits import Finite
+from fairmend.errors import DataError, nearest
+from fairmend.measure import special
+from fairmend.measure.tabulate import AuditData, Population
+
+__all__ = ["FDR", "FNR", "FPR", "SP", "Alignment", "Combination", "Disparity", "RateGap"]
+
+Term = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+class Disparity(ABC):
+    """A number that is 0 when the model treats both groups alike; positive: the target fares worse.
+
+    Disparities add and multiply: ``0.5 * FNR + 0.5 * FPR`` is one (the paper's Proposition 3).
+    """
+
+    name: str
+    title: str = ""
+    """What it measures, in words for a reader."""
+
+    @abstractmethod
+    def value(self, target: Population, baseline: Population) -> float:
+        """M(target); the baseline enters as a constant."""
+
+    @abstractmethod
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        """psi(x) = d/de M((1-e) target + e delta_x) at e = 0, one entry per row of the target."""
+
+    @abstractmethod
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        """The same derivative in the baseline's distribution: its sampling error counts too."""
+
+    def __add__(self, other: Disparity) -> Combination:
+        return Combination(parts_of(self) + parts_of(other))
+
+    def __mul__(self, factor: float) -> Combination:
+        return Combination(tuple((factor * weight, part) for weight, part in parts_of(self)))
+
+    __rmul__ = __mul__
+
+
+def parts_of(disparity: Disparity) -> tuple[tuple[float, Disparity], ...]:
+    """What a sum is made of, with weights; anything else is a sum of itself."""
+    return disparity.parts if isinstance(disparity, Combination) else ((1.0, disparity),)
+
+
+_MIRRORED = "1-"
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """Those the rate is over that it does not count."""
+
+    rate: Term
+    given: Term
+
+    def __call__(self, h: FloatArray, y: FloatArray) -> FloatArray:
+        rest: FloatArray = self.given(h, y) - self.rate(h, y)
+        return rest
+
+
+@dataclass(frozen=True)
+class RateGap(Disparity):
+    """A difference of rates, E[event] / E[condition], between target and baseline.
+
+    ``rate`` and ``given`` take arrays of decisions h and outcomes y. They must be linear in y, so
+    that probabilities may stand in for outcomes, and 0 <= rate <= given <= 1, so that their ratio
+    is a rate. By convention a higher rate is worse.
+
+    The false omission rate P(Y=1 | decision 0), for example:
+
+    >>> omission = RateGap("for", rate=lambda h, y: (1 - h) * y, given=lambda h, y: 1 - h)
+    >>> target = Population.of(mass=[1, 1], decision=[0, 0], outcome=[0.5, 0.1])
+    >>> baseline = Population.of(mass=[1, 1], decision=[0, 0], outcome=[0.1, 0.1])
+    >>> round(omission.value(target, baseline), 9)
+    0.2
+    """
+
+    name: str
+    rate: Term
+    given: Term
+    title: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the two functions where h and y are 0, 1/2 and 1."""
+        h, y = (axis.ravel() for axis in np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]))
+        r, t = self._at(h, y)
+        if not ((r >= 0) & (r <= t) & (t <= 1)).all():
+            raise DataError(
+                f"RateGap {self.name!r}",
+                "must have 0 <= rate <= given <= 1 for all decisions and outcomes in [0, 1]",
+                "it does not",
+                "Write rate as given and something more, e.g. (1 - h) * y given y.",
+            )
+        for part in (r.reshape(3, 3), t.reshape(3, 3)):
+            if not np.allclose(part[1], (part[0] + part[2]) / 2):
+                raise DataError(
+                    f"RateGap {self.name!r}",
+                    "must be linear in y",
+                    "at y = 0.5 it is not half-way between y = 0 and y = 1",
+                    "Write it as a(h) + b(h) * y.",
+                )
+
+    def of(self, population: Population) -> float:
+        """R = <r, p> / <t, p>; nan where nobody meets the condition."""
+        r, t = self.terms(population)
+        total = float(t @ population.mass)
+        return float(r @ population.mass) / total if total > 0 else float("nan")
+
+    def value(self, target: Population, baseline: Population) -> float:
+        return self.of(target) - self.of(baseline)
+
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        return self._influence_on_rate(target)
+
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        return -self._influence_on_rate(baseline)
+
+    def _influence_on_rate(self, population: Population) -> FloatArray:
+        r, t = self.terms(population)
+        total = float(t @ population.mass)
+        if total <= 0:
+            raise DataError(
+                f"disparity {self.name!r}",
+                "must have somebody its rate is over",
+                "nobody in the group meets its condition",
+                "Choose another metric for this group.",
+            )
+        rate = float(r @ population.mass) / total
+        return (r - rate * t) / total
+
+    def terms(self, population: Population) -> tuple[FloatArray, FloatArray]:
+        """The event r and the condition t at each row."""
+        return self._at(population.decision, population.outcome)
+
+    @property
+    def mirror(self) -> RateGap:
+        """The complement 1 - R, for those whose rate is to rise.
+
+        >>> SP.mirror.name, SP.mirror.mirror is not SP and SP.mirror.mirror == SP
+        ('1-sp', True)
+        """
+        if isinstance(self.rate, _Rest):
+            return RateGap(self.name.removeprefix(_MIRRORED), self.rate.rate, self.given)
+        return RateGap(
+            _MIRRORED + self.name,
+            _Rest(self.rate, self.given),
+            self.given,
+            f"complement of {self.title or self.name}",
+        )
+
+    def _at(self, h: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        ones = np.ones_like(h)  # a constant condition may be written as a plain 1
+        return self.rate(h, y) * ones, self.given(h, y) * ones
+
+
+# Named functions and no lambdas, so that what holds a metric can be pickled to other processes.
+
+
+def _everybody(h: FloatArray, y: FloatArray) -> FloatArray:
+    return np.ones_like(h)
+
+
+def _positive_decision(h: FloatArray, y: FloatArray) -> FloatArray:
+    return h
+
+
+def _negative_decision(h: FloatArray, y: FloatArray) -> FloatArray:
+    return 1 - h
+
+
+def _positive_outcome(h: FloatArray, y: FloatArray) -> FloatArray:
+    return y
+
+
+def _negative_outcome(h: FloatArray, y: FloatArray) -> FloatArray:
+    return 1 - y
+
+
+def _false_negative(h: FloatArray, y: FloatArray) -> FloatArray:
+    return (1 - h) * y
+
+
+def _false_positive(h: FloatArray, y: FloatArray) -> FloatArray:
+    return h * (1 - y)
+
+
+SP = RateGap(
+    "sp",
+    _negative_decision,
+    _everybody,
+    "statistical parity, the share of negative decisions",
+)
+"""Statistical parity: P(decision 0)."""
+FNR = RateGap(
+    "fnr",
+    _false_negative,
+    _positive_outcome,
+    "false negative rate, negative decisions among positive outcomes",
+)
+"""False negative rate: P(decision 0 | Y=1)."""
+FPR = RateGap(
+    "fpr",
+    _false_positive,
+    _negative_outcome,
+    "false positive rate, positive decisions among negative outcomes",
+)
+"""False positive rate: P(decision 1 | Y=0)."""
+FDR = RateGap(
+    "fdr",
+    _false_positive,
+    _positive_decision,
+    "false discovery rate, negative outcomes among positive decisions",
+)
+"""False discovery rate: P(Y=0 | decision 1)."""
+SELECTION = RateGap("selection", _positive_decision, _everybody, "the share of positive decisions")
+"""Its mirror, P(decision 1): what alignment closes where the target group has more of them."""
+
+
+@dataclass(frozen=True)
+class Alignment(Disparity):
+    """Distribution alignment, DA = KL(decisions) + weight KL(inputs), target against baseline.
+
+    With mu the share of positive decisions and P1 the baseline's mass at the target's rows
+    (`Population.baseline_mass`),
+
+        DA  = KL(mu0 || mu1) + weight * sum_x p log(p / P1)
+        psi = (logit mu0 - logit mu1) (h - mu0) + weight * (L - E[L]),   L = log(p / P1).
+
+    L uses the masses as they stand, so it stays right once they have been reweighted.
+
+    >>> target = Population.of(mass=[1, 1], decision=[0, 1], outcome=[0, 1])
+    >>> baseline = Population.of(mass=[1, 3], decision=[0, 1], outcome=[0, 1])
+    >>> round(Alignment().value(target, baseline), 6)
+    0.143841
+    """
+
+    weight: float = 0.0
+    title: str = field(
+        default="distribution alignment, a divergence in hundredths of a nat",
+        init=False, compare=False, repr=False,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.weight) and self.weight >= 0):
+            raise DataError(
+                "Alignment weight",
+                "must be finite and not negative",
+                f"got {self.weight!r}",
+                "0 compares decisions alone.",
+            )
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return "da" if self.weight == 0 else f"da({self.weight:g})"
+
+    def value(self, target: Population, baseline: Population) -> float:
+        mu0, mu1 = _positive_share(target), _positive_share(baseline)
+        decisions = float(special.rel_entr(mu0, mu1) + special.rel_entr(1 - mu0, 1 - mu1))
+        if self.weight == 0:
+            return decisions
+        return decisions + self.weight * float(target.mass @ self._log_ratio(target))
+
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        mu0, mu1 = _positive_share(target), _positive_share(baseline)
+        with np.errstate(invalid="ignore"):  # both groups always get the same decision
+            psi = _times(special.logit(mu0) - special.logit(mu1), target.decision - mu0)
+        if self.weight > 0:
+            log_ratio = self._log_ratio(target)
+            psi = psi + self.weight * (log_ratio - target.mass @ log_ratio)
+        return np.asarray(psi, np.float64)
+
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        """Through mu1 alone: what the inputs term owes to P1's sampling is not counted."""
+        mu0, mu1 = _positive_share(target), _positive_share(baseline)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.divide(mu1 - mu0, mu1 * (1 - mu1))
+        return _times(slope, baseline.decision - mu1)
+
+    @staticmethod
+    def _log_ratio(target: Population) -> FloatArray:
+        if target.baseline_mass is None:
+            raise DataError(
+                "Alignment with weight > 0",
+                "needs the baseline's mass at the target's rows",
+                "the population has none",
+                "Give Population.baseline_mass, or use weight=0.",
+            )
+        kept = target.mass > 0
+        ratio = np.zeros_like(target.mass)
+        with np.errstate(divide="ignore"):
+            ratio[kept] = np.log(target.mass[kept]) - np.log(target.baseline_mass[kept])
+        return ratio
+
+
+def _times(slope: float, change: FloatArray) -> FloatArray:
+    """Slope times change, and 0 where nothing changes, however steep it would be."""
+    return np.multiply(slope, change, out=np.zeros_like(change), where=change != 0)
+
+
+def _positive_share(population: Population) -> float:
+    """P(decision 1); exactly 0 or 1 where everybody gets one decision, whatever the rounding."""
+    positive = float(population.decision @ population.mass)
+    return positive / (positive + float((1 - population.decision) @ population.mass))
+
+
+@dataclass(frozen=True)
+class Combination(Disparity):
+    """A weighted sum of disparities; value and influence are the same sums of theirs.
+
+    A signed sum of two gaps can be 0 while neither is: to close both, ask for both as constraints.
+
+    >>> (0.5 * FNR + 0.5 * FPR).name
+    '0.5 fnr + 0.5 fpr'
+    """
+
+    parts: tuple[tuple[Finite, Disparity], ...]
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return " + ".join(f"{weight:g} {part.name}" for weight, part in self.parts)
+
+    def value(self, target: Population, baseline: Population) -> float:
+        return sum(weight * part.value(target, baseline) for weight, part in self.parts)
+
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        return self._summed(part.influence(target, baseline) for _, part in self.parts)
+
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        return self._summed(part.baseline_influence(target, baseline) for _, part in self.parts)
+
+    def _summed(self, influences: Iterable[FloatArray]) -> FloatArray:
+        weights = np.array([weight for weight, _ in self.parts])
+        return np.asarray(weights @ np.stack(list(influences)), np.float64)
+
+
+def uses_outcome(disparity: Disparity) -> bool:
+    """Whether it asks what really happened; of what we do not know we assume that it does.
+
+    >>> uses_outcome(SP), uses_outcome(Alignment()), uses_outcome(SP + FNR)
+    (False, False, True)
+    """
+    return any(_asks_outcome(part) for _, part in parts_of(disparity))
+
+
+def check_outcomes_are_known(data: AuditData, disparities: Iterable[Disparity]) -> None:
+    """Refuse what asks for outcomes of people whose outcomes nobody told."""
+    for disparity in () if data.outcome_known else disparities:
+        if uses_outcome(disparity):
+            raise DataError(
+                "y",
+                f"must hold what really happened for {disparity.name}",
+                "got None",
+                "Pass it, or ask for 'sp', which compares decisions alone.",
+            )
+
+
+def _asks_outcome(part: Disparity) -> bool:
+    if not isinstance(part, RateGap):
+        return not isinstance(part, Alignment)
+    h = np.array([0.0, 0.5, 1.0])
+    ends = [part.terms(Population.of(np.ones(3), h, np.full(3, outcome))) for outcome in (0.0, 1.0)]
+    return not np.array_equal(ends[0], ends[1])
+
+
+_BY_NAME: dict[str, Disparity] = {
+    "sp": SP, "fnr": FNR, "fpr": FPR, "fdr": FDR, "da": Alignment(),
+}  # fmt: skip
+
+
+def as_disparity(given: str | Disparity) -> Disparity:
+    """A disparity from its short name, or itself; ``"1-"`` before the name of a rate mirrors it.
+
+    >>> as_disparity("fnr") is FNR, as_disparity("1-fnr") == FNR.mirror
+    (True, True)
+    """
+    if isinstance(given, Disparity):
+        return given
+    if isinstance(given, str) and given.startswith(_MIRRORED):
+        mirrored = as_disparity(given.removeprefix(_MIRRORED))
+        if isinstance(mirrored, RateGap):
+            return mirrored.mirror
+    if not isinstance(given, str) or given.lower() not in _BY_NAME:
+        raise DataError(
+            "metric",
+            f"must be one of {', '.join(_BY_NAME)}, or a Disparity",
+            f"got {given!r}",
+            _same_as(given) or nearest(given, _BY_NAME),
+        )
+    return _BY_NAME[given.lower()]
+
+
+_COMPLEMENTS = {
+    "sp": ("selection", "selection_rate"),
+    "fnr": ("tpr", "recall", "sensitivity"),
+    "fpr": ("tnr", "specificity"),
+    "fdr": ("ppv", "precision"),
+}
+"""Rates that people know, by the metric that is 1 less each of them."""
+_SAME = {
+    "sp": ("dp", "demographic_parity", "statistical_parity", "disparate_impact"),
+    "fnr": ("equal_opportunity", "miss_rate"),
+    "fpr": ("predictive_equality",),
+    "fdr": ("predictive_parity",),
+}
+_ODDS = ("equalized_odds", "equalised_odds", "eo")
+
+
+def _same_as(name: object) -> str:
+    """Which metric compares what a name from elsewhere does, for the end of a message.
+
+    >>> _same_as("Recall")
+    "Say 'fnr': recall is 1 - fnr, so their gaps are the same but for the sign."
+    """
+    said = str(name).lower().replace("-", "_").replace(" ", "_")
+    if said in _ODDS:
+        return "Equalized odds is 'fnr' and 'fpr' together, equal opportunity is 'fnr'."
+    for metric, names in _COMPLEMENTS.items():
+        if said in names:
+            return (
+                f"Say {metric!r}: {said} is 1 - {metric}, so their gaps are the same but for the "
+                "sign."
+            )
+    return next((f"Say {metric!r}." for metric, names in _SAME.items() if said in names), "")

@@ -1,0 +1,280 @@
+"""Columns that must not become inputs: a repair would edit them.
+
+Where nobody names the model's inputs, every column of X that is nothing else is one. Whole tables
+also hold case numbers, outcomes, groups and further answers of the vendor. These are refused, by
+the same rule in the library and on the command line.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.data.columns import Encoded, Frame, IntArray
+from fairmend.data.rows import mixed
+from fairmend.errors import FairmendWarning, InputError, ModelError
+from fairmend.model.blackbox import Answers, BlackBox, Labels
+
+__all__ = [
+    "FEW",
+    "Doubt",
+    "People",
+    "answer",
+    "find_doubts",
+    "find_leak",
+    "identifier",
+    "is_identifier",
+    "ranks_alike",
+    "refuse",
+    "warn",
+]
+
+FEW = 20
+"""Among fewer people than this no two need share a value of anything."""
+SURE = 10_000
+"""Two columns that agree are one thing if chance makes them agree once in so many times."""
+RARE = 0.02
+"""A column in which fewer people than this share differ from all others is no answer."""
+EXCHANGED = 256
+"""Rows put to the model again with the values of a column exchanged."""
+_GLANCE = 1_000  # rows that tell of nearly every column that it is innocent
+
+Reason = Literal["label", "identifier", "group", "answer"]
+_MUST = {
+    "label": "must not be an input if it is the outcome itself",
+    "identifier": "must not be an input if it only tells who somebody is",
+    "group": "must not be an input if it is the group itself",
+    "answer": "must not be an input if it is another answer of the model",
+}
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A column that looks like something other than an input, and why."""
+
+    column: str
+    reason: Reason
+    got: str
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """What is known of the people behind a table of distinct rows."""
+
+    n: int
+    """How many there are."""
+    row: IntArray
+    """The row of each entry; an entry stands for one person, or for a cell of them."""
+    outcome: IntArray | None
+    """0 or 1; None where outcomes are not known."""
+    group: IntArray
+
+
+def find_doubts(
+    table: Frame, people: People, answers: Answers, box: BlackBox, labels: Labels
+) -> Iterator[Doubt]:
+    """The columns of a table of distinct rows that should not be edited.
+
+    A model that can be asked may read the group, and whatever its answers rest on: only what it
+    does not read is another answer of it. An array has no names, and is no whole table: of its
+    columns only copies of the outcome are found.
+    """
+    said = _codes(answers.decision if answers.score is None else answers.score)
+    for place, (name, column) in enumerate(zip(table.names, table.encoded, strict=True)):
+        if name in box.vouched:
+            continue
+        if _is_copy(column, people.row, people.outcome):
+            yield Doubt(name, "label", "it tells people apart just where y does")
+        elif table.is_array:
+            continue
+        elif len(table) == people.n and is_identifier(column):
+            yield identifier(name, people.n)
+        elif not box.can_be_asked:
+            if _is_copy(column, people.row, people.group):
+                got = "it tells people apart just where sensitive_features does"
+                yield Doubt(name, "group", got)
+            elif ranks_alike(column, said):
+                yield answer(name, column, "the recorded prediction" if box.column is None
+                             else repr(box.column))  # fmt: skip
+        elif (
+            not box.random
+            and ranks_alike(column, said)
+            and not is_read(box, table, place, answers, labels)
+        ):
+            unread = f", whose answers on {min(len(table), EXCHANGED):,} rows do not depend on it"
+            yield answer(name, column, "the model", unread)
+
+
+def find_leak(
+    table: Frame, people: People, answers: Answers, box: BlackBox, labels: Labels
+) -> Iterator[Doubt]:
+    """The columns that tell the outcome to a model that reads them, or that a repair may edit."""
+    for place, (name, column) in enumerate(zip(table.names, table.encoded, strict=True)):
+        if _is_copy(column, people.row, people.outcome) and (
+            not box.can_be_asked or box.random or is_read(box, table, place, answers, labels)
+        ):
+            yield Doubt(name, "label", "it tells people apart just where y does")
+
+
+def identifier(name: str, n: int) -> Doubt:
+    """What to say of a column that everybody has another value of."""
+    return Doubt(name, "identifier", f"all its {n:,} values differ")
+
+
+def answer(name: str, column: Encoded, said: str, more: str = "") -> Doubt:
+    """What to say of a column that agrees with the model's answers."""
+    alike = "it tells people apart just where"
+    if len(column.values) > 2:
+        alike = "it ranks no two people otherwise than"
+    return Doubt(name, "answer", f"{alike} {said} does{more}")
+
+
+def refuse(
+    doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool = False
+) -> None:
+    """Complain about the first of some doubtful columns, if there is one."""
+    error = _complaint(doubts, names, box, told=told)
+    if error is not None:
+        raise error
+
+
+def warn(doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool) -> None:
+    """The same as a warning; ``told``: it was named as an input."""
+    error = _complaint(doubts, names, box, told=told)
+    if error is not None:
+        warnings.warn(str(error), FairmendWarning, stacklevel=4)
+
+
+def _complaint(
+    doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool
+) -> InputError | None:
+    found = list(doubts)
+    if not found:
+        return None
+    first, doubtful = found[0], {doubt.column for doubt in found}
+    kept = [name for name in names if name not in doubtful]
+    model = "model" if box.column is None else repr(box.column)
+    inputs = repr(kept) if 0 < len(kept) <= 6 else "[...]"
+    return InputError(
+        f"X column {first.column!r}",
+        _MUST[first.reason],
+        first.got,
+        "A model that reads it is told the outcome: what is found here will not hold for people "
+        "whose outcome is still to come."
+        if told
+        else "Leave it out of X, or name what the model reads: "
+        f"BlackBox({model}, inputs={inputs}).",
+        column=first.column,
+        reason=first.reason,
+    )
+
+
+# -------------------------------------------------------------------- what columns look like
+
+
+def is_identifier(column: Encoded) -> bool:
+    """Whether a column of whole numbers or text has another value for everybody.
+
+    Measured numbers hardly ever repeat either, so floats are no identifiers.
+    """
+    n = len(column.codes)
+    if n < FEW or len(column.values) < n or column.has_missing:
+        return False
+    if column.values.dtype.kind != "O":
+        return column.values.dtype.kind in "iuSU"
+    return all(isinstance(v, str | int) and not isinstance(v, bool) for v in column.values)
+
+
+def ranks_alike(column: Encoded, answers: NDArray[np.integer[Any]]) -> bool:
+    """Whether no two people are in one order by a column and in the other by the answers.
+
+    A column of two values may be words: approved and declined beside a score. One that is the same
+    for nearly everybody does not count: a model that reads it may well answer all others alike.
+    """
+    if len(column.values) < 2 or column.has_missing:
+        return False
+    if len(column.values) > 2 and column.values.dtype.kind not in "iuf":
+        return False
+    codes, said = column.codes.astype(np.int64), answers.astype(np.int64)
+    if len(codes) - np.bincount(codes).max() < RARE * len(codes):
+        return False
+    few = _spread(len(said), _GLANCE)
+    return any(
+        _agree(codes[few], way[few]) and _agree(codes, way) for way in (said, -said)
+    ) and _is_sure(codes, said)
+
+
+def _agree(one: IntArray, other: IntArray) -> bool:
+    """Whether no pair is ordered otherwise: then sorting by one, ties by the other, sorts both."""
+    ordered = other[np.lexsort((other, one))]
+    return bool((ordered[1:] >= ordered[:-1]).all())
+
+
+def _is_copy(column: Encoded, row: IntArray, kinds: IntArray | None) -> bool:
+    """Whether a column and something known of people are the same but for their words."""
+    if kinds is None or column.has_missing:
+        return False
+    size = int(kinds.max()) + 1
+    if len(column.values) != size:
+        return False
+    for part in (_spread(len(row), _GLANCE), slice(None)):
+        pairs = np.unique(column.codes[row[part]].astype(np.int64) * size + kinds[part])
+        if len(pairs) > size:
+            return False
+    return len(pairs) == size and _is_sure(column.codes[row].astype(np.int64), kinds)
+
+
+def _is_sure(one: IntArray, other: IntArray) -> bool:
+    """Whether two columns that agree would hardly ever do so by chance.
+
+    Both are held to be in one order but for ties. Of all ways to deal out the values of one among
+    people, those that keep to the order of the other are a share
+
+        prod_a [n_a! / prod_b n_ab!]  /  [n! / prod_b n_b!]
+
+    where n_ab people have value a of the other and b of the one.
+    """
+    from scipy.special import gammaln
+
+    n = len(one)
+    if n < FEW:
+        return False
+    pairs, together = np.unique(np.stack([other, one]), axis=1, return_counts=True)
+    by_other = np.bincount(np.unique(pairs[0], return_inverse=True)[1], together)
+    by_one = np.bincount(np.unique(pairs[1], return_inverse=True)[1], together)
+    kept = gammaln(by_other + 1).sum() - gammaln(together + 1).sum()
+    every = gammaln(n + 1) - gammaln(by_one + 1).sum()
+    return bool(every - kept >= np.log(SURE))
+
+
+def _spread(n: int, most: int) -> IntArray:
+    """Some of n places, spread over all of them."""
+    return np.unique(np.linspace(0, n - 1, most).astype(np.int64))
+
+
+def _codes(answers: NDArray[Any]) -> IntArray:
+    """Numbers as their places in order."""
+    return np.unique(answers, return_inverse=True)[1].reshape(-1)
+
+
+def is_read(box: BlackBox, table: Frame, place: int, answers: Answers, labels: Labels) -> bool:
+    """Whether the model answers otherwise when rows exchange their values of a column."""
+    order = np.argsort(table.encoded[place].codes, kind="stable")
+    chosen = order[_spread(len(order), EXCHANGED)]
+    rows, before = table.take(chosen), answers.take(chosen)
+    others = rows.take(np.roll(np.arange(len(chosen)), len(chosen) // 2))
+    column = np.zeros((len(chosen), len(table.names)), bool)
+    column[:, place] = True
+    try:
+        after = box.ask(mixed(rows, others, column), labels, trusted=True)
+    except ModelError:  # it minds, so it reads it
+        return True
+    same = np.array_equal(before.decision, after.decision)
+    if same and before.score is not None and after.score is not None:
+        same = np.allclose(before.score, after.score, rtol=1e-6, atol=1e-6)
+    return not same

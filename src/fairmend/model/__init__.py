@@ -1,0 +1,1 @@
+"""Who is asked: the black box, models in files and models behind an address."""

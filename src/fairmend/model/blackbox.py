@@ -1,0 +1,832 @@
+"""The black box: the only place that calls it, and the only place that reads its answers.
+
+A model is anything with ``predict_proba``, ``decision_function`` or ``predict``, a plain callable,
+an address it is served at, the name of a column of recorded predictions, or the predictions
+themselves. It is never cloned, never refitted, and asked once per distinct row.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal, NoReturn
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.data.columns import (
+    Encoded,
+    FloatArray,
+    Frame,
+    IntArray,
+    as_array,
+    as_column,
+    as_frame,
+    as_numbers,
+    container_name,
+    encode,
+    is_reordered,
+    row_labels,
+    scalar,
+    series_array,
+)
+from fairmend.data.limits import Chances, Label, Scores, alike
+from fairmend.errors import (
+    DataError,
+    FairmendWarning,
+    ModelError,
+    foreign_code,
+    in_a_line,
+    listed,
+    nearest,
+)
+from fairmend.progress import progress
+
+__all__ = [
+    "RECORDED",
+    "Answers",
+    "BlackBox",
+    "Labels",
+    "cannot_be_looked_at",
+    "default_cut",
+    "input_names",
+    "warn_of_idle_cut",
+]
+
+RECORDED = "model (recorded predictions)"
+Output = Literal["auto", "label", "probability", "score"]
+_OUTPUTS = ("auto", "label", "probability", "score")
+
+# Rows put to the model a second time, in reverse order, to see whether it stands by its answers.
+RECHECKED = 32
+# A batch's composition may move the last bits of a float; a changed mind moves more than this.
+SAME_ANSWER = 1e-6
+
+# Methods whose answers are about the model's classes_, in their order.
+_BY_CLASSES = ("predict_proba", "decision_function")
+# Pairs of numbers that need no explanation: 1 is yes, the other is no.
+_PLAIN_PAIRS: tuple[tuple[int, int], ...] = ((0, 1), (-1, 1))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The two values of the outcome; ``positive`` is the one the rates are about."""
+
+    negative: Label
+    positive: Label
+
+    def agrees(self) -> bool:
+        return self.negative != self.positive
+
+    @classmethod
+    def of(cls, values: Sequence[Hashable], pos_label: Hashable = None) -> Labels:
+        """Find out which is which, or say what is missing.
+
+        >>> Labels.of([-1, 1]).positive
+        1
+        >>> Labels.of(["good", "bad"], pos_label="good").negative
+        'bad'
+        """
+        if len(values) > 2:
+            raise DataError(
+                "y",
+                "must have two values",
+                f"got {len(values):,}{_continuous(values)}: {listed(values)}",
+                "Only binary classification is supported. "
+                f"Make it binary first, e.g. y == {values[-1]!r}.",
+            )
+        if len(values) < 2:
+            raise DataError(
+                "y",
+                "must have two values",
+                f"got one class: everybody has {values[0]!r}" if values else "nobody has one",
+                "Error rates need both outcomes in the data.",
+            )
+        if pos_label is None:
+            if not _is_plain(set(values)):
+                raise DataError(
+                    "pos_label",
+                    "must say which value of y counts as positive when they are not 0/1 or -1/1",
+                    f"y holds {listed(values)}",
+                    f"Pass pos_label={values[-1]!r} or pos_label={values[0]!r}.",
+                )
+            pos_label = 1
+        if not isinstance(pos_label, Hashable) or pos_label not in values:
+            raise DataError(
+                "pos_label",
+                "must be the value of y that counts as positive",
+                f"got {pos_label!r} where y holds {listed(values)}",
+                nearest(pos_label, values),
+            )
+        place = values.index(pos_label)
+        return cls(values[1 - place], values[place])
+
+    def positive_among(self, words: set[Hashable]) -> Hashable:
+        """Which of a model's words for its two answers means positive; None if they are foreign.
+
+        They may be the labels of y. Where y is 0/1 or -1/1, so may the words: 1 is 1, the other
+        number is the other. Where y is anything else and 0/1 or -1/1 cannot be mistaken for it,
+        1 means positive.
+
+        >>> Labels("no", "yes").positive_among({0, 1}), Labels(1, -1).positive_among({0, 1})
+        (1, 0)
+        >>> Labels(1, 2).positive_among({0, 1}) is None
+        True
+        """
+        own = {self.negative, self.positive}
+        if words <= own:
+            return self.positive
+        for low, high in _PLAIN_PAIRS:
+            if words <= {low, high}:
+                if _is_plain(own):
+                    return high if self.positive == 1 else low
+                if own.isdisjoint((low, high)):
+                    return high
+        return None
+
+
+def _continuous(values: Sequence[Hashable]) -> str:
+    """A word for values that are no labels at all."""
+    measured = any(isinstance(value, float) and not value.is_integer() for value in values)
+    return " continuous values" if measured else ""
+
+
+def _is_plain(labels: set[Hashable]) -> bool:
+    return any(labels == set(pair) for pair in _PLAIN_PAIRS)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What the model said, entry by entry."""
+
+    decision: Chances
+    """h(x): 0 or 1, or the probability of deciding 1 where decisions are soft."""
+    score: Scores | None
+    """What it ranks by; None for a model that gives labels only."""
+
+    def agrees(self) -> bool:
+        return alike(self.decision, self.score)
+
+    def take(self, entries: NDArray[Any]) -> Answers:
+        """The same for other entries, given by their places among these."""
+        return Answers(self.decision[entries], None if self.score is None else self.score[entries])
+
+
+class BlackBox:
+    """A model and how to read it.
+
+    Parameters
+    ----------
+    model
+        An object with ``predict_proba``, ``decision_function`` or ``predict`` (looked for in this
+        order; only ``predict`` for ``output="label"``), a callable taking rows, the address of a
+        served model (see `RemoteModel`), the name of a column of X with recorded predictions, or an
+        array of recorded predictions.
+    output
+        How to read the answers: ``"label"`` (the two values of y, or 0/1, where 1 is positive),
+        ``"probability"`` of the positive label, or any real ``"score"`` that speaks for it.
+        ``"auto"`` tells by the method and the values, and asks for a threshold rather than guess
+        one; it is settled by the first answers that are more than labels.
+    threshold
+        The decision is positive where the answer is greater than this. Default 0.5 for
+        probabilities and 0 for ``decision_function``; a tie then goes to the first of the model's
+        ``classes_``, as in scikit-learn.
+    words
+        The model's two answers, negative and positive, where they are words of its own:
+        ``("decline", "approve")`` beside outcomes ``"no"`` and ``"yes"``.
+    soft
+        Take the probability itself as the decision: h(x) in [0, 1].
+    random
+        The model may answer the same row differently each time. Otherwise up to 32 rows are put to
+        it twice: a changed answer is an error. Where we use another method with the default
+        threshold, its ``predict`` is asked too. If it decides otherwise, the cut that explains its
+        decisions about all rows is used, with a warning; if there is none, that is an error.
+    batch_size
+        Rows per call.
+    inputs
+        The columns of X that are the model's inputs; all others are left alone. By default those
+        the model names itself (``feature_names_in_``, or the signature of an MLflow model), else
+        every column that is nothing else. For recorded predictions: what a repair may edit.
+
+    Notes
+    -----
+    Where the model has ``classes_``, its two columns of probabilities and the sign of its
+    ``decision_function`` are read by them, so that they speak for the positive label of y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> box = BlackBox(lambda rows: rows[:, 0] * 100, threshold=50)
+    >>> box.ask(Frame.read(np.array([[0.2], [0.9]])), Labels(0, 1)).decision.tolist()
+    [0.0, 1.0]
+
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        output: Output = "auto",
+        threshold: float | None = None,
+        words: tuple[Hashable, Hashable] | None = None,
+        soft: bool = False,
+        random: bool = False,
+        batch_size: int = 50_000,
+        inputs: Sequence[str] | None = None,
+    ) -> None:
+        if output not in _OUTPUTS:
+            raise DataError(
+                "output",
+                f"must be one of {listed(_OUTPUTS)}",
+                f"got {output!r}",
+                "Leave it out to tell by the values.",
+            )
+        if threshold is not None and not (_is(threshold, Real) and np.isfinite(threshold)):
+            raise DataError(
+                "threshold",
+                "must be a finite number",
+                f"got {threshold!r}",
+                "A decision is positive where the answer is greater than it.",
+            )
+        if not (_is(batch_size, Integral) and batch_size >= 1):
+            raise DataError(
+                "batch_size",
+                "must be a whole number, at least 1",
+                f"got {batch_size!r}",
+                "It is the number of rows per call.",
+            )
+        if words is not None and not (
+            isinstance(words, tuple | list) and len(words) == 2 and words[0] != words[1]
+        ):
+            raise DataError(
+                "words",
+                "must be the model's two answers, negative and positive",
+                f"got {words!r}",
+                "For example words=('decline', 'approve').",
+            )
+        if inputs is not None and (
+            isinstance(inputs, str) or not inputs or len(set(inputs)) < len(inputs)
+        ):
+            raise DataError(
+                "inputs",
+                "must be a list of columns of X, each once",
+                f"got {inputs!r}",
+                "For example inputs=['age', 'income'].",
+            )
+        if isinstance(model, BlackBox):
+            raise DataError(
+                "model",
+                "must be the model itself",
+                "got a BlackBox in a BlackBox",
+                "Wrap the model once.",
+            )
+        if isinstance(model, str) and model.startswith(("http://", "https://")):
+            from fairmend.model.remote import RemoteModel
+
+            model = RemoteModel(model)
+        self.model = model
+        self.threshold = threshold
+        self.words = None if words is None else (words[0], words[1])
+        self.soft = soft
+        self.random = random
+        self.batch_size = batch_size
+        self.inputs = None if inputs is None else tuple(inputs)
+        self.vouched: tuple[str, ...] = ()
+        """Columns that are inputs although they look like something else."""
+        self.column = model if isinstance(model, str) else None
+        self._method, self._call = _find_call(model, output)
+        self.output: Output = output
+        if output == "auto" and self._method == "decision_function":
+            self.output = "score"
+        elif output == "auto" and (soft or self._method == "predict_proba"):
+            self.output = "probability"
+        self._check_settings_agree()
+
+    def _check_settings_agree(self) -> None:
+        if self.soft and self.threshold is not None:
+            raise DataError(
+                "soft",
+                "must be False where a threshold makes decisions hard",
+                f"got soft=True and threshold={self.threshold!r}",
+                "Leave one of them out.",
+            )
+        if self.soft and self.output != "probability":
+            raise DataError(
+                "soft",
+                "must be False unless the answers are probabilities",
+                f"got soft=True and {self.output}s from {self._method}",
+                "Leave soft out, or give a model of probabilities.",
+            )
+        if self.words is not None and (self.soft or self.threshold is not None):
+            raise DataError(
+                "words",
+                "must be left out where the answers are numbers",
+                f"got words={self.words!r} and a threshold or soft decisions",
+                "Leave one of them out.",
+            )
+        if self.threshold is None:
+            return
+        if self.output == "label":
+            raise DataError(
+                "threshold",
+                "must be left out where the answers are labels",
+                f"got output='label' and threshold={self.threshold!r}",
+                "Leave one of them out.",
+            )
+        if self.output == "probability" and not 0 <= self.threshold <= 1:
+            raise DataError(
+                "threshold",
+                "must lie between 0 and 1 for probabilities",
+                f"got {self.threshold!r}",
+                "If the answers are scores, say output='score'.",
+            )
+
+    @classmethod
+    def of(cls, model: Any) -> BlackBox:
+        """The model as a black box; one that is already wrapped keeps its settings."""
+        return model if isinstance(model, cls) else cls(model)
+
+    def __repr__(self) -> str:
+        return f"BlackBox({type(self.model).__name__}, answers by {self._method})"
+
+    # ---------------------------------------------------------------- inputs
+
+    def inputs_among(self, names: Sequence[str], *, named: bool = True) -> tuple[str, ...] | None:
+        """The inputs among the columns of X, as told or as the model says; None if nobody does.
+
+        Columns of an array have no names that a model could mean (``named=False``). A model whose
+        names are all unknown here numbers its columns, and is fed by their place.
+        """
+        what, known = "inputs", self.inputs
+        if known is None:
+            what, known = "X", input_names(self.model) if named else None
+            if known is None or set(known).isdisjoint(names):
+                return None
+        missing = [name for name in known if name not in names]
+        if missing:
+            raise DataError(
+                what,
+                "must have every input of the model as a column"
+                if what == "X"
+                else "must name columns of X",
+                f"there is no {listed(missing)}",
+                nearest(missing[0], names),
+            )
+        return known
+
+    # ---------------------------------------------------------------- recorded predictions
+
+    def recorded(self, frame: Frame | None, n: int) -> Encoded | None:
+        """The recorded predictions, one a person; None for a model that must be asked."""
+        if self._call is not None:
+            return None
+        if self.column is None:
+            column = as_column(self.model, RECORDED)
+        elif frame is None:
+            raise DataError(
+                "model",
+                "must name a column of X",
+                f"got the name {self.column!r} and X=None",
+                "Pass the table it is a column of.",
+            )
+        else:
+            column = frame.column(self.column, "model")
+        if len(column) != n:
+            raise DataError(
+                RECORDED,
+                "must have one entry a person, as y has",
+                f"got {len(column):,} entries for {n:,} people",
+                "Check that both come from the same filter.",
+            )
+        return encode(column, f"model ({self._method})")
+
+    # ---------------------------------------------------------------- asking
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether it answers about new rows; recorded predictions do not."""
+        return self._call is not None
+
+    @property
+    def cut(self) -> float:
+        """Where scores turn from negative to positive decisions."""
+        default = self._default_threshold(self.output)
+        return self.threshold if self.threshold is not None else default or 0.0
+
+    def ask(self, rows: Frame, labels: Labels, *, trusted: bool = False) -> Answers:
+        """Put every row to the model, in batches, and check what comes back.
+
+        A model that is ``trusted``, because it has been audited, is not asked anything twice.
+        """
+        raw = self._ask_all(rows, labels)
+        try:
+            said = encode(raw)
+        except DataError as error:
+            self._fail(error.must, error.got, error.fix)
+        answers = self.interpret(said, labels).take(said.codes)
+        if not (self.random or trusted):
+            self._recheck(rows, raw, labels)
+            answers = self._as_predict_decides(rows, answers, labels)
+        return answers
+
+    def _ask_all(self, rows: Frame, labels: Labels) -> NDArray[Any]:
+        parts = []
+        with progress("asking the model", len(rows)) as advance:
+            for start in range(0, len(rows), self.batch_size):
+                # A copy: a model that scribbles on its input must not touch ours.
+                batch = rows.slice(start, start + self.batch_size)
+                parts.append(self._ask(batch, labels))
+                advance(len(batch))
+        return np.concatenate(parts)
+
+    def _ask(self, rows: Frame, labels: Labels) -> NDArray[Any]:
+        assert self._call is not None
+
+        def complain(error: BaseException) -> ModelError:
+            return ModelError(
+                f"model ({self._method})",
+                f"must answer {len(rows):,} rows given as {container_name(rows.native)}",
+                f"it raised {in_a_line(error)}",
+                "Call it on a few rows of X by hand: it must take X as it is passed here.",
+            )
+
+        with foreign_code(complain):
+            raw = self._call(rows.native)
+            self._refuse_another_order(raw, rows)
+            array = self._as_array(raw)
+        answers = self._for_positive(array, labels)
+        if answers.ndim != 1:
+            self._fail(
+                "must give one answer a row, or two class probabilities from predict_proba",
+                f"got answers of shape {answers.shape} for {len(rows):,} rows",
+                "fairmend mends binary classifiers: pass a function that returns P(positive).",
+            )
+        if len(answers) != len(rows):
+            self._fail(
+                "must give one answer a row",
+                f"got {len(answers):,} answers for {len(rows):,} rows",
+                "Does it drop or add rows?",
+            )
+        return answers
+
+    def _refuse_another_order(self, raw: Any, rows: Frame) -> None:
+        """A model may sort its answers, and say so by their index: nobody here reads that."""
+        own, given = row_labels(raw), row_labels(rows.native)
+        if own is None:
+            return
+        numbers, places = np.asarray(own), np.arange(len(rows))
+        if given is not None:
+            reordered = is_reordered(own, given)
+        else:  # the rows are numbered from 0 on, if at all
+            whole = numbers.dtype.kind in "iu" and len(numbers) == len(places)
+            reordered = whole and (numbers != places).any() and (np.sort(numbers) == places).all()
+        if reordered:
+            self._fail(
+                "must answer in the order of the rows",
+                "the index of its answers is that of the rows in another order",
+                "Return answers.loc[rows.index].",
+            )
+
+    def _as_array(self, raw: Any) -> NDArray[Any]:
+        """What the model returned, whatever container it came in."""
+        array: Any
+        try:
+            frame = as_frame(raw, "the answer")
+            array = frame.to_numpy() if frame is not None else as_array(raw, "the answer")
+            if isinstance(array, nw.Series):
+                words = array.dtype in (nw.Categorical, nw.Enum)
+                array = series_array(array.cast(nw.String) if words else array)
+        except DataError as error:
+            self._fail("must return one answer a row", error.got, "Return an array or a list.")
+        one_column: NDArray[Any] = array
+        if array.ndim == 2 and array.shape[1] == 1:
+            one_column = array[:, 0]
+        return one_column
+
+    def _for_positive(self, answers: NDArray[Any], labels: Labels) -> NDArray[Any]:
+        """Class probabilities and signed scores, turned to speak for the positive label."""
+        if self._method not in _BY_CLASSES:
+            return answers
+        place = self._place_of_positive(labels)
+        if self._method == "predict_proba" and answers.ndim == 2 and answers.shape[1] == 2:
+            return answers[:, place]
+        numbers = as_numbers(answers)
+        if place == 1 or numbers is None:  # one answer a row speaks for the second class
+            return answers
+        return 1 - numbers if self._method == "predict_proba" else -numbers
+
+    def _place_of_positive(self, labels: Labels) -> int:
+        """Where the positive label stands in the model's classes_; 1 if it has none."""
+        with foreign_code(cannot_be_looked_at):
+            known = getattr(self.model, "classes_", None)
+            if known is None:
+                return 1
+            classes = [scalar(value) for value in known]
+        word = self._positive_among(set(classes), labels)
+        if len(classes) != 2 or word is None:
+            self._fail(
+                f"must tell {labels.negative!r} from {labels.positive!r}, the labels of y",
+                f"its classes_ are {listed(classes)}",
+                "Give y in the model's own labels, or pass a function that returns P(positive).",
+            )
+        return classes.index(word)
+
+    # ---------------------------------------------------------------- reading
+
+    def interpret(self, said: Encoded, labels: Labels) -> Answers:
+        """Read each distinct answer, an entry of ``said.values``.
+
+        It becomes a decision and, where it is more than a label, a score.
+        """
+        if said.has_missing and not self.can_be_asked:
+            self._fail(
+                "must hold a prediction for everybody",
+                f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}",
+                "Mend it, or leave out people whom the model did not answer.",
+            )
+        if said.has_missing:
+            self._fail(
+                "must answer every row",
+                f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}",
+                "Are values missing that it cannot take? Leave out rows it has no answer for.",
+            )
+        word = None
+        if len(said.values) <= 2:
+            word = self._positive_among({scalar(value) for value in said.values}, labels)
+        numbers = as_numbers(said.values)
+        output = self.output
+        if output == "auto":
+            output = self._tell(word, numbers)
+            if output != "label":
+                self.output = output  # settled: a later batch of 0s and 1s is read the same way
+        if output == "label":
+            if word is None:
+                self._fail_on_labels(said, labels, numbers)
+            return Answers(np.array([float(scalar(v) == word) for v in said.values]), None)
+        if numbers is None:
+            self._fail_on_labels(said, labels, numbers)
+        return self._decide(numbers, said, output, labels)
+
+    def _positive_among(self, words: set[Hashable], labels: Labels) -> Hashable:
+        """Which of these answers means positive; None if they are foreign."""
+        if self.words is None:
+            return labels.positive_among(words)
+        return self.words[1] if words <= set(self.words) else None
+
+    def _tell(self, word: Hashable, numbers: FloatArray | None) -> Output:
+        """What the answers are, from the values alone."""
+        if self.threshold is not None:
+            return "score"
+        if word is not None or numbers is None:
+            return "label"
+        if len(numbers) <= 2 and set(numbers) <= {0.0, 1.0}:  # 0 and 1, where y holds one of them
+            return "label"
+        return "probability" if _are_probabilities(numbers).all() else "score"
+
+    def _decide(
+        self, numbers: FloatArray, said: Encoded, output: Output, labels: Labels
+    ) -> Answers:
+        infinite = ~np.isfinite(numbers)
+        if infinite.any():
+            self._fail(
+                "must answer with finite numbers",
+                f"got {numbers[np.argmax(infinite)]} for {self._share(said, infinite[said.codes])}",
+                "Look at the inputs of those rows, or bound its answers.",
+            )
+        if output == "probability":
+            inside = _are_probabilities(numbers)
+            if not inside.all():
+                share = self._share(said, ~inside[said.codes])
+                self._fail(
+                    "must give probabilities between 0 and 1",
+                    f"got {numbers[np.argmin(inside)]:.6g} for {share}",
+                    "If these are scores, say BlackBox(model, output='score', threshold=...).",
+                )
+            numbers = np.clip(numbers, 0.0, 1.0)
+        if self.soft:
+            return Answers(numbers, numbers)
+        if self.threshold is not None:
+            return Answers((numbers > self.threshold).astype(np.float64), numbers)
+        cut = self._default_threshold(output)
+        if cut is None:
+            outside = ~_are_probabilities(numbers)[said.codes]
+            few = 0 < outside.mean() < 0.5  # then they were meant as probabilities
+            slips = f", {self._share(said, outside)} outside 0 to 1" if few else ""
+            self._fail(
+                "must come with a threshold when it gives scores",
+                f"got scores from {numbers.min():.6g} to {numbers.max():.6g}{slips}",
+                "Say BlackBox(model, threshold=...): above it the decision is positive.",
+            )
+        first_class = self._method in _BY_CLASSES and self._place_of_positive(labels) == 0
+        positive = numbers >= cut if first_class else numbers > cut
+        return Answers(positive.astype(np.float64), numbers)
+
+    def _default_threshold(self, output: Output) -> float | None:
+        return default_cut(output, self._method)
+
+    # ---------------------------------------------------------------- trust, but verify
+
+    def _recheck(self, rows: Frame, raw: NDArray[Any], labels: Labels) -> None:
+        """Ask again about a few rows, in another order: the answers must be the same."""
+        chosen = _spread(len(rows))[::-1]
+        before, again = raw[chosen], self._ask_all(rows.take(chosen), labels)
+        if before.dtype.kind == "f" and again.dtype.kind == "f":
+            changed = ~np.isclose(before, again, rtol=SAME_ANSWER, atol=SAME_ANSWER)
+        else:
+            changed = np.asarray(before != again)
+        if changed.any():
+            at = int(np.argmax(changed))
+            self._fail(
+                "must give the same answer when asked about the same row again",
+                f"it changed {int(changed.sum())} of {len(chosen)}, "
+                f"one from {scalar(before[at])!r} to {scalar(again[at])!r}",
+                "If it is random on purpose, say BlackBox(model, random=True).",
+            )
+
+    def _as_predict_decides(self, rows: Frame, answers: Answers, labels: Labels) -> Answers:
+        """A vendor's predict() may cut elsewhere than we do by default: then we cut as it does."""
+        score, cut = answers.score, self._default_threshold(self.output)
+        cut_by_default = self.threshold is None and not self.soft
+        has_predict = self._method in _BY_CLASSES and hasattr(self.model, "predict")
+        if not (cut_by_default and has_predict):
+            return answers
+        assert score is not None
+        assert cut is not None
+        by_label = BlackBox(
+            self.model, output="label", words=self.words, random=True, batch_size=self.batch_size
+        )
+        nearest_to_cut = np.argsort(np.abs(score - cut), kind="stable")[:RECHECKED]
+        chosen = np.union1d(_spread(len(rows)), nearest_to_cut)
+        try:
+            said = by_label.ask(rows.take(chosen), labels).decision
+            differs = (said != answers.decision[chosen]) & (score[chosen] != cut)
+            if not differs.any():
+                return answers
+            found = _cut_between(score, by_label.ask(rows, labels).decision)
+        except ModelError:
+            return answers  # we do not use predict, and what we use worked
+        if found is None:
+            raise ModelError(
+                "model (predict)",
+                f"must decide as {self._method} > {cut:g} does, or the cut must be told",
+                f"it differs on {int(differs.sum())} of {len(chosen)} rows, and no other cut "
+                f"explains what it decides about all {len(rows):,}",
+                "Say BlackBox(model, threshold=...), or output='label' to use what predict says.",
+            )
+        self.threshold, low, high = found
+        warnings.warn(
+            f"model (predict) decides as {self._method} > {self.threshold:g} does, not > {cut:g}: "
+            f"that cut is used. Any from {low:.6g} to below {high:.6g} explains its decisions on "
+            f"these {len(rows):,} rows; if you know it, say BlackBox(model, threshold=...).",
+            FairmendWarning,
+            stacklevel=5,
+        )
+        return Answers((score > self.threshold).astype(np.float64), score)
+
+    # ---------------------------------------------------------------- complaints
+
+    def _fail(self, must: str, got: str, fix: str, cause: BaseException | None = None) -> NoReturn:
+        """What a model says when asked is its failure; what is on record is data."""
+        kind = ModelError if self.can_be_asked else DataError
+        raise kind(f"model ({self._method})", must, got, fix) from cause
+
+    def _fail_on_labels(
+        self, said: Encoded, labels: Labels, numbers: FloatArray | None
+    ) -> NoReturn:
+        own = f"the labels of y, {labels.negative!r} and {labels.positive!r}"
+        fix = "Translate its answers into these."
+        if len(said.values) <= 2:
+            fix = "If these are its words, say BlackBox(model, words=(negative, positive))."
+        if self.words is not None:
+            own, fix = f"{self.words[0]!r} or {self.words[1]!r}, its words", "Check its answers."
+        elif numbers is None:
+            if self.output in ("probability", "score") or self.threshold is not None:
+                own, fix = "numbers", "If these are labels, leave output and threshold out."
+            elif labels.positive_among({0, 1}) == 1 != labels.positive:
+                own += ", or with 0 and 1"
+        elif self.output == "label":
+            fix = "If these are probabilities or scores, leave output='label' out."
+        else:
+            fix = f"If 1 means {labels.positive!r}, say BlackBox(model, output='probability')."
+        self._fail(f"must answer with {own}", f"got {listed(map(scalar, said.values))}", fix)
+
+    def _share(self, said: Encoded, which: NDArray[np.bool_]) -> str:
+        unit = "distinct rows" if self.can_be_asked else "entries"
+        return f"{int(which.sum()):,} of {len(said.codes):,} {unit}"
+
+
+def default_cut(output: str, method: str) -> float | None:
+    """Where answers of a kind are cut if nobody says; None where that must be told."""
+    if output == "probability":
+        return 0.5
+    return 0.0 if method == "decision_function" else None
+
+
+def warn_of_idle_cut(box: BlackBox, answers: Answers) -> None:
+    """Say that a threshold tells nobody apart: it is often meant for other scores."""
+    score, cut = answers.score, box.threshold
+    if cut is None or score is None or not len(score):
+        return
+    above = score > cut
+    if above.all() or not above.any():
+        warnings.warn(
+            f"threshold: every answer is {'greater than' if above.all() else 'at most'} {cut:g}, "
+            f"so that everybody has the same decision: the answers go from {score.min():.6g} to "
+            f"{score.max():.6g}. Is it meant for scores on another scale?",
+            FairmendWarning,
+            stacklevel=4,
+        )
+
+
+def input_names(model: Any) -> tuple[str, ...] | None:
+    """The columns a model says it reads; None if it does not say.
+
+    A method speaks for the object it belongs to.
+    """
+    with foreign_code(cannot_be_looked_at):
+        model = getattr(model, "__self__", model)
+        names = getattr(model, "feature_names_in_", None)
+        if names is None:  # MLflow: a signature, where the model was logged with one
+            signature = getattr(getattr(model, "metadata", None), "signature", None)
+            told = getattr(getattr(signature, "inputs", None), "input_names", None)
+            names = told() if callable(told) else ()
+            if not all(isinstance(name, str) for name in names):  # tensors go by their place
+                return None
+        return tuple(str(name) for name in names) or None
+
+
+def cannot_be_looked_at(error: BaseException) -> ModelError:
+    """A model whose attributes raise."""
+    return ModelError(
+        "model",
+        "must say what it has and can",
+        f"it raised {in_a_line(error)}",
+        "Wrap it in a function that takes rows and returns answers.",
+    )
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether a setting is a number of that kind; True and False are no numbers."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | None]:
+    """How the model answers, for people to read, and what to call; None if nothing is to be."""
+    if isinstance(model, str):
+        return f"column {model!r}", None
+    if isinstance(model, type):
+        raise DataError(
+            "model",
+            "must be a fitted model",
+            f"got the class {model.__name__}",
+            "Pass an instance that has been fitted.",
+        )
+    methods = ("predict_proba", "decision_function", "predict")
+    with foreign_code(cannot_be_looked_at):
+        for method in methods if output != "label" else ("predict",):
+            if hasattr(model, method):
+                return method, getattr(model, method)
+    if callable(model):
+        return "call", model
+    if model is None or not hasattr(model, "__len__") or isinstance(model, dict):
+        raise DataError(
+            "model",
+            "must have predict_proba, decision_function or predict, be callable, "
+            "name a column of predictions, or be the predictions",
+            f"got {'None' if model is None else type(model).__name__}",
+            "Wrap the vendor's call in a function that takes rows and returns answers.",
+        )
+    return "recorded predictions", None
+
+
+def _cut_between(score: FloatArray, decision: FloatArray) -> tuple[float, float, float] | None:
+    """A round cut above which all decisions are positive, and from where to where it may lie.
+
+    >>> _cut_between(np.array([0.1, 0.29, 0.42]), np.array([0.0, 0.0, 1.0]))
+    (0.4, 0.29, 0.42)
+    >>> _cut_between(np.array([0.1, 0.29, 0.42]), np.array([0.0, 1.0, 0.0])) is None
+    True
+    """
+    if not 0 < decision.sum() < len(decision):  # where it would decide otherwise nobody knows
+        return None
+    low, high = float(score[decision == 0].max()), float(score[decision == 1].min())
+    if low >= high:
+        return None
+    for digits in range(16):
+        cut = round((low + high) / 2, digits)
+        if low <= cut < high:
+            return cut, low, high
+    return low, low, high
+
+
+def _are_probabilities(numbers: FloatArray) -> NDArray[np.bool_]:
+    """Between 0 and 1, but for what rounding to single precision does to them."""
+    return (numbers >= -SAME_ANSWER) & (numbers <= 1 + SAME_ANSWER)
+
+
+def _spread(n: int) -> IntArray:
+    """A few of n rows, spread over all of them."""
+    return np.unique(np.linspace(0, n - 1, RECHECKED).astype(np.int64))

@@ -1,0 +1,50 @@
+"""Rows found again among those of the audit, where equal rows may have got several answers.
+
+Recorded predictions can say different things of equal inputs. A law for such rows belongs to inputs
+and answer together: whoever comes again follows the row that was answered most alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.rows import find_rows
+from fairmend.model.blackbox import Answers
+
+__all__ = ["find_seen", "signal"]
+
+
+def find_seen(table: Frame, said: Answers, rows: Frame, answers: Answers) -> IntArray:
+    """Each row's place in the table, -1 for none; of equal rows there the most alike in answer.
+
+    >>> table = Frame.read(np.array([[1], [1], [2]]))
+    >>> said = Answers(np.array([0.0, 1.0, 1.0]), None)
+    >>> asked = Frame.read(np.array([[1], [1], [3]]))
+    >>> find_seen(table, said, asked, Answers(np.array([1.0, 0.0, 1.0]), None)).tolist()
+    [1, 0, -1]
+    """
+    alike = table.distinct()
+    if len(alike.first) == len(table):
+        return find_rows(table, rows)
+    group = find_rows(table.take(alike.first), rows)
+    mine, theirs = signal(answers, said), signal(said, said)
+    best, gap = np.full(len(rows), -1), np.full(len(rows), np.inf)
+    order = np.argsort(alike.inverse, kind="stable")
+    ends = np.searchsorted(alike.inverse[order], np.arange(len(alike.first) + 1))
+    for rank in range(int(np.diff(ends).max())):
+        has = np.flatnonzero(group >= 0)
+        has = has[ends[group[has]] + rank < ends[group[has] + 1]]
+        candidate = order[ends[group[has]] + rank]
+        distance = np.abs(mine[has] - theirs[candidate])
+        closer = distance < gap[has]
+        best[has[closer]], gap[has[closer]] = candidate[closer], distance[closer]
+    return best
+
+
+def signal(answers: Answers, among: Answers) -> FloatArray:
+    """What answers are compared by: the decision, and the score within it."""
+    if among.score is None or answers.score is None:
+        return answers.decision
+    low, high = float(among.score.min()), float(among.score.max())
+    return answers.decision + 1e-3 * (answers.score - low) / ((high - low) or 1.0)

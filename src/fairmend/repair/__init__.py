@@ -1,0 +1,1 @@
+"""What to do: settings, costs, and one file for each repair method."""

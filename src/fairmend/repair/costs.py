@@ -1,0 +1,404 @@
+"""What an edit costs, and which edits are not to be had at any price.
+
+A feature's step from one value to another costs, times the feature's weight,
+
+    numbers             |a - b| / (q95 - q5), the spread among the people of the audit data
+    yes-or-no, category 1 where the two differ
+    missing             1 more than a step from the median; for yes-or-no features just 1
+
+and an edit costs the sum of its steps (``l1``), the root of the sum of their squares (``l2``), or
+that without the root. Forbidden edits (immutable features, features that may only rise or fall,
+moves a caller rules out, too many edits at once) cost infinity.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.data.columns import Encoded, FloatArray, Frame, Name, as_numbers, is_missing, scalar
+from fairmend.data.limits import MOST, Between, Positive, Value
+from fairmend.errors import DataError, listed, nearest
+
+__all__ = ["Cost", "EditCost"]
+
+Kind = Literal["l1", "l2", "squared_l2"]
+Direction = Literal["up", "down"]
+Callback = Callable[[Any, Any], Any]
+
+_KINDS = ("l1", "l2", "squared_l2")
+_AT_A_TIME = 64  # pairs of rows put to a caller's function, which answers about all combinations
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the user says about edits; `EditCost` is what is learnt from it on the audit data.
+
+    ``kind`` is ``"l1"`` (default), ``"l2"``, ``"squared_l2"``, or a callable that takes two tables
+    of rows (in the container of X) and gives a matrix of costs. A callable compares whole rows, so
+    edits then lead to rows that were seen.
+
+    >>> Cost(immutable=("sex",), one_way={"age": "up"}).kind
+    'l1'
+    """
+
+    kind: Kind | Callback = "l1"
+    weights: Mapping[Name, Positive] = field(default_factory=dict)
+    """How dear a feature is, relative to 1."""
+    immutable: Sequence[Name] = ()
+    one_way: Mapping[Name, Direction] = field(default_factory=dict)
+    """Features that may only rise (``"up"``) or fall (``"down"``); a missing one may not change."""
+    max_edits: Annotated[int, Between(1, 1 << 53)] | None = None
+    """At most this many features of a person may be edited."""
+    forbidden: Callback | None = None
+    """Takes two tables of rows; True where the move from one to the other is ruled out."""
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One feature's place in space: two coordinates for a number, its code for a category."""
+
+    name: Name
+    weight: Positive
+    values: tuple[Value, ...] = ()
+    """A category's known values; empty for a number."""
+    binary: bool = False
+    """A number that is 0 or 1."""
+    scale: Annotated[float, Between(sys.float_info.min, MOST)] = 1.0
+    centre: Annotated[float, Between(-MOST, MOST)] = 0.5
+    """Where a missing number stands."""
+
+    def agrees(self) -> bool:
+        return len(set(self.values)) == len(self.values)
+
+    @property
+    def width(self) -> int:
+        return 1 if self.values else 2
+
+    def place(self, column: Encoded) -> FloatArray:
+        """Each entry's coordinates: (value, whether missing), already scaled; or (code)."""
+        if self.values:
+            code = {value: float(j) for j, value in enumerate(self.values)}
+            new = float(len(self.values))  # differs from every known value
+            by_value = np.array([code.get(_known(value), new) for value in column.values])
+            return np.asarray(by_value[column.codes, None], np.float64)
+        numbers = as_numbers(column.values)
+        if numbers is None:
+            raise DataError(
+                f"X column {self.name!r}",
+                "must hold numbers as in the audit data",
+                f"got {listed(scalar(value) for value in column.values)}",
+                "Pass X as the model reads it.",
+            )
+        known = np.isfinite(numbers)
+        at = np.where(known, numbers, self.centre) * (self.weight / self.scale)
+        missing = np.where(known, 0.0, self.weight * (0.5 if self.binary else 1.0))
+        return np.asarray(np.stack([at, missing], axis=1)[column.codes], np.float64)
+
+    def differs(self, a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:
+        """Whether entries are not the same; the last axis holds coordinates, others broadcast."""
+        return np.asarray((a != b).any(axis=-1))
+
+    def step(self, a: FloatArray, b: FloatArray, squared: bool) -> FloatArray:
+        """What a change costs, or its square; the last axis holds coordinates."""
+        if self.values:
+            price = self.weight**2 if squared else self.weight
+            return np.where(self.differs(a, b), price, 0.0)
+        change = np.abs(a - b)
+        return np.asarray((change**2 if squared else change).sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class EditCost:
+    """The cost of turning one row into another, learnt on the audit data.
+
+    >>> table = Frame.read(np.array([[0, 10.0], [1, 20.0], [1, 30.0]]))
+    >>> EditCost.learn(table, np.full(3, 1 / 3), Cost()).matrix(table, table).round(2).tolist()
+    [[0.0, 1.5, 2.0], [1.5, 0.0, 0.5], [2.0, 0.5, 0.0]]
+    """
+
+    axes: tuple[_Axis, ...]
+    cost: Cost
+
+    @classmethod
+    def learn(cls, table: Frame, mass: FloatArray, cost: Cost) -> EditCost:
+        """Scale numbers by the spread among people with these masses on the table's rows."""
+        check_rules(cost, table.names)
+        columns = zip(table.names, table.encoded, strict=True)
+        axes = tuple(
+            _axis(name, column, mass, float(cost.weights.get(name, 1.0)), cost)
+            for name, column in columns
+        )
+        for axis in axes:
+            if axis.name in cost.one_way and axis.values:
+                raise DataError(
+                    "one_way",
+                    "must name numbers or yes-or-no features",
+                    f"{axis.name!r} is a category"
+                    if as_numbers(table.encoded[table.names.index(axis.name)].values) is None
+                    else f"{axis.name!r} holds numbers that 64 bits cannot tell apart",
+                    "Make it immutable, or forbid single moves.",
+                )
+        return cls(axes, cost)
+
+    def agrees(self) -> bool:
+        """Whether the rules are about its features, and those that go one way are numbers."""
+        check_rules(self.cost, [axis.name for axis in self.axes])
+        return not any(axis.name in self.cost.one_way and axis.values for axis in self.axes)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether some edits are forbidden."""
+        rules = self.cost.immutable or self.cost.one_way or self.cost.max_edits
+        return bool(rules) or self.cost.forbidden is not None
+
+    @property
+    def compares_whole_rows(self) -> bool:
+        """Whether the cost is a caller's function, which has no price for a single feature."""
+        return callable(self.cost.kind)
+
+    @property
+    def all_binary(self) -> bool:
+        """Whether every feature is yes-or-no."""
+        return all(axis.binary for axis in self.axes)
+
+    @property
+    def editable(self) -> NDArray[np.bool_]:
+        """Which features are not immutable."""
+        return np.array([axis.name not in self.cost.immutable for axis in self.axes])
+
+    def place(self, table: Frame) -> FloatArray:
+        """Rows as points, a few coordinates a feature."""
+        columns = zip(self.axes, table.encoded, strict=True)
+        return np.concatenate([axis.place(column) for axis, column in columns], axis=1)
+
+    def matrix(self, source: Frame, destination: Frame) -> FloatArray:
+        """cost[i, j] of editing source row i into destination row j; inf where forbidden."""
+        here, there = self.place(source), self.place(destination)
+        if self.compares_whole_rows:
+            cost = self._asked(source, destination)
+        else:
+            cost = self._rooted(self._between(here, there, self.axes))
+        if self.has_rules:
+            cost = np.where(self._allowed(here, there), cost, np.inf)
+        if self.cost.forbidden is not None:
+            ruled_out = np.asarray(self.cost.forbidden(source.native, destination.native), bool)
+            cost = np.where(ruled_out, np.inf, cost)
+        return cost
+
+    def _asked(self, source: Frame, destination: Frame) -> FloatArray:
+        assert callable(self.cost.kind)
+        cost = np.asarray(self.cost.kind(source.native, destination.native), np.float64)
+        shape = (len(source), len(destination))
+        if cost.shape != shape:
+            got = f"got shape {cost.shape} for {shape[0]} and {shape[1]} rows"
+        elif not (cost >= 0).all():
+            got = f"got {cost[~(cost >= 0)][0]:g}"
+        else:
+            return cost
+        raise DataError(
+            "cost",
+            "must give a matrix of costs, none negative, one row per source row",
+            got,
+            "A callable cost takes two tables and compares all their rows.",
+        )
+
+    # ---------------------------------------------------------------- all pairs of rows
+
+    def _blocks(self) -> Iterator[tuple[_Axis, slice]]:
+        """Each feature with its coordinates."""
+        start = 0
+        for axis in self.axes:
+            yield axis, slice(start, start + axis.width)
+            start += axis.width
+
+    def _between(self, here: FloatArray, there: FloatArray, axes: Sequence[_Axis]) -> FloatArray:
+        """The steps of some features added up, for all pairs of rows; squares for l2."""
+        from scipy.spatial.distance import cdist
+
+        squared = self.squared
+        total = np.zeros((len(here), len(there)))
+        wanted = {axis.name for axis in axes}
+        blocks = [(axis, at) for axis, at in self._blocks() if axis.name in wanted]
+        numbers = [j for axis, at in blocks if not axis.values for j in range(at.start, at.stop)]
+        if numbers:
+            a, b = here[:, numbers], there[:, numbers]
+            total += cdist(a, b, "sqeuclidean") if squared else cdist(a, b, "cityblock")
+        words = [(axis, at) for axis, at in blocks if axis.values]
+        if len({axis.weight for axis, _ in words}) == 1:  # then they need only be counted
+            where, weight = [at.start for _, at in words], words[0][0].weight
+            share = cdist(here[:, where], there[:, where], "hamming")
+            return total + np.rint(share * len(where)) * (weight**2 if squared else weight)
+        for axis, at in words:
+            total += axis.step(here[:, None, at], there[None, :, at], squared)
+        return total
+
+    def _allowed(self, here: FloatArray, there: FloatArray) -> NDArray[np.bool_]:
+        """Which pairs break no rule about features."""
+        allowed = np.ones((len(here), len(there)), bool)
+        edits = np.zeros((len(here), len(there)), np.int64)
+        for axis, at in self._blocks():
+            a, b = here[:, None, at], there[None, :, at]
+            if self.cost.max_edits is not None:
+                edits += axis.differs(a, b)
+            if self._ruled(axis):
+                allowed &= self._may_change(axis, a, b) | ~axis.differs(a, b)
+        return allowed if self.cost.max_edits is None else allowed & (edits <= self.cost.max_edits)
+
+    def mixture(self, here: FloatArray, there: FloatArray) -> FloatArray:
+        """What it costs each row to take from each other all that it may take.
+
+        That is every feature but immutable ones and those that may not go that way; inf where
+        nothing is left to take.
+        """
+        free = [axis for axis in self.axes if not self._ruled(axis)]
+        total = self._between(here, there, free)
+        for axis, at in self._blocks():
+            if axis.name in self.cost.one_way and axis.name not in self.cost.immutable:
+                a, b = here[:, None, at], there[None, :, at]
+                total += axis.step(a, b, self.squared) * self._may_change(axis, a, b)
+        return np.where(total > 0, self._rooted(total), np.inf)
+
+    # ---------------------------------------------------------------- row by row
+
+    def may_take(self, here: FloatArray, there: FloatArray) -> NDArray[np.bool_]:
+        """Which features each row may take from its counterpart, shape (rows, features)."""
+        taken = [
+            self._may_change(axis, here[:, at], there[:, at])
+            if self._ruled(axis)
+            else np.ones(len(here), bool)
+            for axis, at in self._blocks()
+        ]
+        return np.stack(taken, axis=1)
+
+    def steps(self, here: FloatArray, there: FloatArray) -> FloatArray:
+        """What each feature's change costs from each row to its counterpart; squares for l2."""
+        return np.stack(
+            [axis.step(here[:, at], there[:, at], self.squared) for axis, at in self._blocks()],
+            axis=1,
+        )
+
+    def total(self, steps: FloatArray) -> FloatArray:
+        """What edits cost that are made of such steps, shape (rows, features)."""
+        return self._rooted(steps.sum(axis=1))
+
+    def mixtures(self, here: FloatArray, there: FloatArray) -> FloatArray:
+        """What it costs each row to take all that it may from its counterpart; see `mixture`."""
+        total = (self.steps(here, there) * self.may_take(here, there)).sum(axis=1)
+        return np.where(total > 0, self._rooted(total), np.inf)
+
+    def forbids(self, source: Frame, destination: Frame) -> NDArray[np.bool_]:
+        """Whether a caller rules out the move from each row to its counterpart."""
+        if self.cost.forbidden is None:
+            return np.zeros(len(source), bool)
+        parts = []
+        for start in range(0, len(source), _AT_A_TIME):
+            a, b = (table.slice(start, start + _AT_A_TIME) for table in (source, destination))
+            parts.append(np.diagonal(np.asarray(self.cost.forbidden(a.native, b.native), bool)))
+        return np.concatenate(parts)
+
+    # ---------------------------------------------------------------- rules of one feature
+
+    @property
+    def squared(self) -> bool:
+        """Whether steps are squared before they are added up."""
+        return self.cost.kind in ("l2", "squared_l2")
+
+    def _rooted(self, total: FloatArray) -> FloatArray:
+        return np.sqrt(total) if self.cost.kind == "l2" else total
+
+    def _ruled(self, axis: _Axis) -> bool:
+        return axis.name in self.cost.immutable or axis.name in self.cost.one_way
+
+    def _may_change(self, axis: _Axis, a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:
+        """Whether a feature that is ruled may go from a to b; the last axis holds coordinates."""
+        if axis.name in self.cost.immutable:
+            return np.zeros(np.broadcast_shapes(a.shape, b.shape)[:-1], bool)
+        rises = self.cost.one_way[axis.name] == "up"
+        right_way = a[..., 0] < b[..., 0] if rises else a[..., 0] > b[..., 0]
+        return np.asarray(right_way & (a[..., 1] == 0) & (b[..., 1] == 0))
+
+
+def check_rules(cost: Cost, names: Sequence[str]) -> None:
+    """Refuse what cannot be meant, or is about features that are not among these."""
+    _check_names(cost, names)
+    for name, direction in cost.one_way.items():
+        if direction not in ("up", "down"):
+            raise DataError("one_way", "must say 'up' or 'down'", f"got {direction!r} for {name!r}",
+                            "For example {'age': 'up'}.")  # fmt: skip
+    for name, weight in cost.weights.items():
+        if not (isinstance(weight, Real) and np.isfinite(weight) and weight > 0):
+            raise DataError("cost weights", "must be positive", f"got {weight!r} for {name!r}",
+                            "What must not change is immutable.")  # fmt: skip
+    most = cost.max_edits
+    if most is not None and not (isinstance(most, Integral) and most >= 1):
+        raise DataError("max_edits", "must be a whole number, at least 1", f"got {most!r}",
+                        "Leave it out to allow any number.")  # fmt: skip
+    if cost.forbidden is not None and not callable(cost.forbidden):
+        raise DataError("forbidden", "must be a function of two tables of rows",
+                        f"got {cost.forbidden!r}", "True rules a move out.")  # fmt: skip
+    if not callable(cost.kind) and cost.kind not in _KINDS:
+        raise DataError("cost", "must be 'l1', 'l2', 'squared_l2' or a callable",
+                        f"got {cost.kind!r}", "l1 is the default.")  # fmt: skip
+
+
+def _check_names(cost: Cost, names: Sequence[str]) -> None:
+    for what, given in (
+        ("immutable", cost.immutable),
+        ("one_way", cost.one_way),
+        ("cost weights", cost.weights),
+    ):
+        if isinstance(given, str):
+            raise DataError(what, "must be a list of names", f"got the text {given!r}",
+                            f"Write [{given!r}].")  # fmt: skip
+        if what != "immutable" and not isinstance(given, Mapping):
+            raise DataError(what, "must say something of each feature it names", f"got {given!r}",
+                            "Pass a dict, e.g. {'age': ...}.")  # fmt: skip
+        for name in given:
+            if name not in names:
+                raise DataError(what, "must name features of X", f"got {name!r}",
+                                nearest(name, names))  # fmt: skip
+    if set(cost.immutable) >= set(names):
+        raise DataError("immutable", "must leave something to edit", "got every feature",
+                        "Leave out what may change.")  # fmt: skip
+
+
+def _axis(name: str, column: Encoded, mass: FloatArray, weight: float, cost: Cost) -> _Axis:
+    numbers = as_numbers(column.values)
+    ruled = name in cost.immutable or name in cost.one_way
+    if numbers is None or (ruled and not _told_apart(numbers)):
+        return _Axis(name, weight, values=tuple(_known(value) for value in column.values))
+    known = np.isfinite(numbers)
+    if set(numbers[known].tolist()) <= {0.0, 1.0}:
+        return _Axis(name, weight, binary=True)
+    at, weight_at = numbers[known], np.bincount(column.codes, mass, len(numbers))[known]
+    everybody = float(weight_at.sum())  # 0 where nobody has it: all values then count alike
+    share = weight_at / everybody if everybody > 0 else np.full(len(at), 1 / len(at))
+    low, centre, high = (_quantile(at, share, q) for q in (0.05, 0.5, 0.95))
+    scale = high - low
+    if scale <= 0:
+        scale = float(np.sqrt(share @ (at - share @ at) ** 2)) or 1.0
+    return _Axis(name, weight, scale=scale, centre=centre)
+
+
+def _told_apart(numbers: FloatArray) -> bool:
+    """Whether different values have different coordinates: not integers beyond 2**53, nor inf."""
+    places = np.where(np.isfinite(numbers), numbers, np.nan)
+    return len(np.unique(places)) == len(numbers)
+
+
+def _quantile(at: FloatArray, share: FloatArray, q: float) -> float:
+    """The lowest value that a share q of the people do not exceed; ``at`` is sorted."""
+    place = int(np.searchsorted(np.cumsum(share), q - 1e-12))
+    return float(at[min(place, len(at) - 1)])
+
+
+def _known(value: Any) -> Any:
+    """A category's value to be looked up by; every kind of missing is one."""
+    return None if is_missing(value) else scalar(value)

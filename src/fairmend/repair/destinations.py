@@ -1,0 +1,662 @@
+"""Where an edited row goes: the cheapest nearby row that gets the other decision.
+
+Donors are rows seen in the target group that get the wanted decision. Without rules a row becomes
+its nearest donor. With rules it takes of a near donor what it may take and keeps the rest of
+itself; whether that mixture really gets the wanted decision is asked of the model, never assumed.
+On mixed data what was taken is then given back, feature by feature, the dearest first, for as long
+as the decision stays. Where the model cannot be asked, or the cost compares whole rows, they are
+donors as they are. A row is compared with all donors, or, where these are numbers and many, with
+those that a search finds near it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.limits import Places, alike, inside, rising
+from fairmend.data.rows import differing, find_rows, mixed, stacked
+from fairmend.model.blackbox import Answers, BlackBox, Labels
+from fairmend.progress import progress
+from fairmend.repair.costs import EditCost
+from fairmend.repair.neighbours import Neighbours, Search
+
+__all__ = ["Destinations", "Donors", "join"]
+
+NEAREST = 20
+"""How many of the nearest donors are tried one after the other."""
+_GROWTH = 1.25
+"""Beyond them donors are tried at ranks that grow so fast."""
+_SUREST = 8
+"""Donors furthest from the model's cut, tried before a row counts as unreachable."""
+MOST_DONORS = 4_000
+"""Of more donors than this, those nearest the model's cut are kept, and compared with every row."""
+MOST_SEARCHED = 40_000
+"""The same where near donors are searched for."""
+_TIES = 4
+"""Whole donors looked at where they are searched for: of those as near, one nearest the cut."""
+_CHUNK = 2_000
+_PAIRS_AT_ONCE = 8_000_000
+_ONE_BY_ONE = 512
+"""Of more values than this the dearest are given back several at a time at first."""
+_COURSES = (32, 128)
+"""Into how many blocks they are cut then: each is tried, and the cheaper edit kept."""
+_ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE = 128, 20_000
+"""Questions to the model in one call, and their values, where few rows are left to ask about."""
+_CELLS_AT_ONCE = 4_000_000
+"""Values of rows that are looked at together."""
+_IN_TURN = ((0, 1), (1, 4), (4, 10), (10, NEAREST))  # few calls: the nearest, then ever more
+
+
+@dataclass(frozen=True, eq=False)
+class Destinations:
+    """One destination per row asked about."""
+
+    table: Frame
+    cost: FloatArray
+    """What the edit costs; inf where no donor helps and the row stays as it is."""
+    decision: FloatArray
+    score: FloatArray | None
+
+    @property
+    def reached(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.cost)
+
+    def take(self, rows: IntArray) -> Destinations:
+        """The destinations of some of the rows."""
+        score = None if self.score is None else self.score[rows]
+        return Destinations(self.table.take(rows), self.cost[rows], self.decision[rows], score)
+
+
+@dataclass(frozen=True, eq=False)
+class Donors:
+    """Rows with the wanted decision, those nearest the cut first: so ties go to them."""
+
+    table: Frame
+    answers: Answers
+    cost: EditCost
+    box: BlackBox | None
+    """None where edits lead to whole donors: the model cannot be asked, or need not be."""
+    labels: Labels
+    varied: Annotated[Places, rising]
+    """Donors that differ in what can be taken from them: of those that do not, one will do."""
+    search: Search | None = None
+    """How near donors are found; None where each row is compared with all."""
+
+    @classmethod
+    def choose(
+        cls,
+        table: Frame,
+        answers: Answers,
+        closeness: FloatArray,
+        cost: EditCost,
+        *,
+        box: BlackBox | None,
+        labels: Labels,
+        asking: Frame | None = None,
+    ) -> Donors:
+        """Keep donors in the order of their closeness to the model's cut, closest first.
+
+        ``asking`` are rows that will look for a donor, on which a search is tuned.
+        """
+        asked = None if cost.compares_whole_rows else box
+        many = asking is not None and len(asking) > 0 and len(table) > MOST_DONORS
+        searched = many and asked is not None and Search.serves(cost)
+        order = np.argsort(closeness, kind="stable")
+
+        def first(most: int) -> Donors:
+            kept = order[:most]
+            near, varied = table.take(kept), np.arange(len(kept))
+            if asked is not None and cost.cost.immutable:
+                free = [name for name, ok in zip(near.names, cost.editable, strict=True) if ok]
+                varied = np.sort(near.select(free).distinct().first)
+            return cls(near, answers.take(kept), cost, asked, labels, varied)
+
+        if searched:
+            donors = first(MOST_SEARCHED)
+            if len(donors.varied) > MOST_DONORS:
+                assert asking is not None
+                places = cost.place(asking)
+                search = Search.tune(donors._neighbours, places, donors._looked_at)
+                return replace(donors, search=search)
+        return first(MOST_DONORS)
+
+    def agrees(self) -> bool:
+        """Whether all have one decision and what the cost is of, and the search is of them."""
+        search = self.search
+        searched = search is None or (
+            self.box is not None and Search.serves(self.cost) and search.donors == len(self.varied)
+        )
+        return (
+            searched
+            and 0 < len(self.varied) <= len(self)
+            and alike(self.table, self.answers.decision)
+            and inside(self.varied, len(self))
+            and len(self.cost.axes) == len(self.table.names)
+            and bool((self.answers.decision == self.answers.decision[0]).all())
+        )
+
+    @cached_property
+    def _points(self) -> FloatArray:
+        return self.cost.place(self.table)
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(self._points[self.varied], self.cost)
+
+    @property
+    def _looked_at(self) -> int:
+        """How many near donors are looked at first."""
+        return NEAREST if self._mixes else _TIES
+
+    @property
+    def words(self) -> str:
+        """Where destinations are sought."""
+        if self.search is not None:
+            return self.search.words
+        return f"sought among {len(self):,} rows, all of them compared"
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def nearest(self, rows: Frame, below: FloatArray | None = None) -> Destinations:
+        """The cheapest verified destination of each row.
+
+        With ``below``, what an edit may cost less than, one that costs more is left at that: it is
+        known for too dear as soon as the values that cost less each do not do.
+        """
+        parts = []
+        for at in self._parts(rows):
+            part, limit = rows.take(at), None if below is None else below[at]
+            edits = self._found(part)
+            self._cheapen(part, edits, limit)
+            parts.append(self._made(part, edits))
+        return join(parts)
+
+    def cheaper(
+        self, rows: Frame, below: FloatArray
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which rows have a destination, and for which `nearest` finds one that costs less.
+
+        Less work than `nearest`: it ends where that is clear.
+        """
+        costs = []
+        for at in self._parts(rows):
+            part = rows.take(at)
+            edits = self._found(part)
+            self._cheapen(part, edits, below[at], to_the_end=False)
+            costs.append(edits.cost)
+        cost = np.concatenate(costs)
+        return np.isfinite(cost), cost < below
+
+    def reach(self, rows: Frame) -> NDArray[np.bool_]:
+        """Which rows have a destination at all: less work than finding the cheapest."""
+        if self.box is not None and not self.cost.has_rules:  # anybody may become any donor
+            return np.ones(len(rows), bool)
+        costs = [self._found(rows.take(at)).cost for at in self._parts(rows)]
+        return np.isfinite(np.concatenate(costs))
+
+    def _parts(self, rows: Frame) -> Iterator[IntArray]:
+        """As many rows at a time as there is room for: every call of the model has its price."""
+        step = max(_CHUNK, _CELLS_AT_ONCE // len(rows.names))
+        for start in range(0, len(rows), step):
+            yield np.arange(start, min(start + step, len(rows)))
+
+    def _found(self, rows: Frame) -> _Edits:
+        """Compared with all donors, a chunk of rows at a time."""
+        find = self._nearest_mixture if self._mixes else self._nearest_donor
+        parts = []
+        with progress("searching edits", len(rows)) as advance:
+            for start in range(0, len(rows), _CHUNK):
+                part = rows if len(rows) <= _CHUNK else rows.slice(start, start + _CHUNK)
+                parts.append(find(part, advance))
+        return _Edits.joined(parts)
+
+    @property
+    def _mixes(self) -> bool:
+        return self.box is not None and self.cost.has_rules
+
+    @property
+    def _gives_back(self) -> bool:
+        """Whether features are given back: not on yes-or-no data, where donors are near enough.
+
+        Nor once more where the number of edits is limited: there it is part of the search.
+        """
+        limited = self.cost.cost.max_edits is not None
+        return self.box is not None and not limited and not self.cost.all_binary
+
+    def _near(self, points: FloatArray) -> IntArray:
+        """Donors near rows, by the search."""
+        assert self.search is not None
+        k = min(self._looked_at, len(self.varied))
+        neighbours = self._neighbours
+        found = neighbours.nearest(neighbours.free(points), k, self.search.slack)
+        return np.asarray(self.varied[found])
+
+    def _nearest_donor(self, rows: Frame, advance: Callable[[int], None]) -> _Edits:
+        advance(len(rows))
+        if self.search is not None:
+            return self._nearest_searched(rows)
+        cost = self.cost.matrix(rows, self.table)
+        if self.box is None:  # the same inputs with another answer on record are no edit
+            alike = self.table.distinct()
+            mine = find_rows(self.table.take(alike.first), rows)
+            cost = np.where(mine[:, None] == alike.inverse[None, :], np.inf, cost)
+        donor = np.argmin(cost, axis=1)
+        return self._whole(rows, donor, cost[np.arange(len(rows)), donor])
+
+    def _nearest_searched(self, rows: Frame) -> _Edits:
+        here = self.cost.place(rows)
+        near = np.sort(self._near(here), axis=1)  # of those as near, the one nearest the cut
+        at = np.repeat(np.arange(len(rows)), near.shape[1])
+        cost = self.cost.total(self.cost.steps(here[at], self._points[near.ravel()]))
+        best = np.argmin(cost.reshape(near.shape), axis=1)
+        each = np.arange(len(rows))
+        return self._whole(rows, near[each, best], cost.reshape(near.shape)[each, best])
+
+    def _whole(self, rows: Frame, donor: IntArray, cost: FloatArray) -> _Edits:
+        """Rows that become donors altogether."""
+        edits = _Edits.none(rows)
+        edits.donor[:], edits.cost[:] = donor, cost
+        edits.taken[np.isfinite(cost)] = True
+        if self.answers.score is not None:
+            edits.score[:] = self.answers.score[donor]
+        return edits
+
+    def _nearest_mixture(self, rows: Frame, advance: Callable[[int], None]) -> _Edits:
+        """What may be taken of a donor, the rest one's own: the first that the model confirms.
+
+        The nearest donors may all owe their decision to what cannot be taken from them, so those
+        who find nothing near look further and further away.
+        """
+        here, there = self.cost.place(rows), self._points
+        price = self.cost.mixture(here, there) if self.search is None else None
+        looking = _Looking(rows, here, there, price, _Edits.none(rows))
+        if price is None:
+            near = self._near(here)
+        else:
+            k = min(NEAREST, len(self.varied))
+            near = self.varied[_smallest(price[:, self.varied], k)]
+        for first, last in _IN_TURN:
+            waiting = looking.waiting
+            self._try(looking, waiting, near[waiting, first:last])
+            advance(len(waiting) - len(looking.waiting))
+        waiting = looking.waiting
+        for start in range(0, len(waiting), step := max(1, _PAIRS_AT_ONCE // len(self))):
+            part = waiting[start : start + step]
+            self._look_further(looking, part)
+            advance(len(part))
+        return looking.edits
+
+    def _look_further(self, looking: _Looking, rows: IntArray) -> None:
+        """For those who found nothing near: donors one can become altogether, then all the rest.
+
+        A donor who differs in nothing that must stay needs no luck. Whether somebody nearer does
+        as well is tried at growing ranks, with the surest donors, and between the ranks tried.
+        """
+        whole = self.cost.matrix(looking.rows.take(rows), self.table)
+        self._try(looking, rows, np.argmin(whole, axis=1)[:, None])
+        price = looking.prices(self.cost, rows)
+        order = self.varied[np.argsort(price[:, self.varied], kind="stable")]
+        ranks = _growing(NEAREST, len(self.varied))
+        surest = self.varied[::-1][:_SUREST]
+        surest = np.broadcast_to(surest, (len(rows), len(surest)))
+        tries = np.concatenate([order[:, ranks], surest], axis=1)
+        for start in range(0, tries.shape[1], _SUREST):
+            self._try(looking, rows, tries[:, start : start + _SUREST])
+        found = np.flatnonzero(np.isfinite(looking.edits.cost[rows]))
+        if self.cost.cost.max_edits is not None or len(found) == 0 or len(ranks) == 0:
+            return
+        dearer = price[found[:, None], order[found][:, ranks]]
+        rank = (dearer < looking.edits.cost[rows[found], None]).sum(axis=1)  # tried and failed
+        low, high = np.r_[NEAREST, ranks][rank], np.r_[ranks, len(self.varied) - 1][rank]
+        between = np.linspace(low, high, _SUREST).T.round().astype(np.int64)
+        self._try(looking, rows[found], np.take_along_axis(order[found], between, axis=1))
+
+    def _try(self, looking: _Looking, rows: IntArray, donors: IntArray) -> None:
+        """Give each row the first of its donors that the model confirms and that is cheaper.
+
+        Where the number of edits is limited, that is known once all that can be is given back:
+        the cheapest is then taken of those that keep to it.
+        """
+        edits, limit = looking.edits, self.cost.cost.max_edits
+        at, donor = np.repeat(rows, donors.shape[1]), donors.ravel()
+        price = looking.price_of(self.cost, at, donor)
+        possible = np.flatnonzero(price < edits.cost[at])
+        at, donor, price = at[possible], donor[possible], price[possible]
+        if len(at) == 0:
+            return
+        taken = self.cost.may_take(looking.here[at], looking.there[donor])
+        good, said = self._confirmed(looking.rows.take(at), donor, taken)
+        score = np.full(len(good), np.nan) if said.score is None else said.score[good]
+        at, tried = at[good], _Edits(donor[good], taken[good], price[good], score)
+        if limit is not None:
+            self._give_back(looking.rows.take(at), tried, np.arange(len(at)))
+            kept = np.flatnonzero(tried.taken.sum(axis=1) <= limit)
+            kept = kept[np.argsort(tried.cost[kept], kind="stable")]
+            at, tried = at[kept], tried.take(kept)
+        first = np.unique(at, return_index=True)[1]
+        edits.put(at[first], tried.take(first))
+
+    def _confirmed(
+        self, rows: Frame, donor: IntArray, taken: NDArray[np.bool_]
+    ) -> tuple[IntArray, Answers]:
+        """Which edited rows really get the wanted decision and break no rule of the caller's."""
+        assert self.box is not None
+        tried = mixed(rows, self.table.take(donor), taken)
+        said = self.box.ask(tried, self.labels, trusted=True)
+        good = (said.decision == self.answers.decision[0]) & ~self.cost.forbids(rows, tried)
+        return np.flatnonzero(good), said
+
+    def _cheapen(
+        self, rows: Frame, edits: _Edits, below: FloatArray | None, *, to_the_end: bool = True
+    ) -> None:
+        """Make edits as cheap as they get, or tell whether they get cheaper than ``below``."""
+        if not self._gives_back:
+            return
+        found = np.flatnonzero(np.isfinite(edits.cost))
+        if below is None:
+            self._give_back(rows, edits, found)
+            return
+        dear = edits.cost[found] >= below[found]
+        at = self._without_dear(rows, edits, found[dear], below)
+        if to_the_end:
+            self._give_back(rows, edits, np.sort(np.r_[found[~dear], at]))
+        else:
+            self._give_back(rows, edits, at, enough=below[at])
+
+    def _without_dear(
+        self, rows: Frame, edits: _Edits, asked: IntArray, below: FloatArray
+    ) -> IntArray:
+        """Give back at once every value that alone costs too much; the rows for which that does.
+
+        Where it does not, one of the others may stand in the way: it is tried without each.
+        """
+        if len(asked) == 0:
+            return asked
+        mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
+        steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
+        alone = self.cost.total(steps.reshape(-1, 1)).reshape(steps.shape)
+        taken = edits.taken[asked] & differing(mine, theirs) & (alone < below[asked, None])
+        done = np.zeros(len(asked), bool)
+
+        def ask(row: IntArray, trial: NDArray[np.bool_]) -> None:
+            if len(row) == 0:
+                return
+            good, said = self._confirmed(mine.take(row), edits.donor[asked[row]], trial)
+            good = good[np.unique(row[good], return_index=True)[1]]  # each row's first
+            at = asked[row[good]]
+            done[row[good]], edits.taken[at] = True, trial[good]
+            edits.cost[at] = self.cost.total(steps[row[good]] * trial[good])
+            if said.score is not None:
+                edits.score[at] = said.score[good]
+
+        some = np.flatnonzero(taken.any(axis=1))
+        ask(some, taken[some])
+        row, feature = np.nonzero(taken & ~done[:, None] & (taken.sum(axis=1) > 1)[:, None])
+        trial = taken[row]
+        trial[np.arange(len(row)), feature] = False
+        ask(row, trial)
+        return asked[done]
+
+    def _give_back(
+        self, rows: Frame, edits: _Edits, asked: IntArray, enough: FloatArray | None = None
+    ) -> None:
+        """Give values back, the dearest edit first, while the model's decision stays.
+
+        Until nothing more can be given back: what would have turned the decision at first may do
+        no harm once others are back. Of very many values the dearest are first given back some at
+        a time. With ``enough`` a row ends as soon as its edit costs less than that, or if not even
+        its cheapest value does.
+        """
+        if len(asked) == 0:
+            return
+        mine, theirs = rows.take(asked), self.table.take(edits.donor[asked])
+        steps = self.cost.steps(self.cost.place(mine), self.cost.place(theirs))
+        taken = edits.taken[asked] & differing(mine, theirs)
+        most, donor, score = int(taken.sum(axis=1).max()), edits.donor[asked], edits.score[asked]
+        edits.cost[asked] = np.inf
+        for blocks in _COURSES if most > _ONE_BY_ONE else (most,):
+            back = _GivingBack(mine, donor, taken.copy(), score.copy(), steps, self.cost, enough)
+            size = most // max(1, blocks)
+            while size > 1:
+                self._shrink(back, size)
+                size //= 4
+            self._shrink(back, 1)
+            cost = self.cost.total(steps * back.taken)
+            better = np.flatnonzero(cost < edits.cost[asked])
+            edits.put(asked[better], _Edits(donor, back.taken, cost, back.score).take(better))
+
+    def _shrink(self, back: _GivingBack, size: int) -> None:
+        """Give back so many values together, from the dearest on, again and again if it is one.
+
+        A value that was refused is asked about again only once another is back. Where few rows
+        are left the next few values of each are asked about at once; the first that works is
+        given back, as if they had been asked one after the other.
+        """
+        turns = _Turns.of(back, size)
+        most = min(_ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE // back.taken.shape[1])
+        with progress("shortening edits", len(turns.waiting)) as advance:
+            while (waiting := len(turns.waiting)) > 0:
+                who, unit = turns.next(max(1, most // waiting))
+                trial = back.taken[who]
+                np.put_along_axis(trial, turns.features(who, unit), values=False, axis=1)
+                good, said = self._confirmed(back.rows.take(who), back.donor[who], trial)
+                first = good[np.unique(who[good], return_index=True)[1]]
+                back.taken[who[first]] = trial[first]
+                if said.score is not None:
+                    back.score[who[first]] = said.score[first]
+                turns.record(who, unit, first)
+                advance(waiting - len(turns.waiting))
+
+    def _made(self, rows: Frame, edits: _Edits) -> Destinations:
+        return Destinations(
+            mixed(rows, self.table.take(edits.donor), edits.taken),
+            edits.cost,
+            np.full(len(rows), self.answers.decision[0]),
+            None if self.answers.score is None else edits.score,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Edits:
+    """Destinations in the making, filled in as they are found."""
+
+    donor: IntArray
+    """Whom each row takes from."""
+    taken: NDArray[np.bool_]
+    """Which features, shape (rows, features)."""
+    cost: FloatArray
+    score: FloatArray
+
+    def take(self, rows: IntArray) -> _Edits:
+        """The edits of some of the rows."""
+        return _Edits(self.donor[rows], self.taken[rows], self.cost[rows], self.score[rows])
+
+    def put(self, rows: IntArray, other: _Edits) -> None:
+        """Replace the edits of some of the rows."""
+        self.donor[rows], self.taken[rows] = other.donor, other.taken
+        self.cost[rows], self.score[rows] = other.cost, other.score
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Edits]) -> _Edits:
+        """Of several tables, one below the other."""
+        return cls(
+            donor=np.concatenate([part.donor for part in parts]),
+            taken=np.concatenate([part.taken for part in parts]),
+            cost=np.concatenate([part.cost for part in parts]),
+            score=np.concatenate([part.score for part in parts]),
+        )
+
+    @classmethod
+    def none(cls, rows: Frame) -> _Edits:
+        """Nobody has found anything yet."""
+        n = len(rows)
+        return cls(
+            donor=np.zeros(n, np.int64),
+            taken=np.zeros((n, len(rows.names)), bool),
+            cost=np.full(n, np.inf),
+            score=np.full(n, np.nan),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _GivingBack:
+    """Rows that took values from a donor and give them back, changed as they do."""
+
+    rows: Frame
+    donor: IntArray
+    taken: NDArray[np.bool_]
+    score: FloatArray
+    steps: FloatArray
+    """What each value costs."""
+    cost: EditCost
+    enough: FloatArray | None
+    """Rows that cost less need not go on; None where all are to cost as little as can be."""
+
+    def unsettled(self, rows: IntArray) -> NDArray[np.bool_]:
+        """Which rows' edit may still be either side of what is enough."""
+        if self.enough is None:
+            return np.ones(len(rows), bool)
+        steps, taken = self.steps[rows], self.taken[rows]
+        least = np.where(taken, steps, np.inf).min(axis=1)
+        limit = self.enough[rows]
+        return (self.cost.total(steps * taken) >= limit) & (self.cost.total(least[:, None]) < limit)
+
+
+@dataclass(eq=False)
+class _Turns:
+    """Whose which values are to be asked about next, the dearest first and round and round."""
+
+    back: _GivingBack
+    order: IntArray
+    """Each row's features, the dearest of those taken first."""
+    size: int
+    """How many of them are given back together, a unit."""
+    refused: NDArray[np.bool_]
+    """Units that cannot be given back as things stand, shape (rows, units)."""
+    start: IntArray
+    """The unit each row goes on with."""
+    waiting: IntArray
+    """Rows that have something to ask."""
+    open: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
+    """The units they may ask about."""
+
+    @classmethod
+    def of(cls, back: _GivingBack, size: int) -> _Turns:
+        taken = back.taken
+        most = max(1, int(taken.sum(axis=1).max(initial=0)))
+        dearest = np.argsort(-np.where(taken, back.steps, -1.0), axis=1, kind="stable")
+        refused = np.zeros((len(taken), -(-most // size)), bool)
+        start, everybody = np.zeros(len(taken), np.int64), np.arange(len(taken))
+        turns = cls(back, dearest[:, :most], size, refused, start, everybody)
+        turns._look()
+        return turns
+
+    def _look(self) -> None:
+        """Leave out rows that have nothing to ask any more."""
+        open_ = self._units()
+        some = open_.any(axis=1) & self.back.unsettled(self.waiting)
+        self.waiting, self.open = self.waiting[some], open_[some]
+
+    def _units(self) -> NDArray[np.bool_]:
+        """Units of the waiting that may be given back: one value at least must stay."""
+        held = np.take_along_axis(self.back.taken[self.waiting], self.order[self.waiting], axis=1)
+        edges = np.arange(0, held.shape[1], self.size)
+        count = np.add.reduceat(held.astype(np.int64), edges, axis=1)
+        left = count.sum(axis=1, keepdims=True) - count
+        return np.asarray((count > 0) & (left > 0) & ~self.refused[self.waiting])
+
+    def next(self, at_once: int) -> tuple[IntArray, IntArray]:
+        """The next units of each row that waits: rows and units, in the order of their turn."""
+        units = self.refused.shape[1]
+        turn = (self.start[self.waiting, None] + np.arange(units)) % units
+        open_ = np.take_along_axis(self.open, turn, axis=1)
+        place, at = np.nonzero(open_ & (np.cumsum(open_, axis=1) <= at_once))
+        return self.waiting[place], turn[place, at]
+
+    def features(self, who: IntArray, unit: IntArray) -> IntArray:
+        """The features of units, shape (units, size); of a shorter one the last repeated."""
+        place = unit[:, None] * self.size + np.arange(self.size)
+        place = np.minimum(place, self.order.shape[1] - 1)
+        return np.asarray(self.order[who[:, None], place], np.int64)
+
+    def record(self, who: IntArray, unit: IntArray, first: IntArray) -> None:
+        """What was asked, and the places in it of what was given back, one a row at most."""
+        until = np.full(len(self.refused), len(who))
+        until[who[first]] = first
+        failed = np.arange(len(who)) < until[who]
+        self.refused[who[failed], unit[failed]] = True
+        if self.size == 1:  # with one value less another may be given back
+            self.refused[who[first]] = False
+        self.start[who[first]] = (unit[first] + 1) % self.refused.shape[1]
+        self._look()
+
+
+@dataclass(frozen=True, eq=False)
+class _Looking:
+    """Rows that look for a donor, and what each donor would cost them."""
+
+    rows: Frame
+    here: FloatArray
+    there: FloatArray
+    price: FloatArray | None
+    """Of each row to each donor; None where only near donors are looked at."""
+    edits: _Edits
+
+    def prices(self, cost: EditCost, rows: IntArray) -> FloatArray:
+        """What each donor would cost some of the rows."""
+        if self.price is not None:
+            return np.asarray(self.price[rows])
+        return cost.mixture(self.here[rows], self.there)
+
+    def price_of(self, cost: EditCost, rows: IntArray, donors: IntArray) -> FloatArray:
+        """What some donors would cost, one for each row named."""
+        if self.price is not None:
+            return np.asarray(self.price[rows, donors])
+        return cost.mixtures(self.here[rows], self.there[donors])
+
+    @property
+    def waiting(self) -> IntArray:
+        return np.flatnonzero(~np.isfinite(self.edits.cost))
+
+
+def join(parts: Sequence[Destinations]) -> Destinations:
+    """Destinations of several tables, one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    scores = [part.score for part in parts if part.score is not None]
+    return Destinations(
+        stacked([part.table for part in parts]),
+        np.concatenate([part.cost for part in parts]),
+        np.concatenate([part.decision for part in parts]),
+        np.concatenate(scores) if len(scores) == len(parts) else None,
+    )
+
+
+def _smallest(cost: FloatArray, k: int) -> IntArray:
+    """The k cheapest columns of each row in order; ties to the first."""
+    if k == cost.shape[1]:
+        return np.argsort(cost, axis=1, kind="stable")
+    # a column's place breaks ties, so that the partition cannot shuffle them
+    cost = cost + 1e-12 * np.arange(cost.shape[1])
+    near = np.argpartition(cost, k - 1, axis=1)[:, :k]
+    rank = np.argsort(np.take_along_axis(cost, near, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(near, rank, axis=1)
+
+
+def _growing(first: int, last: int) -> IntArray:
+    """Ranks from one to below another, each a quarter larger than the one before.
+
+    >>> _growing(20, 50).tolist()
+    [20, 25, 31, 39, 48]
+    """
+    steps = int(np.log(last / first) / np.log(_GROWTH)) + 2
+    ranks = np.unique(np.floor(first * _GROWTH ** np.arange(steps)).astype(np.int64))
+    return ranks[ranks < last]

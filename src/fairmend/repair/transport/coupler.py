@@ -1,0 +1,132 @@
+"""Couples the target group with masses on its own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray, IntArray
+from fairmend.errors import DataError, FairmendError
+from fairmend.repair.problem import RepairTask
+from fairmend.repair.transport.choice import solve
+from fairmend.repair.transport.fair import solve_individually_fair
+from fairmend.repair.transport.prices import (
+    MatrixPrices,
+    PointPrices,
+    Prices,
+    ScorePrices,
+    edit_prices,
+)
+from fairmend.repair.transport.problem import Coupling, CouplingStatus, TransportProblem
+from fairmend.repair.transport.reduction import components
+from fairmend.repair.transport.simplex import KnownArcs
+
+__all__ = ["Coupler", "Ties"]
+
+Ties = Literal["stay", "order"]
+
+# What decides ties may add this share of the dearest move to the cost.
+_TIE_BREAK = 1e-5
+_MATRIX_ROWS = 2_000
+"""Up to so many rows all prices are kept."""
+_RULED_ROWS = 10_000
+"""The same where rules or a caller's function make prices slow to ask for again, and the most that
+a fair coupling can have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coupler:
+    """Couples the target group with masses on its own rows."""
+
+    mass: FloatArray
+    prices: Prices
+    """What edits cost."""
+    aim: Prices
+    """What is made least: the cost, and what decides between couplings that cost the same."""
+    metric: bool
+    distance: FloatArray | None
+    classes: IntArray
+    """Rows that allowed moves connect have one number."""
+    known: KnownArcs = field(default_factory=KnownArcs)
+
+    @classmethod
+    def of(
+        cls,
+        task: RepairTask,
+        fairness: Callable[[Any, Any], Any] | None,
+        ties: Ties | Literal["any"],
+    ) -> Coupler:
+        table = task.table
+        prices = edit_prices(task.cost, table)
+        equals = len(table.distinct().first) < len(table)
+        if len(table) <= (_MATRIX_ROWS if isinstance(prices, PointPrices) else _RULED_ROWS):
+            prices = MatrixPrices(prices.matrix())
+        distance = None
+        if fairness is not None:
+            _check_size(len(table))
+            distance = np.asarray(fairness(table.native, table.native), np.float64)
+        classes = np.zeros(len(table), np.int64)
+        if prices.forbids:
+            classes = components(prices)[: len(table)]
+        metric = ties == "stay" and _is_metric(task) and not equals
+        aim = _with_scores(task, prices) if ties == "order" else prices
+        return cls(task.source.mass, prices, aim, metric, distance, classes)
+
+    def couple(self, mass: FloatArray) -> Coupling:
+        problem = TransportProblem(self.mass, mass, self.aim, metric=self.metric)
+        if self.distance is None:
+            coupling = solve(problem, self.known)
+        else:
+            coupling = solve_individually_fair(problem, self.distance)
+        if coupling.status is CouplingStatus.FAILED:
+            raise FairmendError(
+                "optimal transport",
+                "must be solved to the end",
+                f"{coupling.solver} stopped early",
+                "Use fewer distinct rows, or method='least_change'.",
+            )
+        return coupling
+
+
+def _check_size(rows: int) -> None:
+    if rows > _RULED_ROWS:
+        raise DataError(
+            "X",
+            f"must have at most {_RULED_ROWS:,} distinct rows in the target group to be fair "
+            "between them",
+            f"got {rows:,}",
+            "Round or bin its numbers, or leave individual_fairness out.",
+        )
+
+
+def _with_scores(task: RepairTask, prices: Prices) -> Prices:
+    """Squared changes of score on top, on a scale too small to outweigh a difference of costs."""
+    score = task.source.score
+    if score is None:
+        raise DataError(
+            "ties",
+            "must be 'stay' for a model of labels only",
+            "got 'order'",
+            "It gives no scores to keep in order.",
+        )
+    largest = float(np.ptp(score)) ** 2
+    return ScorePrices(prices, score, score, _TIE_BREAK * prices.dearest() / (largest or 1.0))
+
+
+def _is_metric(task: RepairTask) -> bool:
+    """Whether no detour is cheaper, and allowed: C_ij <= C_ik + C_kj.
+
+    Immutable and one-way features keep that (a forbidden move has no allowed detour); a limit on
+    edits does not, nor does a callable vouch for it. Squared L2 is a weighted L1 where every
+    coordinate has two values.
+    """
+    cost = task.cost.cost
+    if cost.max_edits is not None or cost.forbidden is not None:
+        return False
+    if cost.kind == "squared_l2":
+        places = task.cost.place(task.table)
+        return all(len(np.unique(coordinate)) <= 2 for coordinate in places.T)
+    return cost.kind in ("l1", "l2")

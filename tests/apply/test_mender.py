@@ -1,0 +1,216 @@
+"""A stream through a repair gives what the repair gives for the whole table at once."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import fairmend
+from fairmend import FairmendWarning
+from fairmend.apply import mender
+from fairmend.apply.mender import Mender, Wanted
+from fairmend.apply.rowstream import open_rows
+from fairmend.classifier import RepairedClassifier
+from fairmend.cli.main import main
+from fairmend.datasets import load_adult
+
+
+@pytest.fixture(scope="module")
+def people():
+    adult = load_adult()
+    table = pl.DataFrame({name: adult.X[name].to_numpy()[:4_000] for name in adult.X.columns})
+    table = table.with_columns(
+        sex=pl.Series(adult.sensitive_features[:4_000].to_list()),
+        y=pl.Series(adult.y[:4_000]),
+        id=pl.Series([f"{i:05d}" for i in range(4_000)]),
+    )
+    return table.with_columns(
+        sex=pl.when(pl.col("id").str.ends_with("77")).then(None).otherwise(pl.col("sex"))
+    )
+
+
+def vendor(rows):
+    weights = np.linspace(-1.5, 1.5, 16)
+    return 1 / (1 + np.exp(1 - np.asarray(rows)[:, :16].astype(float) @ weights))
+
+
+def fitted(people, container, **settings):
+    known = people.filter(pl.col("sex").is_not_null())
+    X = container(known.select(people.columns[:16]))
+    return RepairedClassifier(vendor, "sp", random_state=0, **settings).fit(
+        X, known["y"], sensitive_features={"sex": known["sex"]}
+    )
+
+
+def streamed(mended, people, tmp_path, emit, edited=None, **options):
+    people.write_csv(tmp_path / "in.csv")
+    work = Mender(mended, ["sex"], "id", Wanted(emit, edited=edited))
+    reading = open_rows(str(tmp_path / "in.csv"), **options)
+    with reading as stream, (tmp_path / "out.csv").open("wb") as out:
+        tally = work.through(stream, out)
+    types = {**people.schema, "decision": pl.Int64}
+    return pl.read_csv(tmp_path / "out.csv", schema_overrides=types), tally
+
+
+CONTAINERS = {
+    "polars": lambda table: table,
+    "pandas": pl.DataFrame.to_pandas,
+    "numpy": pl.DataFrame.to_numpy,
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+@pytest.mark.parametrize("known", [100_000, 40], ids=["remembers", "forgets"])
+def test_equals_the_whole_table(people, container, known, tmp_path, monkeypatch):
+    monkeypatch.setattr(mender, "MOST_KNOWN", known)
+    if container(people).__class__ is np.ndarray:
+        people = people.rename({name: f"x{j}" for j, name in enumerate(people.columns[:16])})
+    mended = fitted(people, container)
+    found, tally = streamed(mended, people, tmp_path, "both", "what", block_bytes=20_000)
+    X = container(people.select(people.columns[:16]))
+    said = {"sensitive_features": {"sex": people["sex"]}, "ids": people["id"]}
+    edited = mended.transform(X, **said)
+    np.testing.assert_array_equal(found.select(people.columns[:16]).to_numpy(), np.asarray(edited))
+    np.testing.assert_array_equal(found["decision"], mended.predict(X, **said))
+    assert found.select(people.columns[16:]).equals(people.select(people.columns[16:]))
+    changed = np.asarray(edited) != np.asarray(X)
+    assert (tally.rows, tally.edited) == (4_000, changed.any(axis=1).sum())
+    names = [{people.columns[j] for j in np.flatnonzero(row)} for row in changed]
+    assert [
+        set(said.split("; ")) if said else set() for said in found["what"].fill_null("")
+    ] == names
+    assert tally.without_group == people["sex"].null_count() == 40
+    assert tally.drawn > 0
+
+
+def test_the_model_is_asked_once_about_each_row(people, tmp_path):
+    asked = []
+
+    def counting(rows):
+        asked.append(len(rows))
+        return vendor(rows)
+
+    mended = fitted(people, lambda x: x)
+    mended.box_ = fairmend.BlackBox(counting, output="probability")
+    streamed(mended, people, tmp_path, "decisions", block_bytes=20_000)
+    distinct = people.select(people.columns[:16]).n_unique()
+    # once per row and group, and those few again that are drawn
+    assert sum(asked) < 2.5 * distinct < 4_000
+
+
+def test_soft_decisions_are_drawn(people, tmp_path):
+    known = people.filter(pl.col("sex").is_not_null())
+    X, groups = known.select(people.columns[:16]), {"sex": known["sex"]}
+    mended = RepairedClassifier(fairmend.BlackBox(vendor, soft=True), "sp", random_state=0)
+    mended.fit(X, known["y"], sensitive_features=groups)
+    found, tally = streamed(mended, known, tmp_path, "decisions")
+    expected = mended.predict(X, sensitive_features=groups, ids=known["id"])
+    np.testing.assert_array_equal(found["decision"], expected)
+    assert tally.drawn == known.height
+
+
+def test_whole_numbers_that_become_others_on_the_way(people, tmp_path):
+    mended = fitted(people, lambda x: x)
+    people.write_csv(tmp_path / "in.csv")
+    header, first, *rest = (tmp_path / "in.csv").read_bytes().splitlines(keepends=True)
+    pieces = [header, first, *rest[:2_000], b"0.5" + first[1:], *rest[2_000:]]
+    (tmp_path / "in.csv").write_bytes(b"".join(pieces))
+    reading = open_rows(str(tmp_path / "in.csv"), block_bytes=20_000)
+    with reading as stream, (tmp_path / "out.csv").open("wb") as out:
+        tally = Mender(mended, ["sex"], "id", Wanted("rows")).through(stream, out)
+    after = (tmp_path / "out.csv").read_bytes().splitlines(keepends=True)
+    assert sum(a != b for a, b in zip(pieces, after, strict=True)) == tally.edited > 0
+    cells = {cell for line in after[1:] for cell in line.split(b",")[:16]}
+    assert cells - {b"0.5"} <= {b"0", b"1", b"0.0", b"1.0"}
+
+
+def test_a_column_of_decisions_must_be_new(people, tmp_path):
+    mended = fitted(people, lambda x: x)
+    with pytest.raises(fairmend.DataError, match="--decision: must name a new column"):
+        streamed(mended, people.rename({"y": "decision"}), tmp_path, "both")
+    for emit, name in (("rows", "y"), ("decisions", "id"), ("both", "decision")):
+        with pytest.raises(fairmend.DataError, match=f"there is one called '{name}' already"):
+            streamed(mended, people, tmp_path, emit, name)
+
+
+def test_pandas_types_come_back_as_in_the_fit(people):
+    known = people.select(people.columns[:2]).to_pandas().astype({people.columns[0]: "int8"})
+    rows = mender.as_fitted(people.select(people.columns[:2]), known)
+    pd.testing.assert_frame_equal(rows, known)
+
+
+# -------------------------------------------------------------------- people without ids
+
+
+def few_rows(n=4_000, seed=0):
+    """Three rows, decided by a number on record; the middle one is left to a draw."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    level = rng.choice(3, n, p=[0.4, 0.2, 0.4]) - (sex == "f") * rng.integers(0, 2, n)
+    return pl.DataFrame(
+        {"level": level.clip(0, 2), "score": level.clip(0, 2) / 4 + 0.1, "sex": sex}
+    )
+
+
+def of_few_rows(people):
+    kept = RepairedClassifier("score", "sp", key=bytes(32))
+    return kept.fit(
+        people.select("level", "score"), None, sensitive_features={"sex": people["sex"]}
+    )
+
+
+@pytest.mark.parametrize("most", [mender.MOST_KNOWN, 2])
+def test_without_ids_a_stream_says_how_far_a_rate_may_be_off(tmp_path, monkeypatch, most):
+    people = few_rows()
+    repaired = of_few_rows(people)
+    law = repaired.positive_chance(
+        people.select("level", "score"), sensitive_features={"sex": people["sex"]}
+    )
+    drawn = (law > 0) & (law < 1)
+    assert people["level"].to_numpy()[drawn].std() == 0, "one row is drawn for"
+    women = (people["sex"] == "f").to_numpy()
+    p = law[drawn][0]
+    truth = drawn.sum() / women.sum() * np.sqrt(p * (1 - p))
+    assert truth > 0.05
+
+    monkeypatch.setattr(mender, "MOST_KNOWN", most)
+    people.write_csv(tmp_path / "in.csv")
+    work = Mender(repaired, ["sex"], None, Wanted())
+    reading = open_rows(str(tmp_path / "in.csv"), block_bytes=5_000)
+    with reading as stream, (tmp_path / "out.csv").open("wb") as out:
+        work.through(stream, out)
+    found = work.shared_draws
+    assert found.group == "f"
+    assert found.shared == pytest.approx(truth)
+    assert found.own == pytest.approx(truth / np.sqrt(drawn.sum()))
+    with pytest.warns(FairmendWarning, match=f"off its law by {100 * truth:.1f} points"):
+        repaired.predict(people.select("level", "score"), sensitive_features={"sex": people["sex"]})
+    assert Mender(repaired, ["sex"], "id", Wanted()).shared_draws is None
+
+
+def test_the_command_line_and_engines_say_it_too(tmp_path, capsys, monkeypatch):
+    people = few_rows()
+    repaired = of_few_rows(people)
+    repaired.save(tmp_path / "few.fairmend")
+    (tmp_path / "key").write_text(bytes(32).hex())
+    people.with_columns(id=pl.int_range(pl.len())).write_csv(tmp_path / "in.csv")
+    said = []
+    for more in ([], ["--id", "id"]):
+        line = ["apply", "few.fairmend", "in.csv", "--key-file", "key", "--force", "-o", "out.csv"]
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["fairmend", *line, *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        said.append(capsys.readouterr().err)
+    assert "note: Equal rows share one draw: the rate of positive decisions among f" in said[0]
+    assert "Equal rows" not in said[1]
+
+    people.write_parquet(tmp_path / "in.parquet")
+    for _ in range(2):
+        with pytest.warns(FairmendWarning, match="This is of the people audited") as told:
+            repaired.predict(str(tmp_path / "in.parquet"), sensitive_features="sex")
+        assert len(told) == 1
+        repaired = fairmend.load(tmp_path / "few.fairmend", key=bytes(32))

@@ -1,0 +1,297 @@
+"""The report in words: every answer follows from the figures."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairmend import RepairedClassifier, audit
+from fairmend.measure.audit import Gap
+from fairmend.report.verdict import audit_verdict, in_words
+from fairmend.tables import points
+
+
+def people(seed, n=2_000, shift=0.8):
+    rng = np.random.default_rng(seed)
+    s = rng.choice(["a", "b"], n)
+    x = np.round(rng.normal(size=n) - shift * (s == "b"), 1)
+    return x[:, None], (rng.random(n) < 1 / (1 + np.exp(-x))).astype(int), s
+
+
+def vendor(rows):
+    return 1 / (1 + np.exp(-rows[:, 0]))
+
+
+@pytest.fixture(scope="module")
+def report():
+    X, y, s = people(0)
+    kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    X, y, s = people(1)
+    return kept.report(X, y, sensitive_features=s)
+
+
+GAPS = "Is there a gap, how sure is that, and what becomes of it?"
+
+
+def test_four_questions_answered_from_the_figures(report):
+    answers = dict(report.verdict())
+    assert len(answers) == 4
+    assert not any("\n" in answer for answer in answers.values()), "one group, no lists"
+    old, new = report.before["sp", "b"], report.after["sp", "b"]
+    group = report.groups[1]
+    there = answers[GAPS]
+    assert f"Yes: {100 * old.target_rate:.1f} % of b" in there
+    assert f"a gap of {100 * old.gap:+.1f} points" in there
+    assert f"(95 % interval {100 * old.low:+.1f} to {100 * old.high:+.1f}, from" in there
+    assert "It is significant (p < .001, Holm-corrected)" in there
+    assert re.search(rf"The repair .* {re.escape(points(new.gap))} points \(", there)
+    assert there.endswith("which is not significant.")
+    assert answers["Can any distribution of inputs close it?"].startswith("The gap can be closed")
+    done = answers["What does the repair do, and to whom?"]
+    assert f"Of {group.n:,} people in b it edits the inputs of {round(group.people_edited)}" in done
+    assert "nobody loses it" in done
+    assert "No decision about a changes." in done
+
+
+def test_losses_draws_and_the_unreachable_are_named(report):
+    n = report.groups[1].n
+    worse = replace(
+        report.groups[1],
+        people_lost=0.25 * n,
+        people_randomised=0.5 * n,
+        people_unreachable=0.1 * n,
+    )
+    said = dict(replace(report, groups=(report.groups[0], worse)).verdict())
+    done = said["What does the repair do, and to whom?"]
+    assert f"{round(0.25 * n):,} (25.0 %) lose it" in done
+    assert f"For {round(0.5 * n):,} (50.0 %) a draw keyed on the person decides." in done
+    assert f"{round(0.1 * n):,} (10.0 %) should be edited but no allowed edit helps." in done
+
+
+def test_its_best_case_is_called_so():
+    X, y, s = people(0)
+    kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    own = kept.report(X, y, sensitive_features=s)
+    assert dict(own.verdict())["What is left?"].startswith("This is on the very people")
+
+
+@pytest.mark.parametrize(
+    ("apart", "words", "never"),
+    [
+        (True, "This is on 2,000 people the repair was not fitted on.", "audited too is not known"),
+        (False, "This is on the very people the repair was fitted on", "not fitted on"),
+        (None, "on the 2,000 people of this report; whether some of them were audited too is not "
+         "known.", "not fitted on"),
+    ],
+)  # fmt: skip
+def test_nobody_is_called_kept_apart_unless_the_caller_knows(apart, words, never):
+    X, y, s = people(0)
+    kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    half = X.copy(), y.copy(), s.copy()
+    half[0][1_000:], half[1][1_000:], half[2][1_000:] = (part[1_000:] for part in people(1))
+    report = kept.report(half[0], half[1], sensitive_features=half[2], apart=apart)
+    assert report.apart is report.to_dict()["provenance"]["apart"] is apart
+    for told in (dict(report.verdict())["What is left?"], str(report), report.to_html()):
+        assert words in told
+        assert never not in told
+    own = kept.report(X, y, sensitive_features=s, apart=apart)
+    assert own.apart is False, "equal hashes: these are the very people, whatever was said"
+
+
+def test_one_person_is_no_people():
+    X, y, s = people(0)
+    kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    at = np.r_[np.flatnonzero(s == "a")[:50], np.flatnonzero(s == "b")[:1]]
+    report = kept.report(X[at], y[at], sensitive_features=s[at])
+    assert (
+        "Of 1 person in b it edits"
+        in dict(report.verdict())["What does the repair do, and to whom?"]
+    )
+    assert " 1 people" not in report.to_html()
+
+
+def test_nobody_worse_off_means_nothing_done():
+    X, y, _ = people(0, shift=0.0)
+    s = np.tile(["a", "b"], 1_000)
+    X[1::2], y[1::2] = X[::2], y[::2]
+    kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    report = kept.report(X, y, sensitive_features=s)
+    assert report.explanation is None
+    assert report.verdict()[-1][1].startswith("Nothing to anybody")
+    assert "No group fared worse than the reference" in report.to_html()
+
+
+QUESTION = "Can any distribution of inputs close it?"
+
+
+def test_a_group_with_one_outcome_has_a_report_without_an_explanation():
+    X, y, s = people(0)
+    low = np.argsort(X[:, 0])[:40]
+    X, y, s = np.r_[X, X[low]], np.r_[y, np.ones(40, int)], np.r_[s, ["d"] * 40]
+    kept = RepairedClassifier(vendor, "fnr", random_state=0).fit(X, y, sensitive_features=s)
+    assert kept.plan_.target == "d"
+    report = kept.report(X, y, sensitive_features=s)
+    assert report.explanation is None
+    assert dict(report.verdict())[QUESTION] == (
+        "This cannot be told: P(Y=1 | x, d) must see both outcomes to be learnt, in the data and "
+        "in each fold of them; got 40 positive and 0 negative."
+    )
+    assert "This cannot be told: P(Y=1 | x, d)" in report.to_html()
+    short = kept.report(X, y, sensitive_features=s, explanation=False)
+    assert dict(short.verdict())[QUESTION] == "This was not asked."
+
+
+def test_decisions_that_differ_at_equal_inputs_are_told_where_they_can():
+    X, y, s = people(0)
+    said = X[:, 0] > np.where(s == "a", -0.5, 0)  # the model on record reads the group
+    table = pd.DataFrame({"x": X[:, 0], "said": said.astype(int)})
+    kept = RepairedClassifier("said", "sp", random_state=0).fit(table, y, sensitive_features=s)
+    told = dict(kept.report(table, y, sensitive_features=s).verdict())[QUESTION]
+    assert told.endswith(f"{kept.counterfactual_.decision_difference}.")
+    assert " points less often than the baseline " in told
+    asked = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    told = dict(asked.report(X, y, sensitive_features=s).verdict())[QUESTION]
+    assert "qual inputs" not in told, "the model sees nothing else: that is no news"
+
+
+def test_an_audit_names_who_is_below_four_fifths():
+    s = np.repeat(["a", "b"], 100)
+    h = np.r_[np.repeat([1, 0], [60, 40]), np.repeat([1, 0], [20, 80])]
+    found = audit(h, None, np.tile([0, 1], 100), sensitive_features=s)
+    (_, there), (_, low) = audit_verdict(found)
+    assert there == found.verdict()
+    assert low == "Impact ratio below 0.8: b (0.33)."
+    even = audit(np.tile([0, 1], 100), None, np.tile([0, 1], 100), sensitive_features=s)
+    assert audit_verdict(even)[1][1] == "No impact ratio is below 0.8."
+
+
+GAP = Gap("fpr", "a", "rest", 0.5, 0.4, 0.1, -0.1, 0.3, 0.2, 9, 9, 0.2, 5, 5)
+
+
+def test_gaps_in_words():
+    assert in_words(GAP) == (
+        "Perhaps: of those with a negative outcome, 50.0 % of a and 40.0 % of the rest get a "
+        "positive decision, a gap of +10.0 points (95 % interval -10.0 to +30.0, from 5 and 5 "
+        "people). It is not significant, which is not proof that there is none (p = .200, "
+        "Holm-corrected)."
+    )
+    nan = float("nan")
+    unknown = replace(GAP, gap=nan, note="too few people")
+    assert in_words(unknown) == "The gap in fpr of a cannot be judged: too few people."
+    aligned = replace(GAP, metric="da", target_rate=nan, gap=0.25)
+    assert in_words(replace(aligned, low=nan, high=nan, p_value=nan, p_adjusted=nan)) == (
+        "da of a against the rest is 0.250. There is no test for it."
+    )
+    assert "is 0.250 (95 % interval -0.100 to 0.300, from 5 and 5 people)" in in_words(aligned)
+
+
+@pytest.mark.parametrize(
+    ("gap", "interval", "p", "first", "sure"),
+    [
+        (0.1, (0.02, 0.18), 0.04, "Yes:", "It is significant (p = .040"),
+        (0.1, (0.02, 0.18), 0.126, "Perhaps:", "It is significant on its own, not after Holm's"),
+        (0.1, (-0.02, 0.22), 0.3, "Perhaps:", "It is not significant"),
+        (-0.1, (-0.22, 0.02), 0.3, "Not on these people:", "It is not significant"),
+        (-0.1, (-0.18, -0.02), 0.04, "No, the other way round:", "It is significant"),
+    ],
+)
+def test_the_first_word_and_the_test_agree(gap, interval, p, first, sure):
+    low, high = interval
+    said = in_words(replace(GAP, gap=gap, low=low, high=high, p_adjusted=p))
+    assert said.startswith(first)
+    assert sure in said
+    assert in_words(replace(GAP, p_adjusted=0.04), confidence=0.99).startswith("Perhaps:")
+
+
+# -------------------------------------------------------------------- several groups
+
+
+def crowd(seed, shift):
+    """Three groups of equal size whose third is shifted by so much."""
+    rng = np.random.default_rng(seed)
+    s = np.repeat(["a", "b", "c\nc"], 1_000)
+    x = np.round(rng.normal(size=3_000) - np.repeat([0, 0.8, shift], 1_000), 1)
+    return x[:, None], (rng.random(3_000) < 1 / (1 + np.exp(-x))).astype(int), s
+
+
+@pytest.fixture(scope="module")
+def several():
+    """A repair of two groups, of which one fares better than the reference here."""
+    X, y, s = crowd(0, 0.4)
+    kept = RepairedClassifier(vendor, "sp", reference="a", random_state=0)
+    kept.fit(X, y, sensitive_features=s)
+    audited = kept.audit_["sp", "c\nc"].gap
+    X, y, s = crowd(1, -0.4)
+    return kept.report(X, y, sensitive_features=s), audited
+
+
+def test_each_of_several_groups_has_a_line(several):
+    report, audited = several
+    answers = dict(report.verdict())
+    b, c = answers[GAPS].split("\n")
+    assert b.startswith("Yes: ")
+    assert "of b and" in b
+    assert "where the repair was fitted" not in b.lower()
+    assert c.startswith("No, the other way round: ")
+    old, new = report.before["sp", "c\nc"], report.after["sp", "c\nc"]
+    assert audited > 0 > old.gap > new.gap
+    assert (
+        f"Where the repair was fitted c c was worse off, by {100 * audited:+.1f} points; here it "
+        f"is not, and is edited all the same. The repair widens it to {100 * new.gap:+.1f} points "
+        f"({100 * new.low:+.1f} to {100 * new.high:+.1f}), which is significant."
+    ) in c
+    done = answers["What does the repair do, and to whom?"].split("\n")
+    assert [line[:22] for line in done] == [
+        "Of 1,000 people in b i", "Of 1,000 people in c c", "No decision about a ch",
+    ]  # fmt: skip
+    can = answers["Can any distribution of inputs close it?"]
+    assert can.startswith("This was asked for b, whose gap was the largest. The gap can be closed")
+
+
+# -------------------------------------------------------------------- decisions and outcomes
+
+
+def counted(group, before, after, *, favours_positive=True):
+    """An outcome of 100 people from their (tp, fp, fn, tn), decisions turning one way only."""
+    side = 1 if favours_positive else -1
+    flipped = {
+        "positive": side * (after[0] - before[0]), "negative": side * (after[1] - before[1]),
+    }  # fmt: skip
+    gained, lost = ({k: max(way * n, 0) for k, n in flipped.items()} for way in (1, -1))
+    return replace(
+        group, n=100, people_gained=sum(gained.values()), people_lost=sum(lost.values()),
+        **{f"people_gained_{k}": n for k, n in gained.items()},
+        **{f"people_lost_{k}": n for k, n in lost.items()},
+    )  # fmt: skip
+
+
+def test_more_favourable_decisions_and_the_outcomes_on_record(report):
+    same = counted(report.groups[0], (40, 10, 10, 40), (40, 10, 10, 40))
+
+    def left(*groups, **how):
+        return dict(replace(report, groups=groups, **how).verdict())["What is left?"]
+
+    given = counted(report.groups[1], (20, 10, 40, 30), (35, 15, 25, 25))
+    assert (
+        "Favourable decisions (1): 20 more, 5 of them about people with a negative outcome on "
+        "record." in left(same, given)
+    )
+    freed = counted(same, (20, 10, 40, 30), (17, 2, 43, 38), favours_positive=False)
+    assert (
+        "Favourable decisions (0): 11 more, 3 of them about people with a positive outcome on "
+        "record." in left(freed, favours_positive=False, favourable="0")
+    )
+    taken = counted(same, (40, 10, 10, 40), (33, 9, 17, 41))
+    assert (
+        "Favourable decisions (1): 12 more; those about people with a negative outcome on record: "
+        "4 more." in left(taken, given)
+    )
+    unknown = replace(given, people_gained_negative=float("nan"))
+    assert "Favourable decisions (1): 20 more. " in left(same, unknown)
+    assert "Favourable decisions" not in left(same)
+
+
+def test_nobody_is_ever_absolved(report):
+    assert "complian" not in str(report.to_dict()).lower()
