@@ -45,9 +45,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup                 ## audit, explain and mend a stand-in vendor model on embedded real data
 	@$(BIN)/python -m fairmend demo
 
-lint: setup                 ## ruff: rules and layout
+lint: setup                 ## ruff: rules and layout; who may import whom
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	@$(BIN)/lint-imports --no-logo
 
 types: setup                ## mypy, strict
 	$(BIN)/python -m mypy

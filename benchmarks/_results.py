@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairmend.files import writing
+from fairmend.data.files import writing
 
 
 def write_text(path: Path, text: str) -> None:

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from fairmend import FNR, FPR, SP, FairmendWarning, RateGap, datasets
 from fairmend.classifier import RepairedClassifier
-from fairmend.files import writing
+from fairmend.data.files import writing
 from fairmend.progress import progress
 
 ROOT = Path(__file__).resolve().parent.parent

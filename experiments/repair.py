@@ -51,7 +51,7 @@ from sklearn.metrics import roc_auc_score
 
 from fairmend import BlackBox
 from fairmend.classifier import RepairedClassifier
-from fairmend.repair.plan import PlanStatus
+from fairmend.status import PlanStatus
 from fairmend.tables import UNKNOWN, TextTable
 
 IMMUTABLE = {

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fairmend.files import writing
+from fairmend.data.files import writing
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "docs" / "peers.json"

@@ -27,7 +27,7 @@ from fairmend import FNR, FPR, BlackBox, DataError, FairmendWarning, datasets
 from fairmend.classifier import RepairedClassifier
 from fairmend.errors import RepairRefused
 from fairmend.repair.costs import Cost
-from fairmend.repair.plan import PlanStatus
+from fairmend.status import PlanStatus
 
 # -------------------------------------------------------------------- people and a vendor
 

@@ -7,7 +7,8 @@ interrupts.watch()  # before anything that takes time to import
 
 from typing import TYPE_CHECKING, Any
 
-from fairmend import datasets
+from fairmend import datasets, engines
+from fairmend._version import __version__
 from fairmend.errors import (
     ArtifactError,
     DataError,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from fairmend.artifact import load
     from fairmend.classifier import RepairedClassifier
     from fairmend.model.remote import RemoteModel
-
-__version__ = "0.1.0"
 
 __all__ = [
     "FDR",
@@ -64,6 +63,7 @@ __all__ = [
     "counterfactual_data",
     "datasets",
     "descend",
+    "engines",
     "load",
     "project",
     "tabulate",
@@ -85,3 +85,7 @@ def __getattr__(name: str) -> Any:
 
         return load
     raise AttributeError(f"module 'fairmend' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from fairmend.apply.draw import Drawer, content_ids, random_key
+from fairmend import doors
+from fairmend.apply.draw import Drawer, random_key
 from fairmend.apply.shared_draws import SharedDraws, worst
 from fairmend.data.columns import (
     FloatArray,
@@ -32,10 +33,9 @@ from fairmend.data.columns import (
     container_name,
     scalar,
 )
+from fairmend.data.ids import content_ids
 from fairmend.data.limits import faults
 from fairmend.data.rows import replaced
-from fairmend.engines.source import is_elsewhere
-from fairmend.engines.verbs import predict_elsewhere, transform_elsewhere
 from fairmend.errors import (
     ArtifactError,
     DataError,
@@ -53,6 +53,7 @@ from fairmend.explain.counterfactual import (
 from fairmend.explain.outcomes import check_estimator
 from fairmend.measure.audit import Audit, audit_data
 from fairmend.measure.disparity import Disparity, check_outcomes_are_known, parts_of
+from fairmend.measure.elsewhere import engines, is_elsewhere
 from fairmend.measure.selection import find_one_decision
 from fairmend.measure.tabulate import (
     RESERVED,
@@ -71,7 +72,7 @@ from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.frontier import Levels
 from fairmend.repair.least_change import FlipPlan, least_change
 from fairmend.repair.order import order_preserving
-from fairmend.repair.plan import HarmlessPlan, Plan, PlanStatus, Route
+from fairmend.repair.plan import HarmlessPlan, Plan, Route
 from fairmend.repair.problem import (
     IdentityPlan,
     KnownOutcome,
@@ -91,6 +92,7 @@ from fairmend.report.findings import (
     repair_fingerprint,
 )
 from fairmend.report.report import Report, frontier_points, make_report
+from fairmend.status import PlanStatus
 
 __all__ = ["RepairedClassifier"]
 
@@ -605,7 +607,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         frames as a column ``decision`` of the same kind of frame.
         """
         if is_elsewhere(X):
-            said: NDArray[Any] = predict_elsewhere(self, X, sensitive_features, ids)
+            said: NDArray[Any] = engines().predict_elsewhere(self, X, sensitive_features, ids)
             return said
         people = self._read(X, sensitive_features, ids, edits=False)
         if people.ids is None:
@@ -648,7 +650,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         their other columns.
         """
         if is_elsewhere(X):
-            return transform_elsewhere(self, X, sensitive_features, ids)
+            return engines().transform_elsewhere(self, X, sensitive_features, ids)
         people = self._read(X, sensitive_features, ids)
         if people.ids is None and any(one.route.random.any() for one in people.routes):
             with suppress(ArtifactError):  # loaded without the model, which knows the decisions
@@ -827,9 +829,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         Neither the model nor the secret for draws is inside: keep ``key_`` apart. The same fit
         gives the same bytes, so the time is the caller's: ``created``, or none.
         """
-        from fairmend.artifact import save
-
-        save(self, path, created=created, overwrite=overwrite)
+        doors.save(self, path, created=created, overwrite=overwrite)
 
     def _report(self, data: AuditData, smallest_cell: int) -> Report:
         return make_report(

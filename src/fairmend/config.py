@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fairmend.data.files import read_small
 from fairmend.errors import DataError, nearest
-from fairmend.files import read_small
 
 __all__ = [
     "NAMED_BY_PEOPLE",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Status"]
+__all__ = ["PlanStatus", "Status"]
 
 
 class Status(Enum):
@@ -31,3 +31,27 @@ class Status(Enum):
     @property
     def closed(self) -> bool:
         return self in (Status.CLOSED, Status.PARTLY, Status.NOTHING_TO_DO)
+
+
+class PlanStatus(Enum):
+    """What a plan achieves on the audit data; the value is what to tell people."""
+
+    CLOSED = "The realised gap is closed on the audit data."
+    PARTLY = "The realised gap is closed to the level asked for on the audit data."
+    IDENTITY = "The target group is not worse off in the audit data: nobody is edited."
+    REMAINS = (
+        "The plan was carried out, but the gap people experience is not closed. Calibrate on the "
+        "realised gap, or allow more edits."
+    )
+    UNREACHABLE = (
+        "The allowed edits cannot close the gap: this is the smallest that they leave. Allow more "
+        "edits, or lower the level."
+    )
+    INFEASIBLE = (
+        "These gaps cannot all be closed at once, by the outcomes estimated from the audit data: "
+        "of the repairs tried this leaves the least. Drop a metric, or try a lower level."
+    )
+
+    @property
+    def closed(self) -> bool:
+        return self in (PlanStatus.CLOSED, PlanStatus.PARTLY)

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fairmend import DataError
-from fairmend.apply.draw import Drawer, content_ids, number_people, random_key, read_key
+from fairmend.apply.draw import Drawer, random_key, read_key
 from fairmend.data.columns import Frame
+from fairmend.data.ids import content_ids, number_people
 
 KEY = bytes(range(32))
 DRAWER = Drawer(KEY, "plan")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairmend.repair.plan import PlanStatus
+from fairmend.status import PlanStatus
 from scripts import FOLDER, loaded
 
 SPLITS = 2

@@ -19,8 +19,9 @@ from fairmend.measure.wording import (
     tell_people,
     verb,
 )
-from fairmend.repair.plan import Outlook, PlanStatus
+from fairmend.repair.plan import Outlook
 from fairmend.repair.problem import IdentityPlan
+from fairmend.status import PlanStatus
 
 NAN = float("nan")
 BEFORE = {"large": 0.1634, "tiny": 0.0004, "none": 0.0, "negative": -0.093}

@@ -15,7 +15,7 @@ from fairmend.model.blackbox import Labels
 from fairmend.repair.costs import Cost
 from fairmend.repair.joint import JointPlan, _Program
 from fairmend.repair.least_change import least_change
-from fairmend.repair.plan import PlanStatus
+from fairmend.status import PlanStatus
 from programs import full_program
 
 BOTH = (FNR, FPR)

@@ -36,8 +36,8 @@ from fairmend.repair.least_change import (
     calibrate_over_decisions,
     least_change,
 )
-from fairmend.repair.plan import PlanStatus
 from fairmend.repair.problem import RepairTask
+from fairmend.status import PlanStatus
 from programs import full_program
 
 LABELS = Labels(0, 1)

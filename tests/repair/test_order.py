@@ -12,7 +12,7 @@ from fairmend.data.columns import Frame
 from fairmend.model.blackbox import Answers, Labels
 from fairmend.repair.costs import Cost
 from fairmend.repair.order import monotone_map, order_preserving, shifted
-from fairmend.repair.plan import PlanStatus
+from fairmend.status import PlanStatus
 
 LABELS = Labels(0, 1)
 

@@ -12,8 +12,8 @@ from fairmend.measure.disparity import as_disparity
 from fairmend.model.blackbox import Labels
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.least_change import least_change
-from fairmend.repair.plan import PlanStatus
 from fairmend.repair.soft import spread_out
+from fairmend.status import PlanStatus
 from programs import full_program
 
 

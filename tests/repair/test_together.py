@@ -8,7 +8,8 @@ import pytest
 from scipy.special import expit
 
 from fairmend import DataError, FairmendWarning, RepairedClassifier, load
-from fairmend.repair.plan import HarmlessPlan, PlanStatus
+from fairmend.repair.plan import HarmlessPlan
+from fairmend.status import PlanStatus
 
 EVENTS = {
     "sp": (lambda h, y: 1 - h, lambda h, y: np.ones_like(h)),

@@ -40,7 +40,6 @@ from fairmend.data.columns import Frame
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.blackbox import Answers, Labels
 from fairmend.repair.costs import Cost, EditCost
-from fairmend.repair.plan import PlanStatus
 from fairmend.repair.transport import (
     Coupling,
     CouplingStatus,
@@ -57,6 +56,7 @@ from fairmend.repair.transport import (
 )
 from fairmend.repair.transport.prices import ScorePrices, edit_prices
 from fairmend.repair.transport.simplex import ship_exactly
+from fairmend.status import PlanStatus
 
 EXACT = 1e-9
 

@@ -11,8 +11,8 @@ import pytest
 import fairmend
 import serving
 import vendors
-from fairmend.apply.draw import content_ids
 from fairmend.data.columns import Frame
+from fairmend.data.ids import content_ids
 from fairmend.serve.schema import Schema
 
 KINDS = {"age": "INT64", "dose": "FP64", "urban": "INT64", "group": "BYTES", "id": "INT64"}

@@ -13,12 +13,7 @@ draw independently, and a repair draws alike wherever it is loaded. Whoever lack
 neither foretell a draw nor learn anything from published ones; features stay out of it, or people
 could roll again by changing them.
 
-Which ids are the same person:
-
-- integers, whole floats up to 2^53 and both as Python writes them in text: 7, 7.0, ``"7"`` and
-  ``"7.0"`` are one person, but ``"007"``, ``"+7"`` and ``"7e0"`` are others;
-- any other text, by its Unicode NFC form, case and blanks kept;
-- nothing else: missing values, booleans, fractions, bytes and dates are errors.
+Which ids are the same person: `fairmend.data.ids`.
 """
 
 from __future__ import annotations
@@ -26,42 +21,27 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import unicodedata
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import (
-    FloatArray,
-    Frame,
-    IntArray,
-    as_column,
-    is_missing,
-    scalar,
-    series_array,
-)
+from fairmend.data.columns import FloatArray, IntArray
+from fairmend.data.files import read_small
+from fairmend.data.ids import canonical, is_id, no_id, read_ids
 from fairmend.errors import DataError
-from fairmend.files import read_small
 
-__all__ = ["BadId", "Drawer", "content_ids", "is_id", "number_people", "random_key", "read_key"]
+__all__ = ["Drawer", "random_key", "read_key"]
 
 KEY_BYTES = 32
 _LONGEST_KEY = 4096
 """Of a file with a key, blanks and all."""
 # Marks the mapping; another number would be another mapping, and everybody would be drawn anew.
 _VERSION = b"fairmend draw 1"
-_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?", re.ASCII)
-# Beyond this, neighbouring integers are the same float.
-_EXACT_FLOAT = 2.0**53
-_LOW, _HIGH = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,20 +109,20 @@ class Drawer:
         True
         """
         if not is_id(person):
-            raise _no_id(person, 0)
-        text = str(_person(person)).encode()
+            raise no_id(person, 0)
+        text = str(canonical(person)).encode()
         return blake2b(text, digest_size=16, key=self._keys[1], person=b"pseudonym").hexdigest()
 
     def _bits(self, ids: Any) -> tuple[NDArray[np.uint64], IntArray | None]:
         """64 bits for each distinct id, and who has which; None for one each in order."""
-        column = _read(ids)
+        column = read_ids(ids)
         if column.dtype.kind == "i":
             return self._of_integers(column.astype(np.int64, copy=False)), None
         place: dict[Any, int] = {}
         entry = np.fromiter(
             (place.setdefault((type(v), v), len(place)) for v in column), np.int64, len(column)
         )
-        people = [_person(value) for _, value in place]
+        people = [canonical(value) for _, value in place]
         bits = np.empty(len(people), np.uint64)
         numbered = np.array([isinstance(person, int) for person in people], bool)
         integers = np.array([person for person in people if isinstance(person, int)], np.int64)
@@ -163,106 +143,6 @@ class Drawer:
         key = self._keys[1]
         digests = (blake2b(text.encode(), digest_size=8, key=key).digest() for text in ids)
         return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
-
-
-# -------------------------------------------------------------------- who is who
-
-
-def number_people(ids: Any) -> IntArray:
-    """A number from 0 on for each person: the same for ids that are the same person.
-
-    >>> number_people(["x", "7", 7, "007", "x"]).tolist()
-    [0, 1, 1, 2, 0]
-    """
-    column = _read(ids)
-    if column.dtype.kind == "i":
-        return np.unique(column, return_inverse=True)[1].astype(np.int64, copy=False)
-    place: dict[int | str, int] = {}
-    numbers = (place.setdefault(_person(value), len(place)) for value in column)
-    return np.fromiter(numbers, np.int64, len(column))
-
-
-def _read(ids: Any) -> NDArray[Any]:
-    """Ids as an array of integers, or of Python objects."""
-    if isinstance(ids, list | tuple):  # NumPy would make 1 of True, and text of 1
-        column: Any = np.empty(len(ids), object)
-        column[:] = ids
-    else:
-        column = as_column(ids, "ids")
-    if isinstance(column, nw.Series):
-        if column.null_count():
-            raise _no_id(None, int(column.is_null().arg_true()[0]))
-        column = series_array(column)
-    kind = column.dtype.kind
-    if kind == "i" or (kind == "u" and (column.size == 0 or column.max() <= _HIGH)):
-        return np.asarray(column, np.int64)
-    if kind == "f":
-        whole = (np.abs(column) <= _EXACT_FLOAT) & (column == np.floor(column))
-        if not whole.all():
-            row = int(np.argmin(whole))
-            raise _no_id(column[row].item(), row)
-        return np.asarray(column, np.int64)
-    entries = column.tolist() if kind in "uUO" else list(column)
-    if set(map(type, entries)) == {int}:
-        try:
-            return np.array(entries, np.int64)
-        except OverflowError:
-            pass
-    else:
-        for row, value in enumerate(entries):
-            if not is_id(value):
-                raise _no_id(value, row)
-    objects = np.empty(len(entries), object)
-    objects[:] = entries
-    return objects
-
-
-def is_id(value: Any) -> bool:
-    """Whether a value can stand for a person: a whole number, or text that is not empty.
-
-    >>> [is_id(value) for value in (7, "x", 7.0, 7.5, "", True, None)]
-    [True, True, True, False, False, False, False]
-    """
-    if isinstance(value, str):
-        return value != "" and not any("\ud800" <= letter <= "\udfff" for letter in value)
-    if isinstance(value, bool | np.bool_ | np.timedelta64):
-        return False
-    if isinstance(value, float | np.floating):
-        return abs(float(value)) <= _EXACT_FLOAT and float(value).is_integer()
-    return isinstance(value, int | np.integer)
-
-
-def _person(value: Any) -> int | str:
-    """An id's canonical form: an integer of 64 bits, or text."""
-    if isinstance(value, str):
-        text = unicodedata.normalize("NFC", value)
-        whole = _WHOLE_NUMBER.fullmatch(text)
-        if whole is None:
-            return text
-        value = whole[1]
-    number = int(value)
-    return number if _LOW <= number <= _HIGH else str(number)
-
-
-class BadId(DataError):
-    """Something that stands for nobody; ``row`` counts from 0 among the ids that were given."""
-
-    row, value = 0, None
-
-    def at(self, place: str) -> BadId:
-        """The same, at a place that the reader knows: of a file, say."""
-        return BadId(self.what, self.must, f"got {self.value!r} in {place}", self.fix)
-
-
-def _no_id(value: Any, row: int) -> BadId:
-    error = BadId(
-        "ids",
-        "must be whole numbers or text that is not empty",
-        f"got {value!r} in row {row:,}",
-        "Give everybody the id they have in your books, e.g. as text with str(id).",
-    )
-    error.row, error.value = row, value
-    return error
 
 
 # -------------------------------------------------------------------- keys
@@ -347,69 +227,3 @@ def _from_hex(text: str, what: str) -> bytes:
 def _bad_key(what: str, got: str) -> DataError:
     must = f"must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digits in text"
     return DataError(what, must, got, _HOW_TO_MAKE_ONE)
-
-
-# -------------------------------------------------------------------- people without ids
-
-
-def content_ids(frame: Frame) -> NDArray[Any]:
-    """Stand-in ids made of the rows' values, for people who have none.
-
-    Weaker than ids: equal rows get equal draws, so that a row's whole share goes one way, and
-    somebody can roll again by changing a feature. Names and containers do not matter, values and
-    their order do: 1, 1.0 and True are one value, every kind of missing is one, and a date is its
-    midnight.
-
-    >>> a = content_ids(Frame.read(np.array([[1, 0], [1, 1], [1.0, 0]])))
-    >>> bool(a[0] == a[2]), bool(a[0] == a[1])
-    (True, False)
-    """
-    alike = frame.distinct()
-    columns = []
-    for name, column in zip(frame.names, frame.encoded, strict=True):
-        spelt = np.empty(len(column.values), object)
-        spelt[:] = [_spelt(value, name) for value in column.values]
-        columns.append(spelt[column.codes[alike.first]])
-    ids = np.empty(len(alike.first), object)
-    ids[:] = [
-        "row:" + blake2b(b"".join(values), digest_size=16).hexdigest()
-        for values in zip(*columns, strict=True)
-    ]
-    return np.asarray(ids[alike.inverse])
-
-
-def _spelt(value: Any, name: str) -> bytes:
-    """A value as bytes that no other value has, its length first."""
-    if is_missing(value):
-        text = "missing"
-    else:
-        plain: Any = scalar(value)
-        if isinstance(plain, Decimal) and plain != plain.to_integral_value():
-            plain = float(plain)
-        match plain:
-            case str():
-                text = f"text {plain}"
-            case bytes():
-                text = f"bytes {plain.hex()}"
-            case float() if not plain.is_integer():
-                text = f"float {plain.hex()}"
-            case bool() | int() | float() | Decimal():
-                text = f"whole {int(plain)}"
-            case datetime():
-                moment = plain if plain.tzinfo is None else plain.astimezone(UTC)
-                text = f"time {moment.replace(tzinfo=None).isoformat()}"
-            case date():
-                text = f"time {plain.isoformat()}T00:00:00"
-            case timedelta():
-                text = f"span {plain // timedelta(microseconds=1)}"
-            case time():
-                text = f"hour {plain.isoformat()}"
-            case _:
-                raise DataError(
-                    f"X column {name!r}",
-                    "must hold numbers, text or dates to stand in for an id",
-                    f"got a {type(plain).__name__}",
-                    "Pass ids, or turn such entries into text first.",
-                )
-    spelt = text.encode("utf-8", errors="surrogatepass")
-    return len(spelt).to_bytes(8, "little") + spelt

@@ -16,9 +16,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from fairmend.apply.mender import Mender, Tally, Wanted
 from fairmend.apply.rowstream import open_rows
+from fairmend.data.files import unwritable, writing
 from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, FairmendError, listed
-from fairmend.files import unwritable, writing
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier

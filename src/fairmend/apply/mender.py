@@ -15,10 +15,10 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.apply.draw import BadId
 from fairmend.apply.rowstream import Block, Edits, RowStream
 from fairmend.apply.shared_draws import SharedDraws, worst
 from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.ids import BadId
 from fairmend.data.tablefile import refuse_blanks
 from fairmend.errors import DataError, listed
 from fairmend.measure.tabulate import read_membership

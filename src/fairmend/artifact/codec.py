@@ -52,10 +52,11 @@ from fairmend.repair.joint import JointPlan
 from fairmend.repair.least_change import Cut, FlipPlan, Ranking
 from fairmend.repair.neighbours import Search
 from fairmend.repair.order import OrderPlan, ShiftPlan
-from fairmend.repair.plan import HarmlessPlan, Outlook, PlanStatus
+from fairmend.repair.plan import HarmlessPlan, Outlook
 from fairmend.repair.problem import IdentityPlan, KnownOutcome
 from fairmend.repair.soft import SoftPlan
 from fairmend.repair.transport import CouplingPlan
+from fairmend.status import PlanStatus
 
 __all__ = ["WORDS", "Decoder", "Encoder", "NotStored", "parse", "storable", "write"]
 

@@ -18,7 +18,8 @@ from fairmend.data.limits import MOST, Between, Count, Label, Value, fits
 from fairmend.data.naming import GroupNames
 from fairmend.measure.wording import figures, share
 from fairmend.model.blackbox import Output
-from fairmend.repair.plan import Outlook, PlanStatus
+from fairmend.repair.plan import Outlook
+from fairmend.status import PlanStatus
 from fairmend.tables import TextTable
 
 __all__ = ["FORMAT", "Manifest", "inspect", "read_manifest", "write_manifest"]

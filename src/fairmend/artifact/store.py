@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend import __version__
-from fairmend.apply.draw import Drawer, content_ids
+from fairmend._version import __version__
+from fairmend.apply.draw import Drawer
 from fairmend.artifact.buffers import arrow
 from fairmend.artifact.codec import WORDS, Decoder, Encoder, NotStored, parse, storable, write
 from fairmend.artifact.container import MANIFEST, Container, opened, pack
@@ -36,11 +36,12 @@ from fairmend.artifact.manifest import (
 )
 from fairmend.data.columns import FloatArray, Frame, IntArray, as_numbers, scalar
 from fairmend.data.features import FeatureMap
+from fairmend.data.files import refuse_existing, writing
+from fairmend.data.ids import content_ids
 from fairmend.data.limits import Between, alike, fits, hints_of
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
 from fairmend.explain.counterfactual import read_disparities
 from fairmend.explain.outcomes import Logistic, PairLogistic
-from fairmend.files import refuse_existing, writing
 from fairmend.measure.audit import Audit
 from fairmend.measure.tabulate import AuditData
 from fairmend.model.blackbox import SAME_ANSWER, Answers, BlackBox, Labels

@@ -99,8 +99,8 @@ def apply(
     from fairmend.apply.draw import Drawer
     from fairmend.apply.folder import Applying, Outputs
     from fairmend.apply.mender import Wanted
+    from fairmend.data.files import writing
     from fairmend.engines.source import files
-    from fairmend.files import writing
 
     spelling = o.spelling(missing, decimal, thousands, currency, percent=percent)
     many = is_many(file)

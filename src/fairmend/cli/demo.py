@@ -54,7 +54,7 @@ def demo(
 def _write(file: str, new: str | None, *, force: bool, as_json: bool) -> None:
     import polars as pl
 
-    from fairmend.files import writing
+    from fairmend.data.files import writing
 
     for name in filter(None, (file, new)):
         refuse_unwritable(name, force=force)

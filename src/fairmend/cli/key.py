@@ -22,7 +22,7 @@ def key(
     It is never overwritten: with another key, people would be drawn anew.
     """
     from fairmend.apply.draw import Drawer, random_key
-    from fairmend.files import writing
+    from fairmend.data.files import writing
 
     if os.path.lexists(file):
         raise DataError(

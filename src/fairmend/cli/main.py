@@ -129,7 +129,7 @@ app.add_typer(log_app, cls=PlainGroup)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from fairmend import __version__
+        from fairmend._version import __version__
 
         show(f"fairmend {__version__}")
         raise typer.Exit

@@ -25,6 +25,7 @@ import typer
 
 from fairmend.cli.streams import figures, messages, own_output
 from fairmend.config import SettingsError
+from fairmend.data.files import refuse_existing, system_number
 from fairmend.errors import (
     MOST_OF_A_MESSAGE,
     ArtifactError,
@@ -36,7 +37,6 @@ from fairmend.errors import (
     ModelError,
     plain_text,
 )
-from fairmend.files import refuse_existing, system_number
 
 __all__ = [
     "Code",

@@ -316,7 +316,7 @@ def _refuse_odd_cells(
     needed: Sequence[str],
 ) -> None:
     """Complain about predictions, weights and ids that are none, with their place in the file."""
-    from fairmend.apply.draw import BadId, number_people
+    from fairmend.data.ids import BadId, number_people
     from fairmend.data.tablefile import refuse_blanks, refuse_odd_weights
 
     if predictions is not None:

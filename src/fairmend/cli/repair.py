@@ -447,7 +447,7 @@ def _persons(people: People) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A row of each person, and for each row whose it is."""
     import numpy as np
 
-    from fairmend.apply.draw import number_people
+    from fairmend.data.ids import number_people
 
     everybody = np.arange(len(people))
     person = everybody if people.ids is None else number_people(people.ids)

@@ -124,7 +124,7 @@ def find_shortfalls(
 ) -> list[Shortfall]:
     """The worst-off group first, with what each rule does to that one where it is cheap to try."""
     from fairmend.measure.wording import tell_left, widest
-    from fairmend.repair.plan import PlanStatus
+    from fairmend.status import PlanStatus
 
     order = mended.audit_.worst_first(first_metric(mended))
     short = [
@@ -183,7 +183,7 @@ def _is_left(plan: Plan) -> bool:
 def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) -> str:
     """What is in the way, the first thing first, and what would help."""
     from fairmend.measure.wording import share
-    from fairmend.repair.plan import PlanStatus
+    from fairmend.status import PlanStatus
 
     blocked = recorded and plan.outlook.unreachable > 0
     said = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.told.status]

@@ -5,7 +5,11 @@ Everything between them is small and happens here, whatever the size of the data
 about data than its place.
 """
 
+from fairmend.engines import verbs
 from fairmend.engines.source import Source, source
 from fairmend.engines.verbs import map_rows, tabulate, tabulate_into
+from fairmend.measure import elsewhere
 
 __all__ = ["Source", "map_rows", "source", "tabulate", "tabulate_into"]
+
+elsewhere.register(verbs)

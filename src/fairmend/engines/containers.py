@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
 
 from fairmend.data.columns import Frame
-from fairmend.engines.source import Kind
 from fairmend.errors import DataError, listed, require
 
-__all__ = ["as_kind", "kind_of", "like"]
+__all__ = ["Kind", "as_kind", "kind_of", "like"]
+
+Kind = Literal["pandas", "polars", "pyarrow", "numpy"]
 
 
 def kind_of(native: Any) -> Kind:

@@ -18,8 +18,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.apply.draw import Drawer, content_ids
+from fairmend.apply.draw import Drawer
 from fairmend.data.columns import Frame, IntArray
+from fairmend.data.ids import content_ids
 from fairmend.data.rows import replaced
 from fairmend.engines.containers import as_kind, kind_of, like
 from fairmend.engines.memory import Known, Memory

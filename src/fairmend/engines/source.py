@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from fairmend.data.columns import as_frame
 from fairmend.data.spelling import Spelling
+from fairmend.engines.containers import Kind
 from fairmend.errors import DataError, listed, nearest
 
 if TYPE_CHECKING:
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from fairmend.engines.job import Job
     from fairmend.engines.small import Counted, Suppression
 
-__all__ = ["Engine", "Kind", "Source", "find", "is_elsewhere", "source"]
+__all__ = ["Engine", "Source", "find", "is_elsewhere", "source"]
 
-Kind = Literal["pandas", "polars", "pyarrow", "numpy"]
 SmallCells = Literal["drop", "merge"]
 
 _PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv", ".txt")

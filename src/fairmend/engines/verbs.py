@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +13,18 @@ from fairmend.data.columns import Frame, encode
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.containers import kind_of, like
 from fairmend.engines.small import Suppression
-from fairmend.engines.source import Source, find, source
+from fairmend.engines.source import Source, find, is_elsewhere, source
 from fairmend.errors import DataError, listed
+from fairmend.measure.elsewhere import Gathered
+from fairmend.measure.tabulate import Counts, read
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
-    from fairmend.measure.tabulate import AuditData
     from fairmend.model.blackbox import BlackBox
 
 __all__ = [
-    "Gathered",
     "gather",
+    "is_elsewhere",
     "map_rows",
     "predict_elsewhere",
     "reading_files",
@@ -149,20 +149,6 @@ def reading_files(X: Any) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """Counted people from elsewhere, ready for the border of the package."""
-
-    cells: Cells
-    groups: dict[str, str]
-    inputs: Frame | None
-    """The model's inputs in the cells; None if they were not counted."""
-    told: bool = True
-    """Whether somebody named the inputs; otherwise they are what is left."""
-    audited: AuditData | None = None
-    """Where rows are nearly all distinct and inputs were not asked for: the whole answer."""
-
-
 def gather(
     box: BlackBox,
     X: Any,
@@ -178,8 +164,6 @@ def gather(
 
     ``known`` is a table of inputs seen before: the new ones come in its container and types.
     """
-    from fairmend.measure.tabulate import Counts, read
-
     place = find(X)
     assert place is not None
     outcome = place.column(y, "y")
@@ -226,19 +210,24 @@ def gather(
             outcome,
             sensitive_features=groups,
             pos_label=pos_label,
-            counts=Counts(cells.people, cells.weight, cells.squared),
+            counts=_counts(cells),
         )
         scored = continuous.score_people(
             place, box, inputs=chosen, small=cells, records=records, weight=weight
         )
         if not inputs:
-            return Gathered(cells, groups, None, audited=continuous.audit_scored(scored))
+            audited = continuous.audit_scored(scored)
+            return Gathered(cells.frame, _counts(cells), groups, None, audited=audited)
         thinned = continuous.thin(scored, box.cut)
         cells = continuous.reference_cells(place, columns, thinned)
     table = cells.frame.select(chosen) if chosen else None
     if known is not None and table is not None:
         table = Frame(like(table.native, known), known.names)
-    return Gathered(cells, groups, table, told=told)
+    return Gathered(cells.frame, _counts(cells), groups, table, told=told)
+
+
+def _counts(cells: Cells) -> Counts:
+    return Counts(cells.people, cells.weight, cells.squared)
 
 
 def _inputs(

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairmend.data.files import writing
 from fairmend.engines.job import Job
 from fairmend.errors import DataError, require
-from fairmend.files import writing
 
 __all__ = ["Applied", "is_finished", "saved", "stamp", "sunk", "unknown_origin", "written"]
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairmend import doors
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import MOST, Between, Chance, Count, Figure, Label, Share
 from fairmend.data.naming import GroupNames
@@ -141,7 +142,7 @@ class GroupSummary:
 
 @dataclass(frozen=True)
 class Audit:
-    """The answer to: does the model treat my groups differently, where, and how sure are we?"""
+    """Every gap between groups, with its interval and its test."""
 
     gaps: tuple[Gap, ...]
     groups: tuple[GroupSummary, ...]
@@ -210,9 +211,7 @@ class Audit:
 
     def to_html(self) -> str:
         """The audit as one page that needs no network."""
-        from fairmend.report.html import audit_page
-
-        return audit_page(self)
+        return doors.audit_page(self)
 
     @property
     def exact(self) -> bool:

@@ -12,13 +12,12 @@ import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.apply.draw import number_people
 from fairmend.data.columns import (
     Distinct,
     Encoded,
@@ -37,6 +36,7 @@ from fairmend.data.columns import (
     number,
     scalar,
 )
+from fairmend.data.ids import number_people
 from fairmend.data.limits import (
     Between,
     Chances,
@@ -51,13 +51,10 @@ from fairmend.data.limits import (
     sums_to_one,
 )
 from fairmend.data.naming import GroupNames
-from fairmend.engines.source import is_elsewhere
 from fairmend.errors import DataError, FairmendWarning, listed, nearest
+from fairmend.measure.elsewhere import Gathered, engines, is_elsewhere
 from fairmend.measure.inputs import People, find_doubts, find_leak, refuse, warn
 from fairmend.model.blackbox import RECORDED, Answers, BlackBox, Labels, warn_of_idle_cut
-
-if TYPE_CHECKING:
-    from fairmend.engines.verbs import Gathered
 
 __all__ = [
     "AuditData",
@@ -511,8 +508,6 @@ def tabulate(
     box = BlackBox.of(model)
     frame: Frame | None
     if is_elsewhere(X):
-        from fairmend.engines.verbs import gather, reading_files
-
         if ids is not None:
             raise DataError(
                 "ids",
@@ -521,8 +516,8 @@ def tabulate(
                 "Rows elsewhere are counted one person each: read them into a frame to audit "
                 "people who have several.",
             )
-        with reading_files(X):
-            gathered = gather(
+        with engines().reading_files(X):
+            gathered = engines().gather(
                 box,
                 X,
                 y,
@@ -534,7 +529,7 @@ def tabulate(
             )
         if gathered.audited is not None:
             return gathered.audited
-        frame, told = gathered.cells.frame, gathered.told
+        frame, told = gathered.frame, gathered.told
         records = _read_cells(gathered, y, pos_label, box.column)
     else:
         frame = None if X is None else Frame.read(X)
@@ -668,14 +663,13 @@ def _spread(values: IntArray, kept: IntArray | None, n: int) -> IntArray:
 
 def _read_cells(gathered: Gathered, y: Any, pos_label: Hashable, predicted: str | None) -> Records:
     """Cells counted where the rows are, as entries that stand for many people."""
-    cells = gathered.cells
     records = read(
-        cells.frame,
+        gathered.frame,
         y,
         sensitive_features=gathered.groups,
         pos_label=pos_label,
         apart=predicted,
-        counts=Counts(cells.people, cells.weight, cells.squared),
+        counts=gathered.counts,
     )
     return replace(records, inputs=gathered.inputs)
 

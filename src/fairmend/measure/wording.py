@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from fairmend.tables import UNKNOWN, counted
 
 if TYPE_CHECKING:
-    from fairmend.repair.plan import PlanStatus
+    from fairmend.status import PlanStatus
 
 __all__ = [
     "Told",

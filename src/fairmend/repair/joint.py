@@ -27,8 +27,9 @@ from fairmend.model.blackbox import Answers
 from fairmend.model.seen import find_seen
 from fairmend.progress import progress
 from fairmend.repair.destinations import Destinations, Donors, join
-from fairmend.repair.plan import Outlook, Plan, PlanStatus, Route
+from fairmend.repair.plan import Outlook, Plan, Route
 from fairmend.repair.problem import KnownOutcome, RepairTask
+from fairmend.status import PlanStatus
 
 __all__ = ["JointPlan", "close_jointly"]
 

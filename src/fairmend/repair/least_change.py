@@ -21,9 +21,10 @@ from fairmend.measure.tabulate import AuditData
 from fairmend.model.blackbox import Answers
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.joint import close_jointly
-from fairmend.repair.plan import Outlook, Plan, PlanStatus, Route
+from fairmend.repair.plan import Outlook, Plan, Route
 from fairmend.repair.problem import KnownOutcome, Rank, RepairTask
 from fairmend.repair.soft import move_softly
+from fairmend.status import PlanStatus
 
 __all__ = ["Calibration", "Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "least_change"]
 

@@ -30,9 +30,10 @@ from fairmend.repair.least_change import (
     Ranking,
     turned_decisions,
 )
-from fairmend.repair.plan import Outlook, Plan, PlanStatus, Route
+from fairmend.repair.plan import Outlook, Plan, Route
 from fairmend.repair.problem import IdentityPlan, RepairTask
 from fairmend.repair.soft import MOST_PLACES, spread_out
+from fairmend.status import PlanStatus
 
 __all__ = ["OrderPlan", "ShiftPlan", "order_preserving"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -20,36 +19,13 @@ from fairmend.data.naming import shown
 from fairmend.measure.wording import Told, share, tell, tell_gap
 from fairmend.model.blackbox import Answers
 from fairmend.repair.destinations import Destinations
+from fairmend.status import PlanStatus
 
-__all__ = ["HarmlessPlan", "Outlook", "Plan", "PlanStatus", "Route"]
+__all__ = ["HarmlessPlan", "Outlook", "Plan", "Route"]
 
 
 Part: TypeAlias = Annotated[float, Between(0, 1 + 1e-9)]
 """Of a group; sums of shares may be above 1 in the last digit."""
-
-
-class PlanStatus(Enum):
-    """What a plan achieves on the audit data; the value is what to tell people."""
-
-    CLOSED = "The realised gap is closed on the audit data."
-    PARTLY = "The realised gap is closed to the level asked for on the audit data."
-    IDENTITY = "The target group is not worse off in the audit data: nobody is edited."
-    REMAINS = (
-        "The plan was carried out, but the gap people experience is not closed. Calibrate on the "
-        "realised gap, or allow more edits."
-    )
-    UNREACHABLE = (
-        "The allowed edits cannot close the gap: this is the smallest that they leave. Allow more "
-        "edits, or lower the level."
-    )
-    INFEASIBLE = (
-        "These gaps cannot all be closed at once, by the outcomes estimated from the audit data: "
-        "of the repairs tried this leaves the least. Drop a metric, or try a lower level."
-    )
-
-    @property
-    def closed(self) -> bool:
-        return self in (PlanStatus.CLOSED, PlanStatus.PARTLY)
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,8 @@ from fairmend.measure.tabulate import AuditData, Population, Tally
 from fairmend.model.blackbox import Answers, BlackBox
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.destinations import Donors
-from fairmend.repair.plan import Outlook, Plan, PlanStatus, Route
+from fairmend.repair.plan import Outlook, Plan, Route
+from fairmend.status import PlanStatus
 from fairmend.tables import p_said
 
 __all__ = ["IdentityPlan", "RepairTask", "answers_of_all", "judged", "pooled_tally"]

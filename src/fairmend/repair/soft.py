@@ -19,8 +19,9 @@ from fairmend.errors import DataError
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.blackbox import Answers
 from fairmend.repair.costs import EditCost
-from fairmend.repair.plan import Outlook, Plan, PlanStatus, Route
+from fairmend.repair.plan import Outlook, Plan, Route
 from fairmend.repair.problem import KnownOutcome, RepairTask
+from fairmend.status import PlanStatus
 
 __all__ = ["SoftPlan", "move_softly"]
 

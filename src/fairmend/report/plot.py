@@ -14,9 +14,9 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairmend.data.files import writing
 from fairmend.errors import DataError, require
 from fairmend.explain import drivers
-from fairmend.files import writing
 from fairmend.report.findings import Explanation
 from fairmend.status import Status
 from fairmend.tables import percent

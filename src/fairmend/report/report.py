@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fairmend import doors
 from fairmend.data.columns import (
     Encoded,
     FloatArray,
@@ -28,9 +29,9 @@ from fairmend.data.columns import (
     is_missing,
     scalar,
 )
+from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.data.rows import differing, find_rows
-from fairmend.files import refuse_existing, writing
 from fairmend.measure.audit import METRICS, Audit, Gap, auc, audit_data
 from fairmend.measure.disparity import Disparity, RateGap, as_disparity
 from fairmend.measure.tabulate import AuditData, Population
@@ -277,9 +278,7 @@ class Report:
 
     def to_html(self) -> str:
         """The whole report as one page that needs no network; write it with `save_html`."""
-        from fairmend.report.html import report_page
-
-        return report_page(self)
+        return doors.report_page(self)
 
     def save_html(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the page, whole or not at all."""

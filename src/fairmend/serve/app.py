@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairmend import __version__
+from fairmend._version import __version__
 from fairmend.model.protocols import protocol_named
 from fairmend.model.protocols.v2 import DATATYPES, V2
 from fairmend.model.protocols.wire import JSON, BadRequest, Cell, Protocol, strict_json

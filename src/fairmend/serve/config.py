@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from fairmend.config import LONGEST
+from fairmend.data.files import read_small
 from fairmend.errors import DataError
-from fairmend.files import read_small
 from fairmend.model.protocols import NAMES
 from fairmend.model.remote import read_address
 

@@ -25,8 +25,8 @@ from typing import Any
 
 import msgspec
 
+from fairmend.data.files import writing
 from fairmend.errors import DataError, require
-from fairmend.files import writing
 
 __all__ = ["DecisionLog", "Entry", "Reply", "Verdict", "export", "verify"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairmend import __version__
+from fairmend._version import __version__
 from fairmend.model.protocols.v2 import DATATYPES
 from fairmend.serve.schema import Schema
 

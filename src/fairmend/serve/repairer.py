@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from fairmend.apply.draw import Drawer, content_ids
+from fairmend.apply.draw import Drawer
 from fairmend.classifier import RepairedClassifier
 from fairmend.data.columns import Frame, encode, is_missing
+from fairmend.data.ids import content_ids
 from fairmend.errors import DataError, ModelError
 from fairmend.measure.tabulate import as_label
 from fairmend.model.blackbox import Answers

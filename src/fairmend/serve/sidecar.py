@@ -22,8 +22,9 @@ from urllib.parse import unquote
 import msgspec
 import numpy as np
 
-from fairmend.apply.draw import Drawer, is_id, read_key
+from fairmend.apply.draw import Drawer, read_key
 from fairmend.data.columns import Frame
+from fairmend.data.ids import is_id
 from fairmend.errors import DataError, FairmendError
 from fairmend.model.protocols.wire import JSON, Asked, BadAnswer, BadRequest, Protocol
 from fairmend.model.remote import cells, kinds

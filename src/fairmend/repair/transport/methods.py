@@ -14,11 +14,12 @@ from fairmend.explain.descent import Stop
 from fairmend.measure.disparity import Disparity, as_disparity
 from fairmend.measure.tabulate import AuditData, Population
 from fairmend.repair.costs import Cost
-from fairmend.repair.plan import Outlook, Plan, PlanStatus
+from fairmend.repair.plan import Outlook, Plan
 from fairmend.repair.problem import RepairTask
 from fairmend.repair.transport.coupler import Coupler, Ties
 from fairmend.repair.transport.path import Path, Step, Walk
 from fairmend.repair.transport.plan import CouplingPlan
+from fairmend.status import PlanStatus
 
 __all__ = ["paper", "transport"]
 

@@ -61,7 +61,7 @@ def of_audit(audit: Audit) -> str:
 
 
 def _render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
-    from fairmend import __version__
+    from fairmend._version import __version__
 
     environment = jinja2.Environment(
         autoescape=True,

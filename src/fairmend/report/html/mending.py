@@ -8,7 +8,6 @@ from typing import Any
 from fairmend.data.columns import is_missing
 from fairmend.explain.drivers import Marginal
 from fairmend.measure.wording import share, tell
-from fairmend.repair.plan import PlanStatus
 from fairmend.report.findings import (
     LEAST_SHIFT,
     MOST_VALUES,
@@ -35,6 +34,7 @@ from fairmend.report.html.svg import drawn
 from fairmend.report.html.table import Column, Kind, Table, typeset
 from fairmend.report.plot import MOST_BARS
 from fairmend.report.report import NAN, EditedFeature, GroupOutcome, Report
+from fairmend.status import PlanStatus
 from fairmend.tables import counted, number, percent, points
 
 __all__ = ["explanation", "frontier", "origin", "repair"]

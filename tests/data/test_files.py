@@ -12,8 +12,8 @@ import threading
 import pytest
 
 from disks import null_device, small_disk
+from fairmend.data.files import _begin, read_small, writing
 from fairmend.errors import DataError
-from fairmend.files import _begin, read_small, writing
 
 
 def test_nothing_is_left_after_an_error(tmp_path):
@@ -65,7 +65,7 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_killed_writer_leaves_nothing(tmp_path, overwrite):
     code = f"""
 import os, signal
-from fairmend.files import writing
+from fairmend.data.files import writing
 with writing({str(tmp_path / "out")!r}, overwrite={overwrite}) as file:
     file.write(b"half" * 100_000)
     file.flush()
@@ -103,7 +103,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, named, overwrite):
 import os, sys
 if sys.argv[2] == "True":
     del os.O_TMPFILE
-from fairmend.files import writing
+from fairmend.data.files import writing
 with writing(sys.argv[1], overwrite=sys.argv[3] == "True") as file:
     file.write(bytes(2 << 20))
 """

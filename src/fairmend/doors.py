@@ -1,0 +1,51 @@
+"""Doors to rooms on the right: what users expect on an object, and a later room does.
+
+No other module imports to its right; `make lint` checks that.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+from fairmend.errors import FairmendWarning, require
+
+__all__ = ["audit_page", "report_page", "save"]
+
+
+def report_page(report: Any) -> str:
+    """`Report.to_html`: the whole report as one page."""
+    _require_pages()
+    from fairmend.report.html.build import of_report
+
+    return of_report(report)
+
+
+def audit_page(audit: Any) -> str:
+    """`Audit.to_html`: an audit alone, without a repair."""
+    _require_pages()
+    from fairmend.report.html.build import of_audit
+
+    return of_audit(audit)
+
+
+def _require_pages() -> None:
+    for module in ("jinja2", "altair", "vl_convert"):
+        require(module, extra="report", why="to_html()")
+    from fairmend.report.plot import can_draw
+
+    if not can_draw():
+        warnings.warn(
+            "report: the charts are left out, as the memory of this process is limited (ulimit "
+            "-v); their tables are there",
+            FairmendWarning,
+            stacklevel=4,
+        )
+
+
+def save(classifier: Any, path: str | os.PathLike[str], *, created: Any, overwrite: bool) -> None:
+    """`RepairedClassifier.save`: a fitted repair as one file."""
+    from fairmend.artifact import save as write
+
+    write(classifier, path, created=created, overwrite=overwrite)

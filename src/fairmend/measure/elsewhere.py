@@ -1,0 +1,86 @@
+"""Rows that are not in memory, as the rooms see them.
+
+An audit, a fit and a prediction take X wherever it is. The rooms ask here; `fairmend.engines`,
+which reads rows elsewhere, registers itself when fairmend is imported.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from fairmend.data.columns import Frame
+    from fairmend.measure.tabulate import AuditData, Counts
+    from fairmend.model.blackbox import BlackBox
+
+__all__ = ["Engines", "Gathered", "engines", "is_elsewhere", "register"]
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """People counted where their rows are."""
+
+    frame: Frame
+    """The distinct cells, with their groups, outcomes and, if counted, inputs."""
+    counts: Counts
+    groups: dict[str, str]
+    inputs: Frame | None
+    """The model's inputs in the cells; None if they were not counted."""
+    told: bool = True
+    """Whether somebody named the inputs; otherwise they are what is left."""
+    audited: AuditData | None = None
+    """Where rows are nearly all distinct and inputs were not asked for: the whole answer."""
+
+
+class Engines(Protocol):
+    """What the engines do for the rooms."""
+
+    def is_elsewhere(self, X: Any) -> bool:
+        """Whether X is a place of rows instead of rows."""
+
+    def reading_files(self, X: Any) -> AbstractContextManager[None]:
+        """Damage in files becomes an error that names the file."""
+
+    def gather(
+        self,
+        box: BlackBox,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        pos_label: Hashable = None,
+        inputs: bool = True,
+        known: Frame | None = None,
+    ) -> Gathered:
+        """Count what an audit, an explanation or a repair needs."""
+
+    def predict_elsewhere(self, classifier: Any, X: Any, sensitive_features: Any, ids: Any) -> Any:
+        """The repaired decisions, in kind."""
+
+    def transform_elsewhere(
+        self, classifier: Any, X: Any, sensitive_features: Any, ids: Any
+    ) -> Any:
+        """The edited inputs, in kind."""
+
+
+_registered: list[Engines] = []
+
+
+def register(engines: Engines) -> None:
+    """Make these the engines the rooms ask."""
+    _registered[:] = [engines]
+
+
+def engines() -> Engines:
+    """The registered engines."""
+    return _registered[0]
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether X is a place of rows instead of rows; looks at nothing but the type."""
+    return engines().is_elsewhere(X)
