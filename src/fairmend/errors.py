@@ -1,4 +1,4 @@
-"""What can go wrong, said once.
+"""The errors of the package, and the checks that raise the common ones.
 
     FairmendError
     ├── DataError      (also a ValueError)    the data or an argument is not what it must be
@@ -9,19 +9,22 @@
     └── MissingExtra   (also an ImportError)  an optional package is not installed
 
 Every message answers four questions in one order: what is wrong and where, what it must be,
-what came, and what to do next.
+what came, and what to do next. The ``check_*`` functions ask the questions that come up often.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 import importlib
+import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence, Sized
 from contextlib import suppress
+from numbers import Integral, Real
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal, Self
 
 __all__ = [
     "ArtifactError",
@@ -32,10 +35,19 @@ __all__ = [
     "MissingExtra",
     "ModelError",
     "RepairRefused",
+    "check",
+    "check_between",
+    "check_choice",
+    "check_columns",
+    "check_given",
+    "check_length",
+    "check_names",
+    "check_whole",
     "foreign_code",
     "in_a_line",
     "plain_text",
     "require",
+    "unreadable",
     "without_secrets",
 ]
 
@@ -48,13 +60,24 @@ class FairmendError(Exception):
     """
 
     def __init__(self, what: str, must: str, got: str, fix: str) -> None:
-        """Keep the four parts apart, so that the command line can lay them out."""
         super().__init__(what, must, got, fix)
         self.what, self.must, self.got, self.fix = what, must, got, fix
 
     def __str__(self) -> str:
-        text = f"{self.what}: {self.must}; {self.got}. {self.fix}"
+        text = f"{self.what}: {self.must}; {self.got}. {self.fix}".rstrip()
         return plain_text(text, MOST_OF_A_MESSAGE, lines=True)
+
+    def but(self, *, what: str = "", must: str = "", got: str = "", fix: str | None = None) -> Self:
+        """The same error with other parts: an option's name in place of an argument's, a file.
+
+        >>> str(DataError("level", "must be a number", "got 'x'", "").but(what="--level"))
+        "--level: must be a number; got 'x'."
+        """
+        other = copy.copy(self)
+        other.what, other.must, other.got = what or self.what, must or self.must, got or self.got
+        other.fix = self.fix if fix is None else fix
+        other.args = (other.what, other.must, other.got, other.fix)
+        return other
 
 
 class DataError(FairmendError, ValueError):
@@ -111,6 +134,136 @@ def require(module: str, *, extra: str, why: str) -> ModuleType:
             "it is not installed",
             f"Run: pip install 'fairmend[{extra}]'",
         ) from None
+
+
+# -------------------------------------------------------------------- common checks
+
+
+def check(holds: Any, what: str, must: str, got: str, fix: str = "") -> None:
+    """Raise a `DataError` of these parts unless something holds.
+
+    >>> check(2 > 1, "order", "must be that of numbers", "got another")
+    """
+    if not holds:
+        raise DataError(what, must, got, fix)
+
+
+def check_given(what: str, value: object, fix: str) -> None:
+    """Refuse None."""
+    check(value is not None, what, "must be given", "got None", fix)
+
+
+def check_choice(
+    what: str, value: object, allowed: Collection[Any], fix: str = "", *, must: str = ""
+) -> None:
+    """Refuse what is not in a list; without a ``fix``, the nearest entry is suggested.
+
+    >>> check_choice("rank", "scor", ("score", "cost"))
+    Traceback (most recent call last):
+    fairmend.errors.DataError: rank: must be 'score' or 'cost'; got 'scor'. Did you mean 'score'?
+    """
+    with suppress(TypeError, ValueError):  # unhashable, or an array: neither is a choice
+        if value in allowed:
+            return
+    if not must:
+        *most, last = map(repr, allowed)
+        must = f"must be {', '.join(most)} or {last}" if most else f"must be {last}"
+    raise DataError(what, must, f"got {value!r}", fix or nearest(value, allowed))
+
+
+def check_between(
+    what: str,
+    value: object,
+    low: float = -math.inf,
+    high: float = math.inf,
+    fix: str = "",
+    *,
+    open_ended: bool = False,
+) -> None:
+    """Refuse what is not a finite number from ``low`` to ``high``.
+
+    ``open_ended`` leaves out the ends themselves.
+
+    >>> check_between("level", 1.5, 0, 1, "1 closes the whole gap.")
+    Traceback (most recent call last):
+    fairmend.errors.DataError: level: must lie between 0 and 1; got 1.5. 1 closes the whole gap.
+    """
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        number = float(value)
+        if (low < number < high) if open_ended else (low <= number <= high):
+            return
+    if high < math.inf:
+        must = f"must lie between {low:g} and {high:g}"
+    elif low == -math.inf:
+        must = "must be a finite number"
+    else:
+        must = f"must be a finite number {'above' if open_ended else 'of at least'} {low:g}"
+    raise DataError(what, must, f"got {value!r}", fix)
+
+
+def check_whole(what: str, value: object, least: int, fix: str = "", *, of: str = "") -> None:
+    """Refuse what is not a whole number of at least ``least``; ``of`` says what it counts.
+
+    >>> check_whole("n", 0, 1, of="rows")
+    Traceback (most recent call last):
+    fairmend.errors.DataError: n: must be a whole number of rows, at least 1; got 0.
+    """
+    if isinstance(value, bool) or not (isinstance(value, Integral) and int(value) >= least):
+        of = of and f" of {of}"
+        raise DataError(
+            what, f"must be a whole number{of}, at least {least}", f"got {value!r}", fix
+        )
+
+
+def check_length(what: str, given: Sized, n: int, as_in: str = "y") -> None:
+    """Refuse a column that is not as long as another.
+
+    >>> check_length("ids", [1, 2], 3, "X")
+    Traceback (most recent call last):
+    fairmend.errors.DataError: ids: must have the same length as X; got 2 entries and not 3. Check \
+that both come from the same filter.
+    """
+    check(
+        len(given) == n,
+        what,
+        f"must have the same length as {as_in}",
+        f"got {len(given):,} entries and not {n:,}",
+        "Check that both come from the same filter.",
+    )
+
+
+def check_names(what: str, given: object) -> None:
+    """Refuse a text where a list of names is meant: its letters would be taken for names."""
+    if isinstance(given, str):
+        raise DataError(
+            what, "must be a list of names", f"got the text {given!r}", f"Write [{given!r}]."
+        )
+
+
+def check_columns(
+    what: str, names: Iterable[Any], needed: Sequence[Any], fix: str, of: str
+) -> None:
+    """Refuse a table that lacks some of the columns ``of`` something has.
+
+    >>> check_columns("X", ["age"], ["age", "sex"], "Pass all inputs.", of="fit")
+    Traceback (most recent call last):
+    fairmend.errors.DataError: X: must have the 2 columns of fit; 'sex' is missing. Pass all inputs.
+    """
+    there = set(names)
+    missing = [name for name in needed if name not in there]
+    are = "is" if len(missing) == 1 else "are"
+    must = f"must have the {len(needed)} columns of {of}"
+    check(not missing, what, must, f"{listed(missing)} {are} missing", fix)
+
+
+def unreadable(
+    what: str, error: OSError, fix: str = "Check the name and the permissions."
+) -> DataError:
+    """The error about a file that the system does not let us read."""
+    return DataError(what, "must be readable", f"it is not: {error.strerror}", fix)
+
+
+# -------------------------------------------------------------------- what a message shows
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
