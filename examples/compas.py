@@ -153,7 +153,7 @@ def tell(folder: Path, file: Path | None = None) -> Told:
 
     title("4  New people")
     X, y, race = new
-    report = mended.report(X, y, sensitive_features=race, apart=True)
+    report = mended.report(X, y, sensitive_features=race, holdout=True)
     show(report)
     bases = [percent(group.base_rate) for group in report.before.groups]
     say(

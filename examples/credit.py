@@ -162,7 +162,7 @@ def tell(folder: Path) -> Told:
         f"{', '.join(f'{name} {way}' for name, way in ONE_WAY.items())}. Nobody loses an offer."
     )
     show(mended.plan_)
-    report = mended.report(new.X, new.repaid, apart=True)
+    report = mended.report(new.X, new.repaid, holdout=True)
     say(f"{len(new.repaid):,} new customers:")
     show(report)
     before, after = report.before["fnr", OLD].gap, report.after["fnr", OLD].gap

@@ -133,7 +133,7 @@ def tell(folder: Path) -> Told:
     }  # fmt: skip
     mended = {access: _mend(how, audited) for access, how in asked.items()}
     reports = {
-        access: one.report(new.X, new.back, sensitive_features=new.sex, apart=True)
+        access: one.report(new.X, new.back, sensitive_features=new.sex, holdout=True)
         for access, one in mended.items()
     }
     _show_repair(mended, reports)

@@ -698,9 +698,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         frontier: bool = False,
         levels: Sequence[float] = LEVELS,
         command: str | None = None,
-        apart: bool | None = None,
+        holdout: bool | None = None,
         left_out: int = 0,
         smallest_cell: int = SMALLEST_CELL,
+        apart: bool | None = None,
     ) -> Report:
         """What the repair does to people, before and after.
 
@@ -709,11 +710,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         ``command`` is what to write into the report as its maker; by default the calls that made
         it.
 
-        ``apart`` is whether these people were kept apart from those of `fit`: True if you know they
-        were, False if they are the same, None if that is not known. The report says no more than
-        that. ``left_out`` are people you could not pass, as their outcome or group is not known: it
-        says how many. Rows and values that fewer than ``smallest_cell`` people share are counted in
-        it, and not told.
+        ``holdout=True`` declares that these people were not used for fitting, False that they were,
+        None that it is not known; fairmend cannot check this. ``apart`` is its former name.
+        ``left_out`` is the number of people you could not pass, because their
+        outcome or group is not known. Rows and values that fewer than ``smallest_cell`` people
+        share are suppressed: the report counts them and does not show them.
         """
         if isinstance(smallest_cell, bool) or not (
             isinstance(smallest_cell, Integral) and smallest_cell >= 1
@@ -740,7 +741,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 model=self.box_.model,
                 settings=settings,
                 command=command,
-                apart=apart,
+                holdout=apart if holdout is None else holdout,
                 loaded=self._loaded,
                 recorded=not self.box_.can_be_asked,
                 unexplained=why_not,

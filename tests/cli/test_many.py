@@ -38,7 +38,7 @@ def people(n, seed):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Four files of people to audit, two kept apart, the same in one file each, and a repair."""
+    """Four files of people to audit, two held out, the same in one file each, and a repair."""
     place = tmp_path_factory.mktemp("lake")
     for folder, seeds in (("audit", range(4)), ("apart", range(4, 6))):
         (place / folder).mkdir()
@@ -96,7 +96,7 @@ def test_a_repair_of_many_files_decides_as_one_of_all_their_people(lake, call, t
 
 def test_a_report_on_many_files_is_that_of_all_their_people(lake, call):
     one, several = (
-        call("report", "one.fairmend", file, "--label", "repaid", "--apart", "--json", cwd=lake)
+        call("report", "one.fairmend", file, "--label=repaid", "--is-holdout", "--json", cwd=lake)
         for file in ("apart.parquet", "apart")
     )
     assert (one.code, several.code) == (0, 0), several.err
@@ -224,7 +224,7 @@ def test_a_record_that_is_none_is_told(lake, call, tmp_path):
         (("apply", "one.fairmend", "*/nothing-*", "-o", "out"), "there is no such file"),
         (("audit", "audit", *NAMED[2:]), "must be given for many files"),
         (("audit", "audit", *NAMED[2:], "--label", "repayed"), "Did you mean 'repaid'?"),
-        (("repair", "audit", *NAMED), "must name people kept apart"),
+        (("repair", "audit", *NAMED), "must name a holdout"),
         (("explain", "audit", *NAMED), "all its 12,000 values differ. Say --id id"),
     ],
 )

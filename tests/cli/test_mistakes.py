@@ -266,7 +266,7 @@ def test_old_answers_beside_new_decisions_are_pointed_out(mended, call, tmp_path
         assert said["answers_before_edits"] == stale
 
 
-def test_people_are_called_unseen_only_if_they_were_kept_apart(mended, call, tmp_path):
+def test_people_are_called_unseen_only_if_they_are_a_holdout(mended, call, tmp_path):
     kept = call(*FIT, "-o", tmp_path / "kept", cwd=mended)
     assert "people the repair has not seen (30 % of applicants.csv" in kept.out
     for holdout, known in (
@@ -389,8 +389,8 @@ def test_words_among_numbers_are_told_or_refused(mended, call, tmp_path):
     assert call("explain", "applicants.csv", *named, "--words", "<b>Income</b>").code == 0
 
 
-def test_a_rule_about_people_kept_apart_needs_others(mended, call):
-    done = call(*FIT, "--apart", cwd=mended)
+def test_declaring_a_holdout_needs_a_holdout_file(mended, call):
+    done = call(*FIT, "--is-holdout", cwd=mended)
     assert done.code == 2
     assert "is for --holdout FILE" in done.err
 

@@ -80,7 +80,7 @@ def test_without_a_label_everybody_is_audited_explained_and_mended(recorded, loa
     assert rates["m"] == pytest.approx(accepted["m"], abs=1e-12)
     # two standard errors of the rate of a thousand people
     assert rates["f"] == pytest.approx(rates["m"], abs=0.04)
-    reported = call("report", "mended", "loans.csv", "--not-apart")
+    reported = call("report", "mended", "loans.csv", "--not-holdout")
     assert reported.code == 0, reported.err
     assert "Accuracy" not in reported.out
     with_label = call("report", "mended", "loans.csv", "--label", "repaid")

@@ -96,13 +96,13 @@ def test_the_repair_tells_what_it_wrote_and_on_whom_it_reports(mended):
     said = json.loads((mended / "repair.json").read_text())
     assert said["schema"] == "fairmend.repair/1"
     assert (said["artifact"], said["report"]) == ("mended.fairmend", "mended.html")
-    assert said["holdout"]["which"] == "30 % of applicants.csv, kept apart by seed 0"
+    assert said["holdout"]["which"] == "30 % of applicants.csv, held out by seed 0"
     audited = said["results"]["provenance"]["audited"]
     np.testing.assert_allclose(
         said["holdout"]["people"] / (said["holdout"]["people"] + audited), 0.3, atol=0.002
     )  # rounding within four cells of a thousand people
     page = (mended / "mended.html").read_text()
-    assert "kept apart by seed 0" in page
+    assert "held out by seed 0" in page
     assert "&lt;b&gt;Income&lt;/b&gt;" in page
     assert "<b>Income</b>" not in page
 
@@ -227,11 +227,11 @@ def test_the_report_of_a_repair_on_another_file(mended, call, tmp_path):
     assert said["schema"] == "fairmend.report/1"
     assert said["provenance"]["reported"] + said["left_out"] == 1_000
     assert page.read_text().startswith("<!doctype html>")
-    assert said["provenance"]["apart"] is None
-    for flag, apart in (("--apart", True), ("--not-apart", False)):
+    assert said["provenance"]["holdout"] is None
+    for flag, declared in (("--is-holdout", True), ("--not-holdout", False)):
         told = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
                     "n/a", "--no-frontier", flag, "--json", cwd=mended)  # fmt: skip
-        assert json.loads(told.out)["provenance"]["apart"] is apart
+        assert json.loads(told.out)["provenance"]["holdout"] is declared
     crossed = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
                    "n/a", "--no-frontier", "--fail-on", "fnr>0.01%", cwd=mended)  # fmt: skip
     assert crossed.code == 1
@@ -319,13 +319,13 @@ def test_a_holdout_of_its_own_and_rules_for_edits(mended, call, tmp_path):
     done = call(
         "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--holdout", "new.csv",
         "--one-way", "<b>Income</b>:up", "--immutable", "Employment type", "--max-edits", "1",
-        "--level", "0.5", "--apart", "--report", tmp_path / "page.html", "-o", tmp_path / "half",
-        "--json", cwd=mended,
+        "--level", "0.5", "--is-holdout", "--report", tmp_path / "page.html",
+        "-o", tmp_path / "half", "--json", cwd=mended,
     )  # fmt: skip
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert said["holdout"]["which"] == "new.csv"
-    assert said["results"]["provenance"]["apart"] is True
+    assert said["results"]["provenance"]["holdout"] is True
     assert said["results"]["provenance"]["audited"] + said["left_out"] == 1_500
     out = tmp_path / "out.csv"
     applied = call("apply", tmp_path / "half", "new.csv", *APPLY, "-o", out, "--emit", "rows",

@@ -150,8 +150,8 @@ def test_provenance_names_what_made_it_and_keeps_the_key_secret(monkeypatch):
     )
     assert (made.seed, made.model) == (7, "vendor")
     assert made.audit_data == made.report_data == hashed(X, y, s)
-    assert report.apart is made.kept_apart is False
-    assert made.apart is None
+    assert report.holdout is made.is_holdout is False
+    assert made.holdout is None
     assert set(made.versions) >= {"Python", "fairmend", "numpy", "scikit-learn"}
     plain = json.dumps(report.to_dict())
     assert key.hex() not in plain

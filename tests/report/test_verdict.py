@@ -78,7 +78,7 @@ def test_its_best_case_is_called_so():
 
 
 @pytest.mark.parametrize(
-    ("apart", "words", "never"),
+    ("holdout", "words", "never"),
     [
         (True, "This is on 2,000 people the repair was not fitted on.", "audited too is not known"),
         (False, "This is on the very people the repair was fitted on", "not fitted on"),
@@ -86,18 +86,19 @@ def test_its_best_case_is_called_so():
          "known.", "not fitted on"),
     ],
 )  # fmt: skip
-def test_nobody_is_called_kept_apart_unless_the_caller_knows(apart, words, never):
+def test_nobody_is_called_a_holdout_unless_the_caller_declares_it(holdout, words, never):
     X, y, s = people(0)
     kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
     half = X.copy(), y.copy(), s.copy()
     half[0][1_000:], half[1][1_000:], half[2][1_000:] = (part[1_000:] for part in people(1))
-    report = kept.report(half[0], half[1], sensitive_features=half[2], apart=apart)
-    assert report.apart is report.to_dict()["provenance"]["apart"] is apart
+    report = kept.report(half[0], half[1], sensitive_features=half[2], holdout=holdout)
+    assert report.holdout is report.to_dict()["provenance"]["holdout"] is holdout
     for told in (dict(report.verdict())["What is left?"], str(report), report.to_html()):
         assert words in told
         assert never not in told
-    own = kept.report(X, y, sensitive_features=s, apart=apart)
-    assert own.apart is False, "equal hashes: these are the very people, whatever was said"
+    own = kept.report(X, y, sensitive_features=s, apart=holdout)  # its former name
+    assert own.provenance.holdout is holdout
+    assert own.holdout is False, "equal hashes: these are the very people, whatever was said"
 
 
 def test_one_person_is_no_people():

@@ -331,12 +331,12 @@ KeyFile = Annotated[
     ),
 ]
 
-Apart = Annotated[
+IsHoldout = Annotated[
     bool | None,
     typer.Option(
-        "--apart/--not-apart",
-        help="Whether the people reported on are others than those the repair was fitted on. The "
-        "report repeats what you say; without either it says that it does not know.",
+        "--is-holdout/--not-holdout",
+        help="Declare whether the people reported on were used for fitting the repair. fairmend "
+        "cannot check this. Without either, the report says that it is not known.",
         rich_help_panel=OUTPUT,
         show_default=False,
     ),

@@ -1,4 +1,4 @@
-"""``fairmend repair``: mend a model, and see on people kept apart what that does."""
+"""``fairmend repair``: repair a model, and report what that does on a holdout."""
 
 from __future__ import annotations
 
@@ -183,11 +183,11 @@ ReportFile = Annotated[
 ]
 
 
-def _check_apart(apart: bool | None, holdout: str | None) -> None:
-    if apart is not None and holdout is None:
+def _check_is_holdout(is_holdout: bool | None, holdout: str | None) -> None:
+    if is_holdout is not None and holdout is None:
         raise typer.BadParameter(
-            "is for --holdout FILE; without it the people reported on are kept apart",
-            param_hint="--apart",
+            "is for --holdout FILE; without it the people reported on are a holdout",
+            param_hint="--is-holdout",
         )
 
 
@@ -232,7 +232,7 @@ def repair(
     holdout: Holdout = None,
     holdout_share: HoldoutShare = 0.3,
     seed: Seed = 0,
-    apart: o.Apart = None,
+    is_holdout: o.IsHoldout = None,
     output: Output = "repair.fairmend",
     report: ReportFile = None,
     fail_on: o.FailOn = None,
@@ -240,7 +240,7 @@ def repair(
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Mend the model: write an artifact to apply, and a report on people kept apart.
+    """Repair the model: write an artifact to apply, and a report on a holdout.
 
     The model is not changed. The artifact says whose inputs to edit before the model sees them.
     Exits with 1 if a gap could not be closed; artifact and report are written all the same.
@@ -254,7 +254,7 @@ def repair(
         *(Rule("--one-way", direction) for direction in _read_directions(one_way or ())),
         *(Rule("--max-edits", most) for most in [max_edits] if most is not None),
     ]
-    _check_apart(apart, holdout)
+    _check_is_holdout(is_holdout, holdout)
     refuse_one_place_for_two("--output", output, file, holdout, key_file)
     refuse_unwritable(output, force=force)
     page = report if report is not None else str(Path(output).with_suffix(".html"))
@@ -268,7 +268,7 @@ def repair(
         positive_decision, not_id=not_id or (),
     )  # fmt: skip
     people, audited, reported = _everybody(file, columns, box, holdout, (holdout_share, seed))
-    which = holdout or f"{100 * holdout_share:g} % of {file}, kept apart by seed {seed}"
+    which = holdout or f"{100 * holdout_share:g} % of {file}, held out by seed {seed}"
     refuse_selected(people.selection, metric or ["sp"], columns.without_label)
     never = [name for name in group if name in people.input_names]
     _refuse_groups(rules, [name for name in group if name not in never])
@@ -303,7 +303,7 @@ def repair(
         **reported.call,
         frontier=True,
         command=f"{command_line()}  # reported on {which}",
-        apart=True if holdout is None else apart,
+        holdout=True if holdout is None else is_holdout,
         left_out=(people if holdout is None else reported).left_out,
     )
     mended.save(output, created=now(), overwrite=force)
@@ -329,7 +329,7 @@ def repair(
         nobody = "No group fares worse than the reference: nobody is edited."
         for part in (*shortfalls, *plans, *([] if plans else [nobody])):
             show(part, end="\n\n")
-        show(f"On {len(reported):,} people{_SEEN[result.apart]} ({which}):", end="\n\n")
+        show(f"On {len(reported):,} people{_SEEN[result.holdout]} ({which}):", end="\n\n")
         show(result)
     if key is None and drawn_share(mended) > 0:
         say("note: without --key-file no artifact can tell later whether apply has the right key; "
@@ -409,7 +409,7 @@ def _everybody(
         return people, people, read_people(holdout, columns, box, like=people.inputs)
     if holdout is None:
         raise typer.BadParameter(
-            "must name people kept apart where FILE is many files", param_hint="--holdout"
+            "must name a holdout where FILE is many files", param_hint="--holdout"
         )
     found = find_people(file, columns, box)
     refuse_repeated_ids(found)

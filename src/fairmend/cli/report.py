@@ -57,7 +57,7 @@ def report(
     protocol: o.Protocol = None,
     output: Output = None,
     frontier: Frontier = True,
-    apart: o.Apart = None,
+    holdout: o.IsHoldout = None,
     fail_on: o.FailOn = None,
     force: o.Force = False,
     as_json: o.AsJson = False,
@@ -95,7 +95,7 @@ def report(
     names = [one.name for one in read_disparities(mended.disparity)]
     refuse_selected(people.selection, names, "Leave it out")
     result = mended.report(
-        **said, frontier=frontier, command=command_line(), apart=apart, left_out=people.left_out
+        **said, frontier=frontier, command=command_line(), holdout=holdout, left_out=people.left_out
     )
     crossed = over_the_limit(result.after, limits)
     if output is not None:

@@ -27,7 +27,7 @@ __all__ = ["main"]
 WIDTH = 100
 """Columns of the terminal the text is laid out for."""
 TRAINED, AUDITED = 0.3, 0.5
-"""Shares of the people the vendor trains on, and of those we audit on; the rest is kept apart."""
+"""Shares of the people the vendor trains on, and of those we audit on; the rest is the holdout."""
 PAGE = "fairmend-demo.html"
 COMMAND = "python -m fairmend demo"
 MOST_SHOWN = 5
@@ -49,7 +49,7 @@ class People:
 def main() -> None:
     """Audit a stand-in vendor model, explain what is found, mend it, and see on new people."""
     adult = load_adult(_installed())
-    training, audited, kept_apart = _split(People(adult.X, adult.y, adult.sensitive_features))
+    training, audited, holdout = _split(People(adult.X, adult.y, adult.sensitive_features))
 
     _title("fairmend: does a model you cannot open treat groups differently, and why?")
     _say(
@@ -80,22 +80,22 @@ def main() -> None:
     _title("4  The repair: edit as little as possible, of as few as possible")
     mended = _repair(model, audited)
     _title("5  The proof: people neither the model nor the repair has seen")
-    report = _show_holdout(mended, kept_apart)
+    report = _show_holdout(mended, holdout)
 
     _title("6  The page: for those who decide, audit or object")
     _save(report)
 
 
 def _split(people: People) -> tuple[People, People, People]:
-    """Those the vendor trains on, those it is audited on, and those kept apart: always the same."""
+    """Those the vendor trains on, those it is audited on, and the holdout: always the same."""
     order = np.random.default_rng(0).permutation(len(people))
     ends = np.round(np.cumsum([TRAINED, AUDITED]) * len(people)).astype(int)
     X, sex = nw.from_native(people.X), nw.from_native(people.sex, series_only=True)
-    trained, audited, kept_apart = (
+    trained, audited, holdout = (
         People(X[part].to_native(), people.y[part], sex[part].to_native())
         for part in np.split(order, ends)
     )
-    return trained, audited, kept_apart
+    return trained, audited, holdout
 
 
 def _installed() -> Literal["pandas", "polars"]:
@@ -158,7 +158,7 @@ def _show_holdout(mended: Any, people: People) -> Report:
         sensitive_features=people.sex,
         frontier=True,
         command=COMMAND,
-        apart=True,
+        holdout=True,
     )
     _say(f"The last {len(people):,} people, before and after:")
     print(report, end="\n\n")

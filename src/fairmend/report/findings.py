@@ -294,8 +294,8 @@ class Provenance:
     """... of those it is reported on."""
     audited: int
     reported: int
-    apart: bool | None = None
-    """Whether these are other people than those; None where the caller did not say."""
+    holdout: bool | None = None
+    """Whether the caller declared these people a holdout; None where nothing was declared."""
     seed_left_out: bool = False
     """Whether the repair comes from an artifact without its seed: the key was made from it."""
     recorded: bool = False
@@ -306,9 +306,9 @@ class Provenance:
     """People who could not take part, as their outcome or group is not known."""
 
     @property
-    def kept_apart(self) -> bool | None:
-        """False for the very people, whatever was said."""
-        return False if self.audit_data == self.report_data else self.apart
+    def is_holdout(self) -> bool | None:
+        """Whether they are one, as far as is known; False for the people of `fit` themselves."""
+        return False if self.audit_data == self.report_data else self.holdout
 
     @classmethod
     def of(
@@ -319,7 +319,7 @@ class Provenance:
         model: Any,
         settings: Mapping[str, Any],
         command: str | None = None,
-        apart: bool | None = None,
+        holdout: bool | None = None,
         loaded: bool = False,
         recorded: bool = False,
         unexplained: str = "",
@@ -343,7 +343,7 @@ class Provenance:
             report_data=fingerprint(reported),
             audited=audited.n,
             reported=reported.n,
-            apart=apart,
+            holdout=holdout,
             seed_left_out=loaded and settings.get("random_state") is None,
         )
 

@@ -198,9 +198,9 @@ class Report:
         return verdict(self)
 
     @property
-    def apart(self) -> bool | None:
-        """Whether its people were kept apart from the audit; None where that is not known."""
-        return None if self.provenance is None else self.provenance.kept_apart
+    def holdout(self) -> bool | None:
+        """Whether its people are a holdout: not those of `fit`; None where that is not known."""
+        return None if self.provenance is None else self.provenance.is_holdout
 
     @property
     def n(self) -> int:

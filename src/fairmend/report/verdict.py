@@ -239,12 +239,12 @@ def _effect(report: Report, group: GroupOutcome) -> str:
 
 def whose(report: Report) -> str:
     """Whether the people of the report were audited too, as far as that is known."""
-    if report.apart is None:
+    if report.holdout is None:
         return (
             f"This is on the {counted(report.n)} of this report; whether some of them were audited "
             "too is not known."
         )
-    if report.apart:
+    if report.holdout:
         return f"This is on {counted(report.n)} the repair was not fitted on."
     return "This is on the very people the repair was fitted on, which is its best case."
 

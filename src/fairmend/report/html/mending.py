@@ -545,7 +545,7 @@ def origin(report: Report | None) -> Section:
             ("people fitted on", f"{made.audited:,}"),
             ("SHA-256 of their tabulated data", made.audit_data),
             ("people reported on", f"{made.reported:,}"),
-            ("of these, fitted on too", _OVERLAP[made.kept_apart]),
+            ("of these, fitted on too", _OVERLAP[made.is_holdout]),
             ("SHA-256 of their tabulated data", made.report_data),
             ("people left out, without outcome or group", f"{made.left_out:,}"),
             *((f"setting {name}", value) for name, value in made.settings.items()),

@@ -80,7 +80,7 @@ def words(report: Report) -> Section:
             f"{percent(report.accuracy_before)} → {percent(report.accuracy_after)}"
             if report.outcome_known
             else "not known",
-            _WHOSE[report.apart],
+            _WHOSE[report.holdout],
         )
     )
     return Section("verdict", "Verdict", (Figures(tuple(figures)), Answers(report.verdict())))
