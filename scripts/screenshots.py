@@ -36,7 +36,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 MADE_FROM = IMAGES / "made-from.json"
-STYLES = ("page/page.css", "serve/monitor.css")
+STYLES = ("report/html/page.css", "report/html/monitor.css")
 WIDE, MARGIN = 1080, 20
 LEVEL = "0.8"
 """Where the slider of the frontier stands."""
@@ -156,12 +156,12 @@ def report_shots(browser: Any, folder: Path) -> Iterator[Shot]:
 
 def monitor_shot(browser: Any, folder: Path) -> Shot:
     """The operators' page after a month in which one group's inputs have drifted."""
+    from fairmend.report.html.monitor import SCRIPT, STYLE, monitor_page
     from fairmend.serve.monitor import look
-    from fairmend.serve.page import SCRIPT, STYLE, page
 
     end = FIRST_DAY + DAYS * DAY
     sidecar = a_month(folder / "decisions.sqlite")
-    drawn = page(replace(look(sidecar), at=end)).body.decode()
+    drawn = monitor_page(replace(look(sidecar), at=end))
     address = "http://localhost:8081/"
     served = {"": ("text/html", drawn), "monitor.css": ("text/css", STYLE),
               "monitor.js": ("text/javascript", SCRIPT)}  # fmt: skip

@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from fairmend.errors import FairmendError
+from fairmend.report.html.monitor import SCRIPT, STYLE, monitor_page
+from fairmend.report.monitoring import MonitorFigures
 from fairmend.serve.http import (
     allowed,
     live,
@@ -23,14 +25,20 @@ from fairmend.serve.http import (
     unauthorized,
     where,
 )
-from fairmend.serve.monitor import Figures, look
-from fairmend.serve.page import SCRIPT, STYLE, page
+from fairmend.serve.monitor import look
 from fairmend.serve.sidecar import Failure, Sidecar
 
 __all__ = ["make_admin"]
 
 _json = msgspec.json.Encoder()
 Handler = Callable[[Request], Awaitable[Response]]
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.ASCII)
 
 
@@ -56,9 +64,9 @@ def make_admin(sidecar: Sidecar) -> Starlette:
 
         return guard
 
-    looking: asyncio.Task[Figures] | None = None
+    looking: asyncio.Task[MonitorFigures] | None = None
 
-    async def looked() -> Figures:
+    async def looked() -> MonitorFigures:
         """One look at a time, shared by all who ask: plans need the other threads."""
         nonlocal looking
         if looking is None or looking.done():
@@ -66,7 +74,7 @@ def make_admin(sidecar: Sidecar) -> Starlette:
         return await asyncio.shield(looking)
 
     async def monitor(_: Request) -> Response:
-        return page(await looked())
+        return HTMLResponse(monitor_page(await looked()), headers=PAGE_HEADERS)
 
     async def figures(_: Request) -> Response:
         return reply(_json.encode(await looked()))

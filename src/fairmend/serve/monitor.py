@@ -11,12 +11,10 @@ What an alert says of a window then does not change with the windows that come a
 
 from __future__ import annotations
 
-import calendar
 import math
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,25 +24,24 @@ from fairmend.data.columns import Encoded, FloatArray, Frame, IntArray, scalar
 from fairmend.explain.counterfactual import read_disparities
 from fairmend.measure.audit import Gap, audit_data
 from fairmend.measure.disparity import SP, RateGap
+from fairmend.measure.drift import Moved
 from fairmend.measure.tabulate import AuditData, Population, Tally
 from fairmend.model.blackbox import Labels
+from fairmend.report.monitoring import (
+    GapWindow,
+    InputWindow,
+    Interval,
+    LoggedEdit,
+    Monitored,
+    MonitorFigures,
+    find_alerts,
+)
 from fairmend.serve.log import rows_of
 
 if TYPE_CHECKING:
     from fairmend.serve.sidecar import Sidecar
 
-__all__ = [
-    "Alert",
-    "Audited",
-    "Edit",
-    "Figures",
-    "GapWindow",
-    "InputWindow",
-    "Monitored",
-    "Moved",
-    "look",
-    "mean_gap",
-]
+__all__ = ["Audited", "look", "mean_gap"]
 
 FALSE_ALERTS = 0.05
 """The chance that a page shows any alert of a gap where there is none beyond the tolerance; and
@@ -57,119 +54,8 @@ DRIFT_DISTANCE = 0.1
 """Inputs count as drifted where a change is more than chance and concerns a tenth of people."""
 _TENTHS = 10
 
-Interval = tuple[float, float, float]
-"""Gap, low and high as shares."""
 
-
-@dataclass(frozen=True)
-class GapWindow:
-    """One stretch of time: the gap the vendor alone leaves, and the gap with the repair."""
-
-    start: float
-    people: int
-    labelled: int
-    """People whose outcome is known."""
-    original: Interval | None
-    """At 95 % confidence, as in an audit; None where nobody can tell yet."""
-    repaired: Interval | None
-    judged: Interval | None
-    """The same gap with the wider interval that alerts rest on."""
-    alert: bool
-    """Whether that interval lies beyond the tolerance."""
-
-
-@dataclass(frozen=True)
-class Moved:
-    """How one column of a day's people differs from the audit."""
-
-    column: str
-    value: str
-    """The value, or range of values, whose share changed most."""
-    before: float
-    """Its share in the audit."""
-    now: float
-    distance: float
-    """Total variation: the share of people who would have to have another value."""
-    p_value: float
-    """Of this column, corrected for all that were looked at."""
-
-
-@dataclass(frozen=True)
-class InputWindow:
-    """The target group's inputs on one day, against the audit."""
-
-    day: str
-    people: int
-    cells: int
-    """Distinct rows of the audit that came."""
-    unseen: float
-    """Share of people whose row was not in the audit."""
-    moved: Moved
-    """The column that moved most; of those that moved beyond chance, if any did."""
-    alert: bool
-
-
-@dataclass(frozen=True)
-class Monitored:
-    """One mended group."""
-
-    target: str
-    baseline: str
-    metric: str
-    title: str
-    windows: tuple[GapWindow, ...]
-    overall: Interval | None
-    """The mean gap with the repair over all windows, judged as they are."""
-    overall_alert: bool
-    inputs: tuple[InputWindow, ...]
-    unseen_expected: float
-    """Share of unseen rows to expect if nothing changes: see `Audited`."""
-
-
-@dataclass(frozen=True)
-class Edit:
-    """One edited person, without their data."""
-
-    at: float
-    decision: str
-    group: str
-    columns: str
-    original: int
-    repaired: int
-
-
-@dataclass(frozen=True)
-class Alert:
-    """Something to look at."""
-
-    at: float
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Everything on the monitor page."""
-
-    at: float
-    mode: str
-    ready: bool
-    artifact: str
-    tolerance: float
-    width: float
-    """Seconds of a window."""
-    decisions: int
-    failed: int
-    edited: int
-    labelled: int
-    probes_changed: int
-    probed_at: float
-    monitored: tuple[Monitored, ...]
-    edits: tuple[Edit, ...]
-    alerts: tuple[Alert, ...]
-
-
-def look(sidecar: Sidecar) -> Figures:
+def look(sidecar: Sidecar) -> MonitorFigures:
     """Read the log as it is now."""
     serving, config, path = sidecar.serving, sidecar.config, sidecar.log.path
     [(first, last, total, failed, edited)] = rows_of(
@@ -181,7 +67,7 @@ def look(sidecar: Sidecar) -> Figures:
     counts = _counts(path, width)
     monitored = _monitored(sidecar, counts)
     edits = tuple(
-        Edit(*found)
+        LoggedEdit(*found)
         for found in rows_of(
             path,
             "SELECT at, decision, coalesce(grp, ''), edited, original, repaired FROM decisions "
@@ -190,7 +76,7 @@ def look(sidecar: Sidecar) -> Figures:
     )
     labelled = sum(n for (_, _, _, _, y), n in counts.items() if y is not None)
     changed = len(sidecar.changed_probes)
-    return Figures(
+    return MonitorFigures(
         at=time.time(),
         mode=config.mode,
         ready=sidecar.ready,
@@ -205,7 +91,7 @@ def look(sidecar: Sidecar) -> Figures:
         probed_at=sidecar.probed_at,
         monitored=tuple(monitored),
         edits=edits,
-        alerts=tuple(_alerts(monitored, changed, sidecar.probed_at)),
+        alerts=tuple(find_alerts(monitored, changed, sidecar.probed_at)),
     )
 
 
@@ -539,49 +425,3 @@ def _range(values: NDArray[Any], start: int, stop: int) -> str:
     if start == 0:
         return f"up to {last}"
     return f"from {first}" if stop == len(values) else f"{first} to {last}"
-
-
-def _alerts(monitored: list[Monitored], changed: int, probed_at: float) -> list[Alert]:
-    alerts = []
-    if changed:
-        alerts.append(
-            Alert(probed_at, "model", f"The vendor decides {changed} of its probes otherwise than "
-                  "in the audit: the model has changed. Audit it again.")
-        )  # fmt: skip
-    for one in monitored:
-        for at, text in _strays(one):
-            alerts.append(Alert(at, "gap", f"{one.metric} of {one.target}: {text}"))
-        for days in _drifts(one.inputs):
-            last, moved = days[-1], days[-1].moved
-            since = f" since {days[0].day}" if len(days) > 1 else ""
-            alerts.append(
-                Alert(calendar.timegm(time.strptime(last.day, "%Y-%m-%d")), "inputs",
-                      f"Inputs of {one.target} have drifted from the audit{since}, most of all "
-                      f"{moved.column}, in which {100 * moved.distance:.0f} % of people differ: "
-                      f"{moved.value} went from {100 * moved.before:.0f} % to "
-                      f"{100 * moved.now:.0f} %.")
-            )  # fmt: skip
-    return sorted(alerts, key=lambda alert: -alert.at)
-
-
-def _drifts(inputs: Sequence[InputWindow]) -> Iterator[list[InputWindow]]:
-    """Days of drift, those in a row with the same column together: one thing to look at."""
-    for alert, days in groupby(inputs, lambda day: day.moved.column if day.alert else None):
-        if alert is not None:
-            yield list(days)
-
-
-def _strays(one: Monitored) -> Iterator[tuple[float, str]]:
-    """Gaps beyond the tolerance, each with its time."""
-    for window in one.windows:
-        if window.alert:
-            yield window.start, f"the gap under the repair is {_judged(window.judged)}"
-    if one.overall_alert:
-        text = f"over all {len(one.windows)} windows the gap under the repair is "
-        yield one.windows[-1].start, text + _judged(one.overall)
-
-
-def _judged(interval: Interval | None) -> str:
-    assert interval is not None
-    gap, low, high = (f"{100 * value:+.1f}" for value in interval)
-    return f"{gap} points ({low} to {high}, allowing for all windows), beyond the tolerance."

@@ -8,17 +8,11 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from starlette.responses import HTMLResponse
-
-from fairmend.serve.monitor import Figures, GapWindow, InputWindow, Monitored
+from fairmend.report.monitoring import GapWindow, InputWindow, Monitored, MonitorFigures
 from fairmend.tables import TextTable, percent, points
 
-__all__ = ["SCRIPT", "STYLE", "page"]
+__all__ = ["SCRIPT", "STYLE", "monitor_page"]
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
-)
 _WIDE, _HIGH, _LEFT, _BOTTOM, _TOP = 860, 260, 52, 28, 14
 _MODES = {
     "shadow": "Shadow: clients get the vendor's own decisions; the repair is only recorded.",
@@ -32,10 +26,9 @@ SCRIPT, STYLE = (
 )
 
 
-def page(figures: Figures) -> HTMLResponse:
+def monitor_page(figures: MonitorFigures) -> str:
     """The whole page."""
-    return HTMLResponse(
-        f"""<!doctype html>
+    return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -55,17 +48,10 @@ def page(figures: Figures) -> HTMLResponse:
 {_main(figures)}
 </body>
 </html>
-""",
-        headers={
-            "Content-Security-Policy": POLICY,
-            "Cache-Control": "no-store",
-            "Referrer-Policy": "no-referrer",
-            "X-Content-Type-Options": "nosniff",
-        },
-    )
+"""
 
 
-def _main(figures: Figures) -> str:
+def _main(figures: MonitorFigures) -> str:
     labelled = figures.labelled / max(1, figures.decisions - figures.failed)
     tiles = [
         (f"{figures.decisions - figures.failed:,}", "people decided about"),
@@ -85,12 +71,12 @@ probes last asked {_time(figures.probed_at)}.</p>
 <ul class="figures">{shown}</ul>
 <section aria-labelledby="alerts"><h2 id="alerts" tabindex="-1">Alerts</h2>
 {_alerts(figures)}</section>
-{parts or "<p>The artifact mends no group.</p>"}
+{parts or "<p>The artifact repairs no group.</p>"}
 <section><h2>Edited lately</h2>{_edits(figures)}</section>
 </main>"""
 
 
-def _alerts(figures: Figures) -> str:
+def _alerts(figures: MonitorFigures) -> str:
     if not figures.alerts:
         return '<p role="status">None.</p>'
     latest = "".join(
@@ -103,7 +89,7 @@ def _alerts(figures: Figures) -> str:
     return f'<ul class="alerts" role="status">{latest}</ul>{rest}'
 
 
-def _monitored(one: Monitored, figures: Figures, i: int) -> str:
+def _monitored(one: Monitored, figures: MonitorFigures, i: int) -> str:
     table = TextTable(
         "",
         ("<from", "people", "outcomes known", "vendor alone", "interval", "with the repair",
@@ -159,7 +145,7 @@ where nothing drifts. Rows not in the audit: {percent(one.unseen_expected)} to b
 </section>"""
 
 
-def _edits(figures: Figures) -> str:
+def _edits(figures: MonitorFigures) -> str:
     if not figures.edits:
         return "<p>Nobody yet.</p>"
     table = TextTable(
@@ -176,7 +162,7 @@ def _edits(figures: Figures) -> str:
 # -------------------------------------------------------------------- drawings
 
 
-def _gap_chart(windows: Sequence[GapWindow], figures: Figures, title: str) -> str:
+def _gap_chart(windows: Sequence[GapWindow], figures: MonitorFigures, title: str) -> str:
     known = [w for w in windows if w.original is not None and w.repaired is not None]
     if not known:
         return "<p>No gap can be told yet: outcomes are missing, or one of the groups is.</p>"

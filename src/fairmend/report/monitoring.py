@@ -1,0 +1,164 @@
+"""What the monitor of a sidecar shows, as data, and its alerts in words."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from fairmend.measure.drift import Moved
+
+__all__ = [
+    "Alert",
+    "GapWindow",
+    "InputWindow",
+    "Interval",
+    "LoggedEdit",
+    "MonitorFigures",
+    "Monitored",
+    "find_alerts",
+]
+
+Interval = tuple[float, float, float]
+"""Gap, low and high as shares."""
+
+
+@dataclass(frozen=True)
+class GapWindow:
+    """One stretch of time: the gap the vendor alone leaves, and the gap with the repair."""
+
+    start: float
+    people: int
+    labelled: int
+    """People whose outcome is known."""
+    original: Interval | None
+    """At 95 % confidence, as in an audit; None where it is not known yet."""
+    repaired: Interval | None
+    judged: Interval | None
+    """The same gap with the wider interval that alerts rest on."""
+    alert: bool
+    """Whether that interval lies beyond the tolerance."""
+
+
+@dataclass(frozen=True)
+class InputWindow:
+    """The target group's inputs on one day, against the audit."""
+
+    day: str
+    people: int
+    cells: int
+    """Distinct rows of the audit that came."""
+    unseen: float
+    """Share of people whose row was not in the audit."""
+    moved: Moved
+    """The column that moved most; of those that moved beyond chance, if any did."""
+    alert: bool
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """One repaired group."""
+
+    target: str
+    baseline: str
+    metric: str
+    title: str
+    windows: tuple[GapWindow, ...]
+    overall: Interval | None
+    """The mean gap with the repair over all windows, judged as they are."""
+    overall_alert: bool
+    inputs: tuple[InputWindow, ...]
+    unseen_expected: float
+    """Share of unseen rows to expect if nothing changes: see `Audited`."""
+
+
+@dataclass(frozen=True)
+class LoggedEdit:
+    """One edited person, without their data."""
+
+    at: float
+    decision: str
+    group: str
+    columns: str
+    original: int
+    repaired: int
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Something to look at."""
+
+    at: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MonitorFigures:
+    """Everything on the monitor page."""
+
+    at: float
+    mode: str
+    ready: bool
+    artifact: str
+    tolerance: float
+    width: float
+    """Seconds of a window."""
+    decisions: int
+    failed: int
+    edited: int
+    labelled: int
+    probes_changed: int
+    probed_at: float
+    monitored: tuple[Monitored, ...]
+    edits: tuple[LoggedEdit, ...]
+    alerts: tuple[Alert, ...]
+
+
+def find_alerts(monitored: Sequence[Monitored], changed: int, probed_at: float) -> list[Alert]:
+    """What an operator should look at, the latest first."""
+    alerts = []
+    if changed:
+        alerts.append(
+            Alert(probed_at, "model", f"The vendor decides {changed} of its probes otherwise than "
+                  "in the audit: the model has changed. Audit it again.")
+        )  # fmt: skip
+    for one in monitored:
+        for at, text in _strays(one):
+            alerts.append(Alert(at, "gap", f"{one.metric} of {one.target}: {text}"))
+        for days in _drifts(one.inputs):
+            last, moved = days[-1], days[-1].moved
+            since = f" since {days[0].day}" if len(days) > 1 else ""
+            alerts.append(
+                Alert(calendar.timegm(time.strptime(last.day, "%Y-%m-%d")), "inputs",
+                      f"Inputs of {one.target} have drifted from the audit{since}, most of all "
+                      f"{moved.column}, in which {100 * moved.distance:.0f} % of people differ: "
+                      f"{moved.value} went from {100 * moved.before:.0f} % to "
+                      f"{100 * moved.now:.0f} %.")
+            )  # fmt: skip
+    return sorted(alerts, key=lambda alert: -alert.at)
+
+
+def _drifts(inputs: Sequence[InputWindow]) -> Iterator[list[InputWindow]]:
+    """Days of drift, those in a row with the same column together: one thing to look at."""
+    for alert, days in groupby(inputs, lambda day: day.moved.column if day.alert else None):
+        if alert is not None:
+            yield list(days)
+
+
+def _strays(one: Monitored) -> Iterator[tuple[float, str]]:
+    """Gaps beyond the tolerance, each with its time."""
+    for window in one.windows:
+        if window.alert:
+            yield window.start, f"the gap under the repair is {_judged(window.judged)}"
+    if one.overall_alert:
+        text = f"over all {len(one.windows)} windows the gap under the repair is "
+        yield one.windows[-1].start, text + _judged(one.overall)
+
+
+def _judged(interval: Interval | None) -> str:
+    assert interval is not None
+    gap, low, high = (f"{100 * value:+.1f}" for value in interval)
+    return f"{gap} points ({low} to {high}, allowing for all windows), beyond the tolerance."
