@@ -21,6 +21,7 @@ from fairmend.measure.tabulate import AuditData
 from fairmend.model.blackbox import Answers
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.joint import close_jointly
+from fairmend.repair.methods import repair_method
 from fairmend.repair.plan import Outlook, Plan, Route
 from fairmend.repair.problem import KnownOutcome, Rank, RepairTask
 from fairmend.repair.soft import move_softly
@@ -36,6 +37,7 @@ _FEWEST = 64
 """Rows that are looked at together where few more are needed."""
 
 
+@repair_method("least_change", help="the fewest, nearest edits that close the gap")
 def least_change(data: AuditData, **settings: Any) -> Plan:
     """The plan that closes the realised gap by the fewest, nearest edits of the target group.
 

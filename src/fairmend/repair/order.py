@@ -30,6 +30,7 @@ from fairmend.repair.least_change import (
     Ranking,
     turned_decisions,
 )
+from fairmend.repair.methods import repair_method
 from fairmend.repair.plan import Outlook, Plan, Route
 from fairmend.repair.problem import IdentityPlan, RepairTask
 from fairmend.repair.soft import MOST_PLACES, spread_out
@@ -43,6 +44,7 @@ _SHIFTS = np.r_[0.0, 2.0 ** np.arange(-4, 8)]
 Shift: TypeAlias = Annotated[float, Between(-_SHIFTS[-1], _SHIFTS[-1])]
 
 
+@repair_method("order", help="edits that keep the order of people by score", uses=("level", "cost"))
 def order_preserving(data: AuditData, **settings: Any) -> Plan:
     """The plan that closes the realised gap without changing who ranks above whom.
 

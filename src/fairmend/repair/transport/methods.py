@@ -14,6 +14,7 @@ from fairmend.explain.descent import Stop
 from fairmend.measure.disparity import Disparity, as_disparity
 from fairmend.measure.tabulate import AuditData, Population
 from fairmend.repair.costs import Cost
+from fairmend.repair.methods import repair_method
 from fairmend.repair.plan import Outlook, Plan
 from fairmend.repair.problem import RepairTask
 from fairmend.repair.transport.coupler import Coupler, Ties
@@ -27,6 +28,9 @@ MOST_ROWS = 100_000
 """Every pair of rows is priced, several times over: more would take hours."""
 
 
+@repair_method(
+    "transport", help="the cheapest coupling with the counterfactual", uses=("level", "cost")
+)
 def transport(
     data: AuditData,
     *,
@@ -163,6 +167,7 @@ def _finished(
     return replace(finished, outlook=replace(finished.outlook, unseen=unseen_share))
 
 
+@repair_method("paper", help="the repair of the paper, to the letter", uses=())
 def paper(
     data: AuditData,
     *,
