@@ -884,7 +884,7 @@ TAMPERED = {
         lambda c: packed(with_manifest({k.replace(".bin", ".parquet"): v for k, v in c.items()},
                                        put("format", 1))),
         "must be of format 2 .* it is of format 1. It was made by an older fairmend"),
-    "one entry too many": (lambda c: packed(with_manifest(c, put("more", 1))), "complete manifest"),
+    "one entry too many": (lambda c: packed(with_manifest(c, put("more", 1))), "entries 'more'"),
     "a wrong type": (lambda c: packed(with_manifest(c, put("created", 5))), "of the right types"),
     "an odd value": (lambda c: packed(with_manifest(c, put("created", []))), "says not what it is"),
     "a key twice": (
@@ -946,7 +946,7 @@ TAMPERED = {
         lambda c: packed(with_body(c, put("plans", {"$": "scalar", "tag": "x", "text": "y"}))),
         "got 'scalar'"),
     "other fields": (
-        lambda c: packed(with_body(c, set_first("Cut", more=1))), "Cut with other fields"),
+        lambda c: packed(with_body(c, set_first("Cut", more=1))), r"got Cut\.more"),
     "text for a number": (
         lambda c: packed(with_body(c, set_first("Cut", first="high"))), "Cut.first outside"),
     "another choice": (

@@ -1,64 +1,35 @@
-"""Values as JSON and tables, and back: a list of classes by name, nothing found by import.
+"""Values as JSON and tables, and back: a list of classes by tag, nothing found by import.
 
 Plain values are themselves; anything else is an object whose ``$`` says what it is. A class comes
-back only if it is on the list, with just its fields, each of the type its annotation says, and in
-shapes that fit together.
+back only if it is registered (`fairmend.data.stored`), with its fields alone, each of the type its
+annotation says, and in shapes that fit together. A field that an older file lacks takes its
+default.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
-from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
 
+import fairmend.classifier  # noqa: F401 - its imports register every class that is stored
+from fairmend._version import __version__
 from fairmend.artifact.buffers import arrow, read_table, write_table
-from fairmend.artifact.frames import (
-    StoredColumn,
-    StoredFrame,
-    StoredValues,
-    Tables,
-    load_frame,
-    store_frame,
-)
+from fairmend.artifact.frames import StoredFrame, Tables, load_frame, store_frame
 from fairmend.data.columns import Frame, scalar
-from fairmend.data.features import Feature, FeatureMap
 from fairmend.data.limits import disagreement, field_fault
+from fairmend.data.stored import Stored, stored_by_tag, stored_class
 from fairmend.errors import DAMAGED, ArtifactError
-from fairmend.explain.outcomes import FittedProbability, Logistic, PairLogistic
-from fairmend.measure.audit import Audit, Gap, GroupSummary
-from fairmend.measure.disparity import (
-    FDR,
-    FNR,
-    FPR,
-    SELECTION,
-    SP,
-    Alignment,
-    Combination,
-    Disparity,
-    RateGap,
-)
-from fairmend.measure.realised import RealisedGap
-from fairmend.measure.tabulate import AuditData, Population, Tally
-from fairmend.model.blackbox import Answers, BlackBox, Labels
-from fairmend.repair.costs import Cost, EditCost, _Axis
-from fairmend.repair.destinations import Donors
-from fairmend.repair.joint import JointPlan
-from fairmend.repair.least_change import Cut, FlipPlan, Ranking
-from fairmend.repair.neighbours import Search
-from fairmend.repair.order import OrderPlan, ShiftPlan
-from fairmend.repair.plan import HarmlessPlan, Outlook
-from fairmend.repair.problem import IdentityPlan, KnownOutcome
-from fairmend.repair.soft import SoftPlan
-from fairmend.repair.transport import CouplingPlan
+from fairmend.measure.disparity import FDR, FNR, FPR, SELECTION, SP, Disparity, RateGap
+from fairmend.model.blackbox import BlackBox
 from fairmend.status import PlanStatus
 
-__all__ = ["WORDS", "Decoder", "Encoder", "NotStored", "parse", "storable", "write"]
+__all__ = ["WORDS", "Decoder", "Encoder", "NotStored", "parse", "unknown", "write"]
 
 MOST_JSON = 8 << 20
 MOST_VALUES = 400_000
@@ -90,25 +61,9 @@ class NotStored:
         self()
 
 
-_CLASSES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        Alignment, Answers, Audit, AuditData, Combination, Cost, CouplingPlan, Cut, Donors,
-        EditCost, Feature, FeatureMap, FittedProbability, FlipPlan, Gap, GroupSummary, HarmlessPlan,
-        IdentityPlan, JointPlan, KnownOutcome, Labels, Logistic, OrderPlan, Outlook, PairLogistic,
-        Population, Ranking, RealisedGap, Search, ShiftPlan, SoftPlan, StoredColumn, StoredFrame,
-        StoredValues, Tally, _Axis,
-    )
-}  # fmt: skip
 _PLAIN_RATES = (SP, FNR, FPR, FDR, SELECTION)
 _RATES = {gap.name: gap for gap in (*_PLAIN_RATES, *(gap.mirror for gap in _PLAIN_RATES))}
 _DTYPES = ("float64", "int64", "bool")
-
-
-def storable(cls: type) -> type:
-    """Put a class of the artifact's own on the list."""
-    _CLASSES[cls.__name__] = cls
-    return cls
 
 
 # -------------------------------------------------------------------- JSON, strictly
@@ -213,11 +168,11 @@ class Encoder:
             return self._array(value)
         if isinstance(value, Frame):
             return {"$": "frame", "of": self.encode(self._frame(value), where)}
-        if type(value) is _CLASSES.get(type(value).__name__):
-            cls: Any = type(value)
-            named = [field.name for field in fields(cls) if field.init]
-            return {"$": cls.__name__} | {
-                name: self.encode(getattr(value, name), f"{where}.{name}") for name in named
+        cls: type = type(value)
+        if (about := stored_class(cls)) is not None:
+            return {"$": about.tag} | {
+                name: self.encode(getattr(value, attribute), f"{where}.{attribute}")
+                for name, attribute in about.fields.items()
             }
         raise _not_storable(where, value)
 
@@ -308,9 +263,11 @@ def _not_storable(where: str, value: Any) -> ArtifactError:
 class Decoder:
     """Makes values of JSON again; tables are asked for by their place, and read once."""
 
-    def __init__(self, member: Callable[[int], bytes], model: BlackBox | None = None) -> None:
+    def __init__(
+        self, member: Callable[[int], bytes], model: BlackBox | None = None, writer: str = ""
+    ) -> None:
         self.used: set[int] = set()
-        self._member, self._model = member, model
+        self._member, self._model, self._writer = member, model, writer
         self.frames: dict[str, Frame] = {}
         self.made: list[Any] = []
         """Every object of a class, for those who must see that they agree."""
@@ -324,10 +281,10 @@ class Decoder:
         if not isinstance(value, dict) or not isinstance(value.get("$"), str):
             raise _odd("a value that says not what it is")
         tag, rest = value["$"], {key: one for key, one in value.items() if key != "$"}
-        if tag in _CLASSES:
-            return self._object(_CLASSES[tag], rest)
+        if (about := stored_by_tag(tag)) is not None:
+            return self._object(about, rest)
         if tag not in _TAGS or sorted(rest) != sorted(_TAGS[tag]):
-            raise _odd(f"{tag!r:.60}")
+            raise unknown(f"{tag!r:.60}", self._writer)
         try:
             if tag in _SCALARS:
                 return self._scalar(tag, rest["is"])
@@ -406,28 +363,26 @@ class Decoder:
         self.used.add(_whole(place))
         return read_table(f"artifact member {place}", self._member(place), types_, _whole(rows))
 
-    def _object(self, cls: type, rest: dict[str, Any]) -> Any:
-        needed, named = _fields(cls)
-        if not needed <= set(rest) <= named:
-            raise _odd(f"{cls.__name__} with other fields")
-        found = {name: self.decode(value) for name, value in rest.items()}
+    def _object(self, about: Stored, rest: dict[str, Any]) -> Any:
+        if more := rest.keys() - about.fields.keys() - about.dropped:
+            names = ", ".join(f"{about.tag}.{name:.60}" for name in sorted(more))
+            raise unknown(names, self._writer)
+        found = {
+            about.fields[name]: self.decode(value)
+            for name, value in rest.items()
+            if name in about.fields
+        }
+        if missing := about.needed - found.keys():
+            raise _odd(f"{about.tag} without {', '.join(sorted(missing))}")
         if any(isinstance(value, NotStored) for value in found.values()):
-            raise _odd(f"{cls.__name__} with code")
-        if (wrong := field_fault(cls, found)) is not None:
+            raise _odd(f"{about.tag} with code")
+        if (wrong := field_fault(about.cls, found)) is not None:
             raise _odd(wrong)
-        made = cls(**found)
+        made = about.cls(**found)
         if (wrong := disagreement(made)) is not None:
             raise _odd(wrong)
         self.made.append(made)
         return made
-
-
-@cache
-def _fields(cls: type) -> tuple[set[str], set[str]]:
-    """The fields without a default, and all of them; one with a default may be younger."""
-    named = [field for field in fields(cls) if field.init]
-    needed = [one for one in named if one.default is MISSING and one.default_factory is MISSING]
-    return {one.name for one in needed}, {one.name for one in named}
 
 
 def _missing(name: str) -> Any:
@@ -462,6 +417,22 @@ def _odd(got: str) -> ArtifactError:
     return ArtifactError("artifact", "must hold only what fairmend writes", f"got {got}", DAMAGED)
 
 
+def unknown(what: str, writer: str) -> ArtifactError:
+    """The refusal of a field or tag that this version does not know; newer ones may have more."""
+    if _release(writer) <= _release(__version__):
+        return _odd(what)
+    return ArtifactError(
+        "artifact",
+        f"must hold what fairmend {__version__} can read",
+        f"got {what}, written by fairmend {writer}",
+        f"Install fairmend {writer} or newer.",
+    )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", version.partition("+")[0])[:3])
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise _odd(f"{value!r:.60} for text")
@@ -490,5 +461,3 @@ def _listed(value: Any) -> list[Any]:
 
 WORDS = (bool, int, float, str, date, Decimal)
 """Types that a label of y may have in an artifact."""
-
-assert all(is_dataclass(cls) for cls in _CLASSES.values())

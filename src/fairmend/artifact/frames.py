@@ -18,6 +18,7 @@ import numpy as np
 from fairmend.artifact.buffers import arrow
 from fairmend.artifact.container import MOST_BYTES
 from fairmend.data.columns import Frame
+from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, in_a_line
 
 __all__ = [
@@ -38,6 +39,7 @@ _DECIMAL = re.compile(r"decimal128\((\d{1,2}), (-?\d{1,2})\)", re.ASCII)
 _NUMPY = re.compile(r"[<>|=]?[biufUSMmO]\d{0,5}(\[(s|ms|us|ns)\])?", re.ASCII)
 
 
+@stored("StoredValues")
 @dataclass(frozen=True)
 class StoredValues:
     """The values that codes stand for: a column in a table of its own."""
@@ -47,6 +49,7 @@ class StoredValues:
     column: StoredColumn
 
 
+@stored("StoredColumn")
 @dataclass(frozen=True)
 class StoredColumn:
     """How to read one column back."""
@@ -61,6 +64,7 @@ class StoredColumn:
     ordered: bool = False
 
 
+@stored("StoredFrame")
 @dataclass(frozen=True)
 class StoredFrame:
     """How to read a table back."""

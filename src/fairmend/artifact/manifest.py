@@ -6,16 +6,17 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Annotated, Any, TypeAlias
 
-from fairmend.artifact.codec import Decoder, Encoder, parse, storable, write
+from fairmend.artifact.codec import Decoder, Encoder, parse, unknown, write
 from fairmend.artifact.container import MANIFEST, Container, opened
 from fairmend.data.limits import MOST, Between, Count, Label, Value, fits
 from fairmend.data.naming import GroupNames
+from fairmend.data.stored import stored
 from fairmend.measure.wording import figures, share
 from fairmend.model.blackbox import Output
 from fairmend.repair.plan import Outlook
@@ -25,7 +26,9 @@ from fairmend.tables import TextTable
 __all__ = ["FORMAT", "Manifest", "inspect", "read_manifest", "write_manifest"]
 
 FORMAT = 2
-"""Raised when what is written is read in another way; each fairmend reads its own format."""
+"""Raised only when old files cannot be read any more. A class, or a field with a default, may be
+added without that: older files load, and older versions name the version to install."""
+_ENTRIES = {"about", "created", "libraries", "members"}
 
 
 def is_moment(text: str) -> bool:
@@ -41,7 +44,7 @@ Fingerprint: TypeAlias = Annotated[str, re.compile(r"[0-9a-f]{16}", re.ASCII).fu
 Version: TypeAlias = Annotated[str, re.compile(r"[\w.+!-]{1,40}", re.ASCII).fullmatch]
 
 
-@storable
+@stored("Member")
 @dataclass(frozen=True)
 class Member:
     """One file inside."""
@@ -51,7 +54,7 @@ class Member:
     sha256: Digest
 
 
-@storable
+@stored("ColumnSchema")
 @dataclass(frozen=True)
 class ColumnSchema:
     """One input of the model."""
@@ -60,7 +63,7 @@ class ColumnSchema:
     dtype: str
 
 
-@storable
+@stored("ModelSettings")
 @dataclass(frozen=True)
 class ModelSettings:
     """How the model was read when the repair was fitted."""
@@ -80,7 +83,7 @@ class ModelSettings:
     """Its own words for the two answers, negative and positive."""
 
 
-@storable
+@stored("PlanSummary")
 @dataclass(frozen=True)
 class PlanSummary:
     """One plan and its outlook."""
@@ -93,7 +96,7 @@ class PlanSummary:
     outlook: Outlook
 
 
-@storable
+@stored("Description")
 @dataclass(frozen=True)
 class Description:
     """What is inside, as it follows from what is inside."""
@@ -129,6 +132,12 @@ class Manifest:
     libraries: Mapping[str, str]
     about: Description
     members: tuple[Member, ...]
+    written: Any = field(default=None, repr=False, compare=False)
+    """``about`` as the file has it: an older one has fewer fields."""
+
+    def describes(self, found: Description) -> bool:
+        """Whether everything that the file says about itself is true of what was found in it."""
+        return _is_part(self.written, Encoder().encode(found, "about"))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON."""
@@ -182,6 +191,15 @@ class Manifest:
         return "\n\n".join(["\n".join(lines), *shown])
 
 
+def _is_part(one: Any, whole: Any) -> bool:
+    """Whether JSON values are equal, but for entries of objects that only ``whole`` has."""
+    if isinstance(one, dict) and isinstance(whole, dict):
+        return all(name in whole and _is_part(value, whole[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(whole, list | tuple):
+        return len(one) == len(whole) and all(map(_is_part, one, whole))
+    return type(one) is type(whole) and bool(one == whole)
+
+
 def _key_line(fingerprint: str | None) -> str:
     if fingerprint is None:
         return "not inside, no fingerprint: it was made from a random_state"
@@ -233,7 +251,7 @@ def read_manifest(box: Container) -> Manifest:
     found = parse(f"{box.what}, {MANIFEST}", box.unpack(MANIFEST))
     if not isinstance(found, dict) or type(found.get("format")) is not int:
         box.refuse("must have a manifest that says its format", "it has none")
-    writer = found.get("fairmend")
+    writer: Any = found.get("fairmend")
     if found["format"] != FORMAT:
         newer = found["format"] > FORMAT
         box.refuse(
@@ -243,22 +261,25 @@ def read_manifest(box: Container) -> Manifest:
             if newer
             else "It was made by an older fairmend: fit the repair anew and save it.",
         )
-    read = Decoder(lambda _: b"")
+    if not fits(writer, Version):
+        box.refuse("must have a manifest that says its writer", "it has none")
+    read = Decoder(lambda _: b"", writer=writer)
     fields = {name: one for name, one in found.items() if name not in ("format", "fairmend")}
-    if sorted(fields) != ["about", "created", "libraries", "members"]:
-        box.refuse("must have a complete manifest", "entries are missing, or there are others")
+    if more := fields.keys() - _ENTRIES:
+        raise unknown(f"manifest entries {', '.join(sorted(more))!r:.60}", writer)
+    if fields.keys() < _ENTRIES:
+        box.refuse("must have a complete manifest", "entries are missing")
     with box.reading():
         parts: dict[str, Any] = {name: read.decode(one) for name, one in fields.items()}
     right = (
-        fits(writer, Version)
-        and fits(parts["created"], Annotated[str, is_moment] | None)
+        fits(parts["created"], Annotated[str, is_moment] | None)
         and fits(parts["libraries"], dict[str, Version])
         and isinstance(parts["about"], Description)
         and fits(parts["members"], tuple[Member, ...])
     )
     if not right:
         box.refuse("must have a manifest of the right types", "it has not")
-    manifest = Manifest(found["format"], str(writer), **parts)
+    manifest = Manifest(found["format"], writer, **parts, written=fields["about"])
     announced = {member.name: member.size for member in manifest.members}
     if list(announced.items()) != list(box.sizes.items())[1:]:
         box.refuse(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairmend._version import __version__
 from fairmend.apply.draw import Drawer
 from fairmend.artifact.buffers import arrow
-from fairmend.artifact.codec import WORDS, Decoder, Encoder, NotStored, parse, storable, write
+from fairmend.artifact.codec import WORDS, Decoder, Encoder, NotStored, parse, unknown, write
 from fairmend.artifact.container import MANIFEST, Container, opened, pack
 from fairmend.artifact.frames import column_types, container_kind
 from fairmend.artifact.manifest import (
@@ -34,11 +34,13 @@ from fairmend.artifact.manifest import (
     read_manifest,
     write_manifest,
 )
+from fairmend.classifier import RepairedClassifier
 from fairmend.data.columns import FloatArray, Frame, IntArray, as_numbers, scalar
 from fairmend.data.features import FeatureMap
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.ids import content_ids
 from fairmend.data.limits import Between, alike, fits, hints_of
+from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
 from fairmend.explain.counterfactual import read_disparities
 from fairmend.explain.outcomes import Logistic, PairLogistic
@@ -51,9 +53,6 @@ from fairmend.repair.plan import Plan
 from fairmend.repair.problem import KnownOutcome
 from fairmend.report.findings import fingerprint
 
-if TYPE_CHECKING:
-    from fairmend.classifier import RepairedClassifier
-
 __all__ = ["load", "save"]
 
 PROBES = 256
@@ -61,7 +60,7 @@ PROBES = 256
 _BODY = "repair.json"
 
 
-@storable
+@stored("Probe")
 @dataclass(frozen=True, eq=False)
 class Probe:
     """Rows of the audit data with the model's answers about them."""
@@ -118,7 +117,7 @@ def _apart(one: FloatArray, other: FloatArray | float) -> NDArray[np.bool_]:
     return ~np.isclose(one, other, rtol=SAME_ANSWER, atol=SAME_ANSWER)
 
 
-@storable
+@stored("Body")
 @dataclass(frozen=True, eq=False)
 class Body:
     """Everything a loaded repair is made of."""
@@ -419,9 +418,11 @@ def load(
                 "The repair was fitted on one, and asks it about the edits it makes.",
             )
         with file.reading():
-            body = _read_body(lambda name: checked(file, by_name[name]), box, tables)
-            repaired = _with_settings(about.model.column if model is None else model, body, key)
-            if repr(_describe(body, about.key_fingerprint)) != repr(about):
+            writer = manifest.fairmend
+            body = _read_body(lambda name: checked(file, by_name[name]), box, tables, writer)
+            known = about.model.column if model is None else model
+            repaired = _with_settings(known, body, key, writer)
+            if not manifest.describes(_describe(body, about.key_fingerprint)):
                 file.refuse("must hold what its manifest describes", "it holds something else")
     if key is not None:
         found = Drawer(key).fingerprint
@@ -443,9 +444,9 @@ def load(
     return repaired
 
 
-def _read_body(read: Any, box: BlackBox, tables: int) -> Body:
+def _read_body(read: Any, box: BlackBox, tables: int, writer: str = "") -> Body:
     """The body of a repair, all of whose parts agree with each other."""
-    decoder = Decoder(lambda place: read(_table_name(place)), box)
+    decoder = Decoder(lambda place: read(_table_name(place)), box, writer)
     body = decoder.decode(parse(_BODY, read(_BODY)))
     if not isinstance(body, Body):
         raise _unfit("something else than a repair")
@@ -512,14 +513,17 @@ def _check_answers(decoder: Decoder, body: Body) -> None:
             raise _unfit("a ranking by scores that there are not")
 
 
-def _with_settings(model: Any, body: Body, key: bytes | None) -> RepairedClassifier:
-    """A repair whose settings are those of `fit`, by the same checks."""
-    from fairmend.classifier import RepairedClassifier
+def _with_settings(
+    model: Any, body: Body, key: bytes | None, writer: str = ""
+) -> RepairedClassifier:
+    """A repair whose settings are those of `fit`, by the same checks.
 
+    A setting that is younger than the file keeps its default.
+    """
     settings, table = body.settings, body.data.table
     assert table is not None
-    if set(settings) != set(RepairedClassifier()._told()):
-        raise _unfit("settings of another fairmend")
+    if more := settings.keys() - RepairedClassifier()._told().keys():
+        raise unknown(f"the settings {', '.join(sorted(map(str, more)))!r:.60}", writer)
     hints = get_type_hints(RepairedClassifier.__init__, include_extras=True)
     for name, value in settings.items():
         code = isinstance(value, NotStored)  # stands for code, which one setting may be
@@ -529,8 +533,8 @@ def _with_settings(model: Any, body: Body, key: bytes | None) -> RepairedClassif
         if not right:
             raise _unfit(f"a value of another type for {name!r}: {value!r:.60}")
     own = settings["outcome_model"]
-    stored = {**settings, "key": key, "outcome_model": own if isinstance(own, str) else "auto"}
-    repaired = RepairedClassifier(model, **stored)
+    given = {**settings, "key": key, "outcome_model": own if isinstance(own, str) else "auto"}
+    repaired = RepairedClassifier(model, **given)
     repaired._check_settings()
     repaired.outcome_model = own
     repaired._check_groups(body.data)

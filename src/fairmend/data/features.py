@@ -15,6 +15,7 @@ import numpy as np
 
 from fairmend.data.columns import Encoded, FloatArray, Frame, as_measure, is_missing, scalar
 from fairmend.data.limits import MOST, Between, Value
+from fairmend.data.stored import stored
 
 __all__ = ["Feature", "FeatureMap"]
 
@@ -24,6 +25,7 @@ RAREST = 0.005
 """A value of a smaller share of the people tells a model nothing but noise."""
 
 
+@stored("Feature")
 @dataclass(frozen=True)
 class Feature:
     """How one column becomes numbers."""
@@ -45,6 +47,7 @@ class Feature:
         return not self.values
 
 
+@stored("FeatureMap")
 @dataclass(frozen=True)
 class FeatureMap:
     """Rows of a table to rows of numbers, learnt on the audit data.

@@ -34,6 +34,7 @@ from fairmend.data.limits import (
     flat,
     inside,
 )
+from fairmend.data.stored import stored
 from fairmend.errors import DataError, FairmendWarning
 from fairmend.measure import special
 from fairmend.measure.audit import auc
@@ -90,6 +91,7 @@ Fit = Callable[[FloatArray, FloatArray], Any]
 """From a matrix and weights by row and outcome to a fitted classifier."""
 
 
+@stored("FittedProbability")
 @dataclass(frozen=True, eq=False)
 class FittedProbability:
     """P(event | row), as used and as checked.
@@ -400,6 +402,7 @@ def _stacked(matrix: FloatArray, weight: FloatArray) -> tuple[FloatArray, IntArr
     return matrix[row], event, weight[row, event]
 
 
+@stored("Logistic")
 @dataclass(frozen=True, eq=False)
 class Logistic:
     """P(event) = 1 / (1 + exp(-(intercept + x slope)))."""
@@ -558,6 +561,7 @@ def _tuned(
 # -------------------------------------------------------------------- richer models
 
 
+@stored("PairLogistic")
 @dataclass(frozen=True, eq=False)
 class PairLogistic:
     """A logistic regression on columns and on products of two of them."""

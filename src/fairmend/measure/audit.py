@@ -31,6 +31,7 @@ from fairmend import doors
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import MOST, Between, Chance, Count, Figure, Label, Share
 from fairmend.data.naming import GroupNames
+from fairmend.data.stored import stored
 from fairmend.errors import DataError, FairmendError, require
 from fairmend.measure import special
 from fairmend.measure.disparity import (
@@ -75,6 +76,7 @@ BY_PERSON = "Rates are over rows; intervals and tests are by person, and people 
 """What is said where people have several rows."""
 
 
+@stored("Gap")
 @dataclass(frozen=True)
 class Gap:
     """One metric for one group against another: a row of the audit."""
@@ -120,6 +122,7 @@ class Gap:
         return self.p_adjusted <= 1 - confidence
 
 
+@stored("GroupSummary")
 @dataclass(frozen=True)
 class GroupSummary:
     """What is known of one group before any comparison; nan where it is too small to say."""
@@ -140,6 +143,7 @@ class GroupSummary:
     """The sum of its people's weights, their number where they have none."""
 
 
+@stored("Audit")
 @dataclass(frozen=True)
 class Audit:
     """Every gap between groups, with its interval and its test."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray
 from fairmend.data.limits import Finite
+from fairmend.data.stored import stored
 from fairmend.errors import DataError, nearest
 from fairmend.measure import special
 from fairmend.measure.tabulate import AuditData, Population
@@ -238,6 +239,7 @@ SELECTION = RateGap("selection", _positive_decision, _everybody, "the share of p
 """Its mirror, P(decision 1): what alignment closes where the target group has more of them."""
 
 
+@stored("Alignment")
 @dataclass(frozen=True)
 class Alignment(Disparity):
     """Distribution alignment, DA = KL(decisions) + weight KL(inputs), target against baseline.
@@ -325,6 +327,7 @@ def _positive_share(population: Population) -> float:
     return positive / (positive + float((1 - population.decision) @ population.mass))
 
 
+@stored("Combination")
 @dataclass(frozen=True)
 class Combination(Disparity):
     """A weighted sum of disparities; value and influence are the same sums of theirs.

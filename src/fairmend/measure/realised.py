@@ -18,6 +18,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray
 from fairmend.data.limits import Between, Chance, by_outcome
+from fairmend.data.stored import stored
 from fairmend.measure.disparity import RateGap
 from fairmend.measure.tabulate import HEAVIEST, Population
 
@@ -26,6 +27,7 @@ __all__ = ["RealisedGap", "half_a_person"]
 _OUTCOMES = np.array([0.0, 1.0])
 
 
+@stored("RealisedGap")
 @dataclass(frozen=True, eq=False)
 class RealisedGap:
     """One rate gap of a target group as a function of the decisions H its rows get.

@@ -51,6 +51,7 @@ from fairmend.data.limits import (
     sums_to_one,
 )
 from fairmend.data.naming import GroupNames
+from fairmend.data.stored import stored
 from fairmend.errors import DataError, FairmendWarning, listed, nearest
 from fairmend.measure.elsewhere import Gathered, engines, is_elsewhere
 from fairmend.measure.inputs import People, find_doubts, find_leak, refuse, warn
@@ -126,6 +127,7 @@ class ByPerson:
         return replace(self, cell=cells[self.cell])
 
 
+@stored("Tally")
 @dataclass(frozen=True, eq=False)
 class Tally:
     """Who was seen, per distinct row (first axis) and outcome 0 or 1 (second axis)."""
@@ -148,6 +150,7 @@ class Tally:
         return alike(self.people, self.weight, self.squared)
 
 
+@stored("Population")
 @dataclass(frozen=True, eq=False)
 class Population:
     """The inputs of one group as a distribution over m distinct rows.
@@ -285,6 +288,7 @@ class Population:
         )
 
 
+@stored("AuditData")
 @dataclass(frozen=True, eq=False)
 class AuditData:
     """The tabulated audit data: one population a group over one table of distinct rows."""

@@ -34,6 +34,7 @@ from fairmend.data.columns import (
     series_array,
 )
 from fairmend.data.limits import Chances, Label, Scores, alike
+from fairmend.data.stored import stored
 from fairmend.errors import (
     DataError,
     FairmendWarning,
@@ -71,6 +72,7 @@ _BY_CLASSES = ("predict_proba", "decision_function")
 _PLAIN_PAIRS: tuple[tuple[int, int], ...] = ((0, 1), (-1, 1))
 
 
+@stored("Labels")
 @dataclass(frozen=True)
 class Labels:
     """The two values of the outcome; ``positive`` is the one the rates are about."""
@@ -158,6 +160,7 @@ def _is_plain(labels: set[Hashable]) -> bool:
     return any(labels == set(pair) for pair in _PLAIN_PAIRS)
 
 
+@stored("Answers")
 @dataclass(frozen=True, eq=False)
 class Answers:
     """What the model said, entry by entry."""

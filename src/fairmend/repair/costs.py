@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import Encoded, FloatArray, Frame, Name, as_numbers, is_missing, scalar
 from fairmend.data.limits import MOST, Between, Positive, Value
+from fairmend.data.stored import stored
 from fairmend.errors import DataError, listed, nearest
 
 __all__ = ["Cost", "EditCost"]
@@ -36,6 +37,7 @@ _KINDS = ("l1", "l2", "squared_l2")
 _AT_A_TIME = 64  # pairs of rows put to a caller's function, which answers about all combinations
 
 
+@stored("Cost")
 @dataclass(frozen=True)
 class Cost:
     """What the user says about edits; `EditCost` is what is learnt from it on the audit data.
@@ -60,6 +62,7 @@ class Cost:
     """Takes two tables of rows; True where the move from one to the other is ruled out."""
 
 
+@stored("_Axis")
 @dataclass(frozen=True)
 class _Axis:
     """One feature's place in space: two coordinates for a number, its code for a category."""
@@ -114,6 +117,7 @@ class _Axis:
         return np.asarray((change**2 if squared else change).sum(axis=-1))
 
 
+@stored("EditCost")
 @dataclass(frozen=True)
 class EditCost:
     """The cost of turning one row into another, learnt on the audit data.

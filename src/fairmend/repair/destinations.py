@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Places, alike, inside, rising
 from fairmend.data.rows import differing, find_rows, mixed, stacked
+from fairmend.data.stored import stored
 from fairmend.model.blackbox import Answers, BlackBox, Labels
 from fairmend.progress import progress
 from fairmend.repair.costs import EditCost
@@ -74,6 +75,7 @@ class Destinations:
         return Destinations(self.table.take(rows), self.cost[rows], self.decision[rows], score)
 
 
+@stored("Donors")
 @dataclass(frozen=True, eq=False)
 class Donors:
     """Rows with the wanted decision, those nearest the cut first: so ties go to them."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Chances, Coefficients, alike
+from fairmend.data.stored import stored
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.blackbox import Answers
 from fairmend.model.seen import find_seen
@@ -47,6 +48,7 @@ _IN_DOUBT = 400
 """Rows that the program is solved over where prices are known from before."""
 
 
+@stored("JointPlan")
 @dataclass(frozen=True, eq=False)
 class JointPlan(Plan):
     """Turn decisions where the constraints' prices outweigh the cost of the edit."""

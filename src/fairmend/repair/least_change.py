@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Side
+from fairmend.data.stored import stored
 from fairmend.measure.realised import RealisedGap
 from fairmend.measure.tabulate import AuditData
 from fairmend.model.blackbox import Answers
@@ -89,6 +90,7 @@ def least_change(data: AuditData, **settings: Any) -> Plan:
 # -------------------------------------------------------------------- who goes first
 
 
+@stored("Ranking")
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """A key for every row with the decision to be turned; the highest key goes first."""
@@ -129,6 +131,7 @@ class Ranking:
         return np.stack([worth, self.sign * second], axis=1)
 
 
+@stored("Cut")
 @dataclass(frozen=True)
 class Cut:
     """Where a ranking is cut off."""
@@ -274,6 +277,7 @@ def _numbered(keys: FloatArray) -> NDArray[np.int64]:
 # -------------------------------------------------------------------- how many
 
 
+@stored("FlipPlan")
 @dataclass(frozen=True, eq=False)
 class FlipPlan(Plan):
     """Move people whose key passes a cut to the nearest row with the other decision."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.data.limits import Between, Chance, Count
+from fairmend.data.stored import stored
 from fairmend.repair.costs import EditCost
 
 __all__ = ["Neighbours", "Search"]
@@ -28,6 +29,7 @@ _SAME = 1e-9
 """Distances are the same up to this share of them: the tree adds them up in another order."""
 
 
+@stored("Search")
 @dataclass(frozen=True)
 class Search:
     """How near donors are found, and how many of the nearest that finds.

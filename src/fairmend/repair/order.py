@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Chances, Places, Scores, alike, inside, rising
+from fairmend.data.stored import stored
 from fairmend.errors import DataError
 from fairmend.measure import special
 from fairmend.measure.tabulate import AuditData, pooled
@@ -203,6 +204,7 @@ def _running_argmin(values: FloatArray) -> IntArray:
     return np.maximum.accumulate(np.where(fresh, np.arange(len(values)), 0))
 
 
+@stored("OrderPlan")
 @dataclass(frozen=True, eq=False)
 class OrderPlan(Plan):
     """A monotone step function from scores to rows on the side of the wanted decision."""
@@ -270,6 +272,7 @@ def _to_support(
 # -------------------------------------------------------------------- soft decisions
 
 
+@stored("ShiftPlan")
 @dataclass(frozen=True, eq=False)
 class ShiftPlan(Plan):
     """Every score is raised by a constant on the logit scale, to the nearest score there is."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import MOST, Between, Figure, Label, Side
 from fairmend.data.naming import shown
+from fairmend.data.stored import stored
 from fairmend.measure.wording import Told, share, tell, tell_gap
 from fairmend.model.blackbox import Answers
 from fairmend.repair.destinations import Destinations
@@ -229,6 +230,7 @@ class Route:
         return found[asked]
 
 
+@stored("Outlook")
 @dataclass(frozen=True)
 class Outlook:
     """What a plan does to its target group's people in the audit data, and is expected to do."""
@@ -342,6 +344,7 @@ class Plan(ABC):
         return "\n".join(lines)
 
 
+@stored("HarmlessPlan")
 @dataclass(frozen=True, eq=False)
 class HarmlessPlan(Plan):
     """Another plan without the edits that cost somebody a decision nobody may lose.

@@ -14,6 +14,7 @@ from fairmend.data.features import FeatureMap
 from fairmend.data.limits import Chances, alike
 from fairmend.data.naming import GroupNames
 from fairmend.data.rows import find_rows
+from fairmend.data.stored import stored
 from fairmend.errors import DataError, FairmendWarning, RepairRefused, listed
 from fairmend.explain.counterfactual import check_level, choose_groups, read_disparities
 from fairmend.explain.outcomes import (
@@ -65,6 +66,7 @@ def check_rank(rank: Any) -> None:
         )
 
 
+@stored("KnownOutcome")
 @dataclass(frozen=True, eq=False)
 class KnownOutcome:
     """P(Y=1 | x) for any row: as cross-fitted for rows of the audit, as predicted for new ones.
@@ -97,6 +99,7 @@ class KnownOutcome:
         return known
 
 
+@stored("IdentityPlan")
 @dataclass(frozen=True, eq=False)
 class IdentityPlan(Plan):
     """Nobody is edited."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Chances, alike
+from fairmend.data.stored import stored
 from fairmend.errors import DataError
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.blackbox import Answers
@@ -33,6 +34,7 @@ Price: TypeAlias = Annotated[float, Between(0, 2 * _DEAREST)]
 _CHUNK = 2_000
 
 
+@stored("SoftPlan")
 @dataclass(frozen=True, eq=False)
 class SoftPlan(Plan):
     """Each row goes where cost plus price is least; on the edge between two prices, by chance."""

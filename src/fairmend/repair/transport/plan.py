@@ -9,6 +9,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chances, Places, Scores, alike, flat, inside
+from fairmend.data.stored import stored
 from fairmend.model.blackbox import Answers
 from fairmend.model.seen import find_seen, signal
 from fairmend.repair.costs import EditCost
@@ -21,6 +22,7 @@ __all__ = ["CouplingPlan"]
 _AT_ONCE = 5_000_000
 
 
+@stored("CouplingPlan")
 @dataclass(frozen=True, eq=False)
 class CouplingPlan(Plan):
     """A coupling in use: each row goes to other rows of the audit data by its law.
