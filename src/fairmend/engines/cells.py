@@ -15,7 +15,7 @@ import narwhals as nw
 import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray, as_numbers, series_array
-from fairmend.engines.containers import Kind, as_kind
+from fairmend.data.containers import Kind, as_kind
 from fairmend.errors import DataError
 
 __all__ = ["Cells", "count", "merge", "refuse_words", "rows_of"]

@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame, IntArray, encode
+from fairmend.data.containers import as_kind
 from fairmend.data.rows import find_rows
 from fairmend.engines import duck
 from fairmend.engines.cells import Cells
-from fairmend.engines.containers import as_kind
 from fairmend.engines.packed import domains
 from fairmend.engines.source import Source, is_csv
 from fairmend.errors import FairmendWarning

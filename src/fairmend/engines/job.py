@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from fairmend.apply.draw import Drawer
 from fairmend.data.columns import Frame, IntArray
+from fairmend.data.containers import as_kind, kind_of, like
 from fairmend.data.ids import content_ids
 from fairmend.data.rows import replaced
-from fairmend.engines.containers import as_kind, kind_of, like
 from fairmend.engines.memory import Known, Memory
 from fairmend.errors import DataError, ModelError, in_a_line
 from fairmend.repair.plan import Route

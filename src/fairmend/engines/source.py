@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from fairmend.data.columns import as_frame
+from fairmend.data.containers import Kind
 from fairmend.data.spelling import Spelling
-from fairmend.engines.containers import Kind
 from fairmend.errors import DataError, listed, nearest
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairmend.data.columns import Frame, encode
+from fairmend.data.containers import kind_of, like
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
-from fairmend.engines.containers import kind_of, like
 from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, is_elsewhere, source
 from fairmend.errors import DataError, listed
