@@ -873,13 +873,13 @@ def test_mistakes_in_settings_are_named(audit, settings_, message):
          "ids: must have one entry a row of X; got 2 for 600 rows. "
          "Check that both come from the same filter."),
         (lambda kept, X, y, s: kept.predict(X, sensitive_features=s[:-1]),
-         "sensitive_features 'group': must have one entry a person, as y has; "
-         "got 599 entries for 600 people. Check that both come from the same filter."),
+         "sensitive_features 'group': must have the same length as X; "
+         "got 599 entries, expected 600. Check that both come from the same filter."),
         (lambda kept, X, y, s: kept.predict(X),
          "sensitive_features: must be given; got None. "
          "Pass one label a person, or say groups_from=... where to find them in X."),
         (lambda kept, X, y, s: kept.report(X, "outcome", sensitive_features=s),
-         "y: must name a column of X; 'outcome' is not one. Did you mean 'income'?"),
+         "y: must name a column of X; got 'outcome'. Did you mean 'income'?"),
         (lambda kept, X, y, s: kept.frontier(X, y, sensitive_features=s, levels=[2.0]),
          "level: must lie between 0 and 1; got 2.0. 1 closes the whole gap, 0.5 half of it."),
     ],

@@ -33,8 +33,10 @@ from fairmend.data.columns import (
     container_name,
     scalar,
 )
+from fairmend.data.groups import RESERVED, are_names, read_membership
 from fairmend.data.ids import content_ids
 from fairmend.data.limits import faults
+from fairmend.data.outcomes import UNLABELLED, Labels
 from fairmend.data.rows import replaced
 from fairmend.errors import (
     ArtifactError,
@@ -55,18 +57,9 @@ from fairmend.measure.audit import Audit, audit_data
 from fairmend.measure.disparity import Disparity, check_outcomes_are_known, parts_of
 from fairmend.measure.elsewhere import engines, is_elsewhere
 from fairmend.measure.selection import find_one_decision
-from fairmend.measure.tabulate import (
-    RESERVED,
-    UNLABELLED,
-    AuditData,
-    Population,
-    are_names,
-    read_membership,
-    tabulate,
-    with_predictions,
-)
+from fairmend.measure.tabulate import AuditData, Population, tabulate, with_predictions
 from fairmend.measure.wording import share
-from fairmend.model.blackbox import RECORDED, Answers, BlackBox, Labels
+from fairmend.model.blackbox import RECORDED, Answers, BlackBox
 from fairmend.progress import progress
 from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.frontier import Levels

@@ -218,16 +218,15 @@ def check_whole(what: str, value: object, least: int, fix: str = "", *, of: str 
 def check_length(what: str, given: Sized, n: int, as_in: str = "y") -> None:
     """Refuse a column that is not as long as another.
 
-    >>> check_length("ids", [1, 2], 3, "X")
+    >>> check_length("ids", [1, 2], 3, "X")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    fairmend.errors.DataError: ids: must have the same length as X; got 2 entries and not 3. Check \
-that both come from the same filter.
+    fairmend.errors.DataError: ids: must have the same length as X; got 2 entries, expected 3. ...
     """
     check(
         len(given) == n,
         what,
         f"must have the same length as {as_in}",
-        f"got {len(given):,} entries and not {n:,}",
+        f"got {len(given):,} entries, expected {n:,}",
         "Check that both come from the same filter.",
     )
 

@@ -99,7 +99,7 @@ BAD = {
     "y too short": (
         lambda: audit(y=Y[:-1]),
         DataError,
-        "y: must have one entry a row of X; got 7 entries for 8 rows. Check that both "
+        "y: must have the same length as X; got 7 entries, expected 8. Check that both "
         "come from the same filter.",
     ),
     "y two columns": (
@@ -160,7 +160,7 @@ BAD = {
     "y names no column": (
         lambda: audit(X=FRAME, y="incone"),
         DataError,
-        "y: must name a column of X; 'incone' is not one. Did you mean 'income'?",
+        "y: must name a column of X; got 'incone'. Did you mean 'income'?",
     ),
     "y a name without X": (
         lambda: audit(Y, None, "repaid"),
@@ -218,8 +218,8 @@ BAD = {
     "s an empty list": (
         lambda: audit(s=[]),
         DataError,
-        "sensitive_features 'group': must have one entry a person, as y has; got 0 "
-        "entries for 8 people. Check that both come from the same filter.",
+        "sensitive_features 'group': must have the same length as y; got 0 "
+        "entries, expected 8. Check that both come from the same filter.",
     ),
     "s a single number": (
         lambda: audit(s=0),
@@ -230,14 +230,14 @@ BAD = {
     "s too short": (
         lambda: audit(s=S[:-1]),
         DataError,
-        "sensitive_features 'group': must have one entry a person, as y has; got 7 "
-        "entries for 8 people. Check that both come from the same filter.",
+        "sensitive_features 'group': must have the same length as y; got 7 "
+        "entries, expected 8. Check that both come from the same filter.",
     ),
     "s a short list of texts": (
         lambda: audit(X=FRAME, s=list("aabb")),
         DataError,
-        "sensitive_features 'group': must have one entry a person, as y has; got 4 "
-        "entries for 8 people. Check that both come from the same filter.",
+        "sensitive_features 'group': must have the same length as y; got 4 "
+        "entries, expected 8. Check that both come from the same filter.",
     ),
     "s ragged": (
         lambda: audit(s=[["a"], ["a", "b"]] * 4),
@@ -285,12 +285,12 @@ BAD = {
     "s names no column": (
         lambda: audit(X=FRAME, s="Age"),
         DataError,
-        "sensitive_features: must name a column of X; 'Age' is not one. Did you mean 'age'?",
+        "sensitive_features: must name a column of X; got 'Age'. Did you mean 'age'?",
     ),
     "s names one good and one bad column": (
         lambda: audit(X=FRAME, s=["age", "incom"]),
         DataError,
-        "sensitive_features: must name a column of X; 'incom' is not one. Did you mean 'income'?",
+        "sensitive_features: must name a column of X; got 'incom'. Did you mean 'income'?",
     ),
     "s a name without X": (
         lambda: audit(Y, None, s="sex"),
@@ -343,8 +343,8 @@ BAD = {
     "weights too short": (
         lambda: audit(sample_weight=ONES[:-1]),
         DataError,
-        "sample_weight: must have one entry a person, as y has; got 7 entries for 8 "
-        "people. Check that both come from the same filter.",
+        "sample_weight: must have the same length as y; got 7 entries, expected 8. "
+        "Check that both come from the same filter.",
     ),
     "weights negative": (
         lambda: audit(sample_weight=with_one(ONES, 5, -0.5)),
@@ -418,7 +418,7 @@ BAD = {
     "weights name no column": (
         lambda: audit(X=FRAME, sample_weight="ages"),
         DataError,
-        "sample_weight: must name a column of X; 'ages' is not one. Did you mean 'age'?",
+        "sample_weight: must name a column of X; got 'ages'. Did you mean 'age'?",
     ),
     "X missing for a callable": (
         lambda: audit(X=None),
@@ -580,7 +580,7 @@ BAD = {
     "model names no column": (
         lambda: audit("prediction", FRAME.assign(predictions=Y)),
         DataError,
-        "model: must name a column of X; 'prediction' is not one. Did you mean 'predictions'?",
+        "model: must name a column of X; got 'prediction'. Did you mean 'predictions'?",
     ),
     "model a name without X": (
         lambda: audit("prediction", None),

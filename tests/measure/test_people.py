@@ -256,7 +256,7 @@ def test_who_has_weight_0_is_left_out_with_their_id():
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([1, 2], "ids: must have one entry a person, as y has; got 2 entries for 40 people"),
+        ([1, 2], "ids: must have the same length as y; got 2 entries, expected 40"),
         ([None, *range(39)], "ids: must be whole numbers or text that is not empty; got None in"),
         ("who", "ids: must hold one value a person; got the name 'who' without an X"),
     ],

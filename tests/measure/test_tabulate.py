@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from fairmend import BlackBox, DataError, FairmendWarning, Population, tabulate
 from fairmend.data.columns import Frame
-from fairmend.measure.tabulate import UNLABELLED, pooled, read_membership
+from fairmend.data.groups import read_membership
+from fairmend.data.outcomes import UNLABELLED
+from fairmend.measure.tabulate import pooled
 
 RNG = np.random.default_rng(20240229)
 N = 400

@@ -14,7 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fairmend import BlackBox, DataError, FairmendWarning, ModelError, tabulate
 from fairmend.data.columns import Frame
-from fairmend.model.blackbox import RECHECKED, Labels
+from fairmend.data.outcomes import Labels
+from fairmend.model.blackbox import RECHECKED
 
 RNG = np.random.default_rng(7)
 N = 1_000

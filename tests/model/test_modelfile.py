@@ -9,8 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from fairmend.data.columns import Frame
+from fairmend.data.outcomes import Labels
 from fairmend.errors import ModelError
-from fairmend.model.blackbox import BlackBox, Labels, input_names
+from fairmend.model.blackbox import BlackBox, input_names
 from fairmend.model.modelfile import OnnxModel, load_model
 from fairmend.model.remote import RemoteModel
 

@@ -12,7 +12,7 @@ import pytest
 
 from fairmend import BlackBox, DataError, ModelError
 from fairmend.data.columns import Frame
-from fairmend.model.blackbox import Labels
+from fairmend.data.outcomes import Labels
 from fairmend.model.remote import RemoteModel, cells, kinds
 
 ROWS = pd.DataFrame({"age": [31, 44], "name": ["secret one", None], "dose": [0.5, np.nan]})

@@ -14,8 +14,9 @@ from sklearn.preprocessing import OneHotEncoder
 
 from fairmend import BlackBox
 from fairmend.data.columns import Frame
+from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing, find_rows, mixed
-from fairmend.model.blackbox import Answers, Labels
+from fairmend.model.blackbox import Answers
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.destinations import NEAREST, Donors, _smallest
 

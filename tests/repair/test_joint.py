@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fairmend import FNR, FPR, AuditData, BlackBox, Population, datasets, tabulate
 from fairmend.data.columns import Frame
-from fairmend.model.blackbox import Labels
+from fairmend.data.outcomes import Labels
 from fairmend.repair.costs import Cost
 from fairmend.repair.joint import JointPlan, _Program
 from fairmend.repair.least_change import least_change

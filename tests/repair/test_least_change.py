@@ -23,11 +23,12 @@ from fairmend import (
     tabulate,
 )
 from fairmend.data.columns import Frame
+from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing
 from fairmend.errors import RepairRefused
 from fairmend.measure.disparity import FNR, FPR, SP, as_disparity
 from fairmend.measure.realised import RealisedGap
-from fairmend.model.blackbox import Answers, Labels
+from fairmend.model.blackbox import Answers
 from fairmend.repair.costs import Cost
 from fairmend.repair.least_change import (
     Cut,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fairmend import BlackBox, RepairedClassifier, load
 from fairmend.data.columns import Frame
+from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing
-from fairmend.model.blackbox import Labels
 from fairmend.repair import destinations, neighbours
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.destinations import Donors

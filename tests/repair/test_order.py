@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fairmend import BlackBox, DataError, tabulate
 from fairmend.data.columns import Frame
-from fairmend.model.blackbox import Answers, Labels
+from fairmend.data.outcomes import Labels
+from fairmend.model.blackbox import Answers
 from fairmend.repair.costs import Cost
 from fairmend.repair.order import monotone_map, order_preserving, shifted
 from fairmend.status import PlanStatus

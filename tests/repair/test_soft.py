@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from fairmend import AuditData, BlackBox, DataError, Population, datasets, tabulate
 from fairmend.data.columns import Frame
+from fairmend.data.outcomes import Labels
 from fairmend.measure.disparity import as_disparity
-from fairmend.model.blackbox import Labels
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.least_change import least_change
 from fairmend.repair.soft import spread_out

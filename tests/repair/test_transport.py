@@ -37,8 +37,9 @@ from fairmend import (
     tabulate,
 )
 from fairmend.data.columns import Frame
+from fairmend.data.outcomes import Labels
 from fairmend.measure.realised import RealisedGap
-from fairmend.model.blackbox import Answers, Labels
+from fairmend.model.blackbox import Answers
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.transport import (
     Coupling,

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from fairmend.apply.rowstream import Block, Edits, RowStream
 from fairmend.apply.shared_draws import SharedDraws, worst
 from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.groups import read_membership
 from fairmend.data.ids import BadId
 from fairmend.data.tablefile import refuse_blanks
 from fairmend.errors import DataError, listed
-from fairmend.measure.tabulate import read_membership
 from fairmend.progress import progress
 
 if TYPE_CHECKING:

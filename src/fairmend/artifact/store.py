@@ -40,13 +40,14 @@ from fairmend.data.features import FeatureMap
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.ids import content_ids
 from fairmend.data.limits import Between, alike, fits, hints_of
+from fairmend.data.outcomes import Labels
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
 from fairmend.explain.counterfactual import read_disparities
 from fairmend.explain.outcomes import Logistic, PairLogistic
 from fairmend.measure.audit import Audit
 from fairmend.measure.tabulate import AuditData
-from fairmend.model.blackbox import SAME_ANSWER, Answers, BlackBox, Labels
+from fairmend.model.blackbox import SAME_ANSWER, Answers, BlackBox
 from fairmend.repair.costs import Cost, EditCost, check_rules
 from fairmend.repair.least_change import Ranking
 from fairmend.repair.plan import Plan

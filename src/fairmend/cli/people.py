@@ -293,8 +293,8 @@ def _selected(
     box: BlackBox, table: pl.DataFrame, names: Sequence[str], label: str, positive: Hashable
 ) -> Selection | None:
     """Whether those without an outcome are decided otherwise, which is said at once."""
+    from fairmend.data.outcomes import Labels
     from fairmend.measure.selection import find_selection
-    from fairmend.model.blackbox import Labels
 
     values = table[label].drop_nulls().unique().sort().to_list()
     if len(values) != 2:  # an error that is told elsewhere

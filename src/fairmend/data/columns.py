@@ -20,7 +20,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.errors import DataError, in_a_line, listed, nearest
+from fairmend.errors import DataError, check_choice, in_a_line, listed
 
 if TYPE_CHECKING:
     Name = str
@@ -490,6 +490,21 @@ def series_array(series: nw.Series[Any]) -> NDArray[Any]:
     return array
 
 
+def check_known(column: Encoded, what: str, fix: str) -> None:
+    """Refuse a column with missing entries."""
+    if column.has_missing:
+        raise DataError(what, *missing_parts(column), fix)
+
+
+def missing_parts(column: Encoded) -> tuple[str, str]:
+    """What a column with missing entries must be, and what it is, for an error."""
+    missing = column.missing
+    return (
+        "must be known for every person",
+        f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
+    )
+
+
 # -------------------------------------------------------------------- a table
 
 
@@ -538,13 +553,7 @@ class Frame:
 
     def column(self, name: str, what: str = "X") -> Any:
         """One column as a 1-D array or a narwhals series."""
-        if name not in self.names:
-            raise DataError(
-                what,
-                "must name a column of X",
-                f"{name!r} is not one",
-                nearest(name, self.names),
-            )
+        check_choice(what, name, self.names, must="must name a column of X")
         if self.is_array:
             return self.native[:, self.names.index(name)]
         return nw.from_native(self.native, eager_only=True).get_column(name)
@@ -663,6 +672,20 @@ def _how_to_make_a_table(X: Any) -> str:
     if records or isinstance(X, Mapping) or getattr(getattr(X, "dtype", None), "names", None):
         return "Pass pandas.DataFrame(X)."
     return ""
+
+
+def read_column(values: Any, frame: Frame | None, what: str) -> Any:
+    """A 1-D array or narwhals series, from values or from the name of a column of X."""
+    if not isinstance(values, str):
+        return as_column(values, what)
+    if frame is None:
+        raise DataError(
+            what,
+            "must hold one value a person",
+            f"got the name {values!r} without an X to look in",
+            "Pass X, or the values themselves.",
+        )
+    return frame.column(values, what)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,27 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import Frame, IntArray, as_column, is_missing, scalar, series_array
-from fairmend.errors import DataError
+from fairmend.data.columns import (
+    Frame,
+    IntArray,
+    as_column,
+    is_missing,
+    read_column,
+    scalar,
+    series_array,
+)
+from fairmend.errors import DataError, check_length
 
-__all__ = ["BadId", "canonical", "content_ids", "is_id", "no_id", "number_people", "read_ids"]
+__all__ = [
+    "BadId",
+    "canonical",
+    "content_ids",
+    "is_id",
+    "no_id",
+    "number_people",
+    "read_ids",
+    "read_people",
+]
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?", re.ASCII)
 # Beyond this, neighbouring integers are the same float.
@@ -44,6 +61,14 @@ def number_people(ids: Any) -> IntArray:
     place: dict[int | str, int] = {}
     numbers = (place.setdefault(canonical(value), len(place)) for value in column)
     return np.fromiter(numbers, np.int64, len(column))
+
+
+def read_people(ids: Any, frame: Frame | None, n: int) -> IntArray:
+    """A number for each of n people; ``ids`` may name a column of X."""
+    given = read_column(ids, frame, "ids") if isinstance(ids, str) else ids
+    person = number_people(given.to_native() if isinstance(given, nw.Series) else given)
+    check_length("ids", person, n)
+    return person
 
 
 def read_ids(ids: Any) -> NDArray[Any]:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairmend.data.columns import Frame
+from fairmend.data.outcomes import Labels
 from fairmend.errors import DataError
 from fairmend.measure.tabulate import AuditData, Population
-from fairmend.model.blackbox import Labels
 
 __all__ = ["FinitePopulation", "example_one", "joint_proxies", "toy_descent"]
 

@@ -66,7 +66,7 @@ class Cells:
 
 
 def _check_weights(sums: dict[str, FloatArray], people: FloatArray) -> None:
-    from fairmend.measure.tabulate import HEAVIEST, LIGHTEST
+    from fairmend.data.weights import HEAVIEST, LIGHTEST
 
     unknown = people - sums[KNOWN]
     if unknown.any() or not np.isfinite(sums[WEIGHT]).all():

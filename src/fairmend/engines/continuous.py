@@ -34,7 +34,8 @@ from fairmend.errors import FairmendWarning
 from fairmend.progress import progress
 
 if TYPE_CHECKING:
-    from fairmend.measure.tabulate import AuditData, Records
+    from fairmend.data.people import Records
+    from fairmend.measure.tabulate import AuditData
     from fairmend.model.blackbox import BlackBox
 
 __all__ = [

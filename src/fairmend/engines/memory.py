@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import Encoded, Frame, IntArray, encode
+from fairmend.data.groups import read_membership
 from fairmend.data.rows import codes_among
-from fairmend.measure.tabulate import read_membership
 from fairmend.repair.plan import Route
 from fairmend.repair.problem import answers_of_all
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from fairmend.data.columns import Frame, encode
 from fairmend.data.containers import kind_of, like
+from fairmend.data.people import Counts, read_records
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, is_elsewhere, source
 from fairmend.errors import DataError, listed
 from fairmend.measure.elsewhere import Gathered
-from fairmend.measure.tabulate import Counts, read
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
@@ -205,7 +205,7 @@ def gather(
     if various:
         if inputs and not told:
             refuse_identifiers(place, chosen, box, round(cells.people.sum()))
-        records = read(
+        records = read_records(
             cells.frame,
             outcome,
             sensitive_features=groups,

@@ -18,6 +18,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.naming import shown
+from fairmend.data.outcomes import UNLABELLED
 from fairmend.errors import DataError, nearest
 from fairmend.explain import drivers
 from fairmend.explain.certificate import Certificate, certify, counts_by_row
@@ -42,7 +43,7 @@ from fairmend.measure.equal_inputs import (
     decision_difference,
     names_of_the_group,
 )
-from fairmend.measure.tabulate import UNLABELLED, AuditData, Population, Tally, pooled, tabulate
+from fairmend.measure.tabulate import AuditData, Population, Tally, pooled, tabulate
 from fairmend.status import Status
 
 if TYPE_CHECKING:

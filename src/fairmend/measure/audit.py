@@ -29,8 +29,10 @@ from numpy.typing import NDArray
 
 from fairmend import doors
 from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.groups import RESERVED
 from fairmend.data.limits import MOST, Between, Chance, Count, Figure, Label, Share
 from fairmend.data.naming import GroupNames
+from fairmend.data.outcomes import UNLABELLED, Labels, MissingOutcomes
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, FairmendError, require
 from fairmend.measure import special
@@ -46,17 +48,8 @@ from fairmend.measure.disparity import (
     parts_of,
 )
 from fairmend.measure.selection import OneDecision, find_one_decision, find_selection
-from fairmend.measure.tabulate import (
-    RESERVED,
-    UNLABELLED,
-    AuditData,
-    MissingOutcomes,
-    Population,
-    Tally,
-    pooled,
-    tabulate,
-)
-from fairmend.model.blackbox import BlackBox, Labels
+from fairmend.measure.tabulate import AuditData, Population, Tally, pooled, tabulate
+from fairmend.model.blackbox import BlackBox
 from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from fairmend.data.columns import Frame
-    from fairmend.measure.tabulate import AuditData, Counts
+    from fairmend.data.people import Counts
+    from fairmend.measure.tabulate import AuditData
     from fairmend.model.blackbox import BlackBox
 
 __all__ = ["Engines", "Gathered", "engines", "is_elsewhere", "register"]

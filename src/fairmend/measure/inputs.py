@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import Encoded, Frame, IntArray
+from fairmend.data.outcomes import Labels
 from fairmend.data.rows import mixed
 from fairmend.errors import FairmendWarning, InputError, ModelError
-from fairmend.model.blackbox import Answers, BlackBox, Labels
+from fairmend.model.blackbox import Answers, BlackBox
 
 __all__ = [
     "FEW",

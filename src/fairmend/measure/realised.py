@@ -19,8 +19,9 @@ import numpy as np
 from fairmend.data.columns import FloatArray
 from fairmend.data.limits import Between, Chance, by_outcome
 from fairmend.data.stored import stored
+from fairmend.data.weights import HEAVIEST
 from fairmend.measure.disparity import RateGap
-from fairmend.measure.tabulate import HEAVIEST, Population
+from fairmend.measure.tabulate import Population
 
 __all__ = ["RealisedGap", "half_a_person"]
 

@@ -19,7 +19,8 @@ from fairmend.measure.tabulate import AuditData, Population
 from fairmend.tables import percent
 
 if TYPE_CHECKING:
-    from fairmend.model.blackbox import BlackBox, Labels
+    from fairmend.data.outcomes import Labels
+    from fairmend.model.blackbox import BlackBox
 
 __all__ = ["OneDecision", "Selection", "find_one_decision", "find_selection", "refuse_selected"]
 

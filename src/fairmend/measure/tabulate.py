@@ -7,16 +7,12 @@ everything is small read-only arrays, one `Population` a group, whatever the siz
 
 from __future__ import annotations
 
-import unicodedata
-import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any
 
-import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from fairmend.data.columns import (
     Distinct,
@@ -24,19 +20,9 @@ from fairmend.data.columns import (
     FloatArray,
     Frame,
     IntArray,
-    as_array,
-    as_column,
-    as_frame,
-    as_numbers,
-    check_order,
-    distinct_rows,
-    encode,
-    is_missing,
-    is_number,
     number,
-    scalar,
 )
-from fairmend.data.ids import number_people
+from fairmend.data.groups import RESERVED
 from fairmend.data.limits import (
     Between,
     Chances,
@@ -51,33 +37,23 @@ from fairmend.data.limits import (
     sums_to_one,
 )
 from fairmend.data.naming import GroupNames
+from fairmend.data.outcomes import Labels
+from fairmend.data.people import Records, read_records
 from fairmend.data.stored import stored
-from fairmend.errors import DataError, FairmendWarning, listed, nearest
+from fairmend.data.weights import HEAVIEST
+from fairmend.errors import DataError, listed, nearest
 from fairmend.measure.elsewhere import Gathered, engines, is_elsewhere
 from fairmend.measure.inputs import People, find_doubts, find_leak, refuse, warn
-from fairmend.model.blackbox import RECORDED, Answers, BlackBox, Labels, warn_of_idle_cut
+from fairmend.model.blackbox import Answers, BlackBox, warn_of_idle_cut
 
 __all__ = [
     "AuditData",
     "ByPerson",
     "Population",
-    "Records",
     "Tally",
-    "are_names",
-    "as_label",
-    "read",
-    "read_membership",
     "tabulate",
     "with_predictions",
 ]
-
-MAX_GROUPS = 500
-UNLABELLED = Labels(0, 1)
-"""What decisions are called where nobody says what outcomes are."""
-RESERVED = ("best", "rest")
-"""No group's label: as a reference they mean the best-off group and all others together."""
-# Weights are squared and summed; beyond these that would overflow, or vanish.
-LIGHTEST, HEAVIEST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,59 +401,6 @@ def _pooled_people(tallies: Sequence[Tally]) -> ByPerson | None:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
-    """How many people entries stand for, the sum of their weights, and of the squares of these."""
-
-    people: FloatArray
-    weight: FloatArray
-    squared: FloatArray
-
-    def take(self, entries: IntArray) -> Counts:
-        """Of some of the entries."""
-        return Counts(self.people[entries], self.weight[entries], self.squared[entries])
-
-
-@dataclass(frozen=True, eq=False)
-class Records:
-    """Checked data, one entry a row: the border's word that nothing behind it need doubt."""
-
-    inputs: Frame | None
-    """The model's inputs; None when they are not needed because predictions were recorded."""
-    outcome: IntArray
-    group: IntArray
-    groups: tuple[Hashable, ...]
-    weight: FloatArray | None
-    labels: Labels
-    attribute: str
-    counts: Counts | None = None
-    """Where an entry stands for many people; otherwise for one."""
-    outcome_known: bool = True
-    person: IntArray | None = None
-    """Whose row it is, where ids were given."""
-
-    def __len__(self) -> int:
-        return len(self.outcome)
-
-    @property
-    def weighing(self) -> IntArray | None:
-        """The entries that count, as those of weight 0 do not; None if all of them do."""
-        weight = self.weight if self.counts is None else self.counts.weight
-        return None if weight is None or weight.all() else np.flatnonzero(weight)
-
-    def take(self, entries: IntArray) -> Records:
-        """Some of the entries."""
-        return replace(
-            self,
-            inputs=None if self.inputs is None else self.inputs.take(entries),
-            outcome=self.outcome[entries],
-            group=self.group[entries],
-            weight=None if self.weight is None else self.weight[entries],
-            counts=None if self.counts is None else self.counts.take(entries),
-            person=None if self.person is None else self.person[entries],
-        )
-
-
 def tabulate(
     model: Any,
     X: Any,
@@ -539,18 +462,17 @@ def tabulate(
         frame = None if X is None else Frame.read(X)
         named = _named_inputs(frame, box, known, y)
         told = named is not None
-        records = read(
+        records = read_records(
             frame,
             y,
             sensitive_features=sensitive_features,
             sample_weight=sample_weight,
             ids=ids,
             pos_label=pos_label,
-            apart=box.column,
+            predicted=box.column,
             unlabelled=unlabelled,
-            recorded=not box.can_be_asked,
             predictions=None if box.can_be_asked else box.model,
-            told=named,
+            input_names=named,
         )
     predictions = box.recorded(frame, len(records))
     everybody, kept = len(records), records.weighing
@@ -667,12 +589,12 @@ def _spread(values: IntArray, kept: IntArray | None, n: int) -> IntArray:
 
 def _read_cells(gathered: Gathered, y: Any, pos_label: Hashable, predicted: str | None) -> Records:
     """Cells counted where the rows are, as entries that stand for many people."""
-    records = read(
+    records = read_records(
         gathered.frame,
         y,
         sensitive_features=gathered.groups,
         pos_label=pos_label,
-        apart=predicted,
+        predicted=predicted,
         counts=gathered.counts,
     )
     return replace(records, inputs=gathered.inputs)
@@ -734,397 +656,3 @@ def _persons(
     cell = 2 * place + records.outcome
     own = (np.flatnonzero(records.group == group) for group in groups)
     return [ByPerson.of(person[rows], cell[rows], weight[rows]) for rows in own]
-
-
-def read(
-    frame: Frame | None,
-    y: Any,
-    *,
-    sensitive_features: Any,
-    sample_weight: Any = None,
-    ids: Any = None,
-    pos_label: Hashable = None,
-    apart: str | None = None,
-    counts: Counts | None = None,
-    unlabelled: Labels | None = None,
-    recorded: bool = False,
-    predictions: Any = None,
-    told: Sequence[str] | None = None,
-) -> Records:
-    """Check everything that comes in, in the order people think of it: y, groups, weights, X.
-
-    ``y``, ``sensitive_features``, ``sample_weight`` and ``ids`` may name columns of X. The inputs
-    are the columns ``told``, else all but those named by y, sample_weight and ids, ``apart`` (a
-    column of predictions) and, beside ``recorded`` predictions, the groups. ``counts`` says how
-    many people each entry stands for, where that is not one. Of ``predictions`` only the order is
-    looked at.
-    """
-    column = None if y is None and unlabelled is not None else _column(y, frame, "y")
-    if frame is not None and column is not None and len(frame) != len(column):
-        raise DataError(
-            "y",
-            "must have one entry a row of X",
-            f"got {len(column):,} entries for {len(frame):,} rows",
-            "Check that both come from the same filter.",
-        )
-    check_order(
-        {"X": None if frame is None else frame.native, "y": y,
-         "sensitive_features": sensitive_features, "sample_weight": sample_weight, "ids": ids,
-         RECORDED: predictions},
-    )  # fmt: skip
-    if column is not None:
-        outcome, labels = _read_outcome(column, pos_label)
-    else:
-        assert unlabelled is not None
-        _refuse_pos_label(pos_label, unlabelled)
-        n = _people(sensitive_features, frame) if frame is None else len(frame)
-        outcome, labels = np.zeros(n, np.int64), unlabelled  # no rate is asked of these zeros
-    n = len(outcome)
-    group, groups, attribute = _read_groups(sensitive_features, frame, n)
-    weight = None
-    if sample_weight is not None:
-        weight = _read_weight(_column(sample_weight, frame, "sample_weight"), n)
-    weighed = weight if counts is None else counts.weight
-    if weighed is not None:
-        if column is not None:
-            _check_outcomes_weigh(weighed, outcome)
-        _check_groups_weigh(weighed, group, groups)
-    person = None if ids is None else _read_ids(ids, frame, n)
-    inputs = frame
-    if frame is not None:
-        named = {name for name in (y, sample_weight, ids, apart) if isinstance(name, str)}
-        if recorded:  # a model may read the group; beside answers it only says who is who
-            named |= set(_named_groups(sensitive_features, frame))
-        left = [name for name in frame.names if name not in named]
-        if told is not None:
-            left = [name for name in told if name != apart]
-        inputs = frame.select(left) if left else None  # none: predictions and outcomes alone
-    return Records(
-        inputs, outcome, group, groups, weight, labels, attribute, counts, column is not None,
-        person,
-    )  # fmt: skip
-
-
-def _refuse_pos_label(pos_label: Hashable, labels: Labels) -> None:
-    """Without outcomes there is nothing it could be a value of."""
-    if pos_label not in (None, labels.positive):
-        raise DataError(
-            "pos_label",
-            "must be left out where y is None",
-            f"got {pos_label!r}",
-            "Name the model's own words: BlackBox(model, words=(negative, positive)).",
-        )
-
-
-def _people(sensitive_features: Any, frame: Frame | None) -> int:
-    return len(_sensitive_columns(sensitive_features, frame)[0][1])
-
-
-def _column(values: Any, frame: Frame | None, what: str) -> Any:
-    """A 1-D array or narwhals series, from values or from the name of a column of X."""
-    if not isinstance(values, str):
-        return as_column(values, what)
-    if frame is None:
-        raise DataError(
-            what,
-            "must hold one value a person",
-            f"got the name {values!r} without an X to look in",
-            "Pass X, or the values themselves.",
-        )
-    return frame.column(values, what)
-
-
-def _read_outcome(column: Any, pos_label: Hashable) -> tuple[IntArray, Labels]:
-    if len(column) == 0:
-        raise DataError(
-            "y", "must have at least one entry", "got none", "Check the filter that made it."
-        )
-    encoded = encode(column, "y")
-    if encoded.has_missing:
-        raise MissingOutcomes.of(encoded)
-    values = [scalar(value) for value in encoded.values]
-    labels = Labels.of(values, pos_label)
-    positive = np.array([value == labels.positive for value in values], np.int64)
-    return positive[encoded.codes], labels
-
-
-class MissingOutcomes(DataError):
-    """What really happened is not known of everybody; ``known`` says of whom it is."""
-
-    known: NDArray[np.bool_]
-    values: list[Hashable]
-    """The outcomes there are."""
-
-    @classmethod
-    def of(cls, column: Encoded) -> MissingOutcomes:
-        """The error about a column of outcomes."""
-        error = cls(
-            "y",
-            *_missing(column),
-            "For sp pass y=None, which compares the decisions of everybody; for error rates leave "
-            "these people out: the rates are then over people whose outcome is known.",
-        )
-        error.known = ~column.missing
-        error.values = [scalar(value) for value in column.values if not is_missing(value)]
-        return error
-
-
-def _missing(column: Encoded) -> tuple[str, str]:
-    """What a column must be whose entries are not all there, and what it is."""
-    missing = column.missing
-    return (
-        "must be known for every person",
-        f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
-    )
-
-
-def _check_known(column: Encoded, what: str, fix: str) -> None:
-    if column.has_missing:
-        raise DataError(what, *_missing(column), fix)
-
-
-def _check_length(column: Any, n: int, what: str) -> None:
-    if len(column) != n:
-        raise DataError(
-            what,
-            "must have one entry a person, as y has",
-            f"got {len(column):,} entries for {n:,} people",
-            "Check that both come from the same filter.",
-        )
-
-
-def _read_groups(
-    given: Any, frame: Frame | None, n: int
-) -> tuple[IntArray, tuple[Hashable, ...], str]:
-    parts = _sensitive_columns(given, frame)
-    encoded = [_read_attribute(name, column, n) for name, column in parts]
-    if len(encoded) == 1:
-        member, groups = encoded[0].codes, tuple(scalar(value) for value in encoded[0].values)
-    else:
-        alike = distinct_rows(encoded)
-        member = alike.inverse
-        groups = tuple(
-            _intersection(scalar(part.values[part.codes[row]]) for part in encoded)
-            for row in alike.first
-        )
-    if len(groups) > MAX_GROUPS:
-        raise DataError(
-            "sensitive_features",
-            f"must name 2 to {MAX_GROUPS} groups",
-            f"got {len(groups):,} distinct values",
-            "Is it an id or a number? Bin it, or merge small groups.",
-        )
-    if len(groups) < 2:
-        raise DataError(
-            "sensitive_features",
-            "must name at least two groups",
-            f"everybody is {groups[0]!r}",
-            "A gap needs two groups: audit both together.",
-        )
-    if len({str(group) for group in groups}) < len(groups):
-        raise DataError(
-            "sensitive_features",
-            "must have labels that read differently",
-            f"among {listed(groups)} two print the same",
-            "Use one type for all labels, or rename them.",
-        )
-    for taken in RESERVED:
-        if taken in groups:
-            raise DataError(
-                "sensitive_features",
-                "must not call a group 'best' or 'rest'",
-                f"got {taken!r}",
-                "These mean the best-off group and all others together: rename it.",
-            )
-    return member.astype(np.int64, copy=False), groups, " & ".join(name for name, _ in parts)
-
-
-def _intersection(labels: Iterable[Hashable]) -> str:
-    """The label of people who share several; numbers that are equal are spelt alike.
-
-    A column of whole numbers comes as floats as soon as one entry is missing.
-
-    >>> [_intersection(labels) for labels in (("F", 1), ("F", 1.0), ("F", True), ("F", 1.5))]
-    ['F & 1', 'F & 1', 'F & 1', 'F & 1.5']
-    """
-    return " & ".join(
-        str(int(label)) if isinstance(label, int | float) and label % 1 == 0 else str(label)
-        for label in labels
-    )
-
-
-def group_of(labels: Iterable[Hashable]) -> Hashable:
-    """The group of people with these labels, one an attribute."""
-    labels = list(labels)
-    return labels[0] if len(labels) == 1 else _intersection(labels)
-
-
-def read_membership(
-    given: Any, frame: Frame, groups: tuple[Hashable, ...]
-) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Each person's place among audited groups, -1 for none of them, and who opted out.
-
-    A missing label is an opt-out: that person wants the model's own answer.
-    """
-    n = len(frame)
-    check_order({"X": frame.native, "sensitive_features": given})
-    encoded = []
-    for name, column in _sensitive_columns(given, frame):
-        what = f"sensitive_features {name!r}"
-        _check_length(column, n, what)
-        encoded.append(encode(column, what))
-    alike = distinct_rows(encoded)
-    known = {as_label(group): place for place, group in enumerate(groups)}
-    known |= {group: place for place, group in enumerate(groups)}
-    place, missing = [], []
-    for row in alike.first:
-        labels = [scalar(part.values[part.codes[row]]) for part in encoded]
-        missing.append(any(is_missing(label) for label in labels))
-        spelt = [group_of(labels), group_of(map(as_label, labels))]
-        place.append(-1 if missing[-1] else next((known[s] for s in spelt if s in known), -1))
-    return np.array(place, np.int64)[alike.inverse], np.array(missing, bool)[alike.inverse]
-
-
-def _sensitive_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]:
-    """Each attribute's name and its column."""
-    what = "sensitive_features"
-    if isinstance(given, str):
-        return [(given, _column(given, frame, what))]
-    if isinstance(given, Mapping):
-        columns = [
-            (str(name), _column(values, frame, f"{what} {str(name)!r}"))
-            for name, values in given.items()
-        ]
-    elif isinstance(given, list | tuple) and frame is not None and are_names(given, frame):
-        columns = [(name, frame.column(name, what)) for name in given]
-    elif (table := as_frame(given, what)) is not None:
-        columns = [(str(name), table.get_column(name)) for name in table.columns]
-    else:
-        array = as_array(given, what)
-        if getattr(array, "ndim", 1) == 2:
-            columns = [(f"s{j}", array[:, j]) for j in range(array.shape[1])]
-        else:
-            name = getattr(given, "name", None)
-            columns = [("group" if name in (None, "") else str(name), as_column(array, what))]
-    if not columns:
-        raise DataError(
-            what, "must have at least one column", "got none", "Pass one label a person."
-        )
-    return columns
-
-
-def _named_groups(given: Any, frame: Frame) -> list[str]:
-    """The columns of X that are named as groups."""
-    if isinstance(given, str):
-        return [given]
-    if isinstance(given, Mapping):
-        return [name for name in given.values() if isinstance(name, str)]
-    return list(given) if isinstance(given, list | tuple) and are_names(given, frame) else []
-
-
-def are_names(given: Sequence[Any], frame: Frame) -> bool:
-    """Whether a list of texts names columns of X; a list as long as X holds people's labels."""
-    texts = len(given) != len(frame) and all(isinstance(name, str) for name in given)
-    return texts and not set(given).isdisjoint(frame.names)
-
-
-def _read_attribute(name: str, column: Any, n: int) -> Encoded:
-    what = f"sensitive_features {name!r}"
-    _check_length(column, n, what)
-    encoded = encode(column, what)
-    _check_known(
-        encoded, what, "Leave these people out, or name them, e.g. with .fillna('unknown')."
-    )
-    return _one_spelling(encoded, what)
-
-
-def as_label(value: Hashable) -> Hashable:
-    """A group's label as it is known: text without blanks around it, in Unicode's NFC form.
-
-    Otherwise two groups could print alike. Text of blanks alone stays what it is.
-
-    >>> as_label("F "), as_label(1), as_label(" ")
-    ('F', 1, ' ')
-    """
-    if not isinstance(value, str):
-        return value
-    return unicodedata.normalize("NFC", value.strip()) or value
-
-
-def _one_spelling(encoded: Encoded, what: str) -> Encoded:
-    """Labels as they are known, with a warning where that changes any."""
-    labels = [scalar(value) for value in encoded.values]
-    odd = [label for label in labels if as_label(label) != label]
-    if not odd:
-        return encoded
-    spelt = np.empty(len(labels), object)
-    spelt[:] = [as_label(label) for label in labels]
-    alike = encode(spelt, what)
-    warnings.warn(
-        f"{what}: {listed(odd)} {'is' if len(odd) == 1 else 'are'} read as "
-        f"{listed(dict.fromkeys(map(as_label, odd)))}: blanks around a label and the two ways to "
-        "write an accent do not make another group",
-        FairmendWarning,
-        stacklevel=2,
-    )
-    return Encoded(alike.codes[encoded.codes], alike.values)
-
-
-def _read_weight(column: Any, n: int) -> FloatArray:
-    what = "sample_weight"
-    _check_length(column, n, what)
-    entries = column.to_numpy() if isinstance(column, nw.Series) else column
-    weight = as_numbers(entries)
-    if weight is None:
-        row = next(i for i, entry in enumerate(entries) if not is_number(entry))
-        raise DataError(
-            what,
-            "must hold numbers",
-            f"got {scalar(entries[row])!r} in row {row:,}",
-            "Pass one number a person.",
-        )
-    fine = (weight == 0) | (weight >= LIGHTEST) & (weight <= HEAVIEST)
-    if not fine.all():
-        row = int(np.argmin(fine))
-        extreme = np.isfinite(weight[row]) and weight[row] > 0
-        raise DataError(
-            what,
-            f"must be 0 or from {LIGHTEST:g} to {HEAVIEST:g}"
-            if extreme
-            else "must be finite and not negative",
-            f"got {weight[row]:g} in row {row:,}",
-            "Only ratios matter: divide all by the same number."
-            if extreme
-            else "Somebody who should not count has weight 0.",
-        )
-    return weight
-
-
-def _read_ids(ids: Any, frame: Frame | None, n: int) -> IntArray:
-    """A number for each person."""
-    given = _column(ids, frame, "ids") if isinstance(ids, str) else ids
-    person = number_people(given.to_native() if isinstance(given, nw.Series) else given)
-    _check_length(person, n, "ids")
-    return person
-
-
-def _check_outcomes_weigh(weight: FloatArray, outcome: IntArray) -> None:
-    if weight.any() and not np.bincount(outcome, weight, 2).all():
-        raise DataError(
-            "sample_weight",
-            "must be positive for people of both outcomes",
-            "one class of y has zero weight",
-            "Error rates need both outcomes in the data.",
-        )
-
-
-def _check_groups_weigh(weight: FloatArray, group: IntArray, groups: tuple[Hashable, ...]) -> None:
-    totals = np.bincount(group, weight, len(groups))
-    if not totals.all():
-        whose = f" of group {groups[int(np.argmin(totals))]!r}" if totals.any() else ""
-        raise DataError(
-            "sample_weight",
-            "must be positive for somebody in every group",
-            f"all weights{whose} are zero",
-            "Give them weight, or leave the group out.",
-        )

@@ -33,7 +33,8 @@ from fairmend.data.columns import (
     scalar,
     series_array,
 )
-from fairmend.data.limits import Chances, Label, Scores, alike
+from fairmend.data.limits import Chances, Scores, alike
+from fairmend.data.outcomes import Labels
 from fairmend.data.stored import stored
 from fairmend.errors import (
     DataError,
@@ -68,96 +69,6 @@ SAME_ANSWER = 1e-6
 
 # Methods whose answers are about the model's classes_, in their order.
 _BY_CLASSES = ("predict_proba", "decision_function")
-# Pairs of numbers that need no explanation: 1 is yes, the other is no.
-_PLAIN_PAIRS: tuple[tuple[int, int], ...] = ((0, 1), (-1, 1))
-
-
-@stored("Labels")
-@dataclass(frozen=True)
-class Labels:
-    """The two values of the outcome; ``positive`` is the one the rates are about."""
-
-    negative: Label
-    positive: Label
-
-    def agrees(self) -> bool:
-        return self.negative != self.positive
-
-    @classmethod
-    def of(cls, values: Sequence[Hashable], pos_label: Hashable = None) -> Labels:
-        """Find out which is which, or say what is missing.
-
-        >>> Labels.of([-1, 1]).positive
-        1
-        >>> Labels.of(["good", "bad"], pos_label="good").negative
-        'bad'
-        """
-        if len(values) > 2:
-            raise DataError(
-                "y",
-                "must have two values",
-                f"got {len(values):,}{_continuous(values)}: {listed(values)}",
-                "Only binary classification is supported. "
-                f"Make it binary first, e.g. y == {values[-1]!r}.",
-            )
-        if len(values) < 2:
-            raise DataError(
-                "y",
-                "must have two values",
-                f"got one class: everybody has {values[0]!r}" if values else "nobody has one",
-                "Error rates need both outcomes in the data.",
-            )
-        if pos_label is None:
-            if not _is_plain(set(values)):
-                raise DataError(
-                    "pos_label",
-                    "must say which value of y counts as positive when they are not 0/1 or -1/1",
-                    f"y holds {listed(values)}",
-                    f"Pass pos_label={values[-1]!r} or pos_label={values[0]!r}.",
-                )
-            pos_label = 1
-        if not isinstance(pos_label, Hashable) or pos_label not in values:
-            raise DataError(
-                "pos_label",
-                "must be the value of y that counts as positive",
-                f"got {pos_label!r} where y holds {listed(values)}",
-                nearest(pos_label, values),
-            )
-        place = values.index(pos_label)
-        return cls(values[1 - place], values[place])
-
-    def positive_among(self, words: set[Hashable]) -> Hashable:
-        """Which of a model's words for its two answers means positive; None if they are foreign.
-
-        They may be the labels of y. Where y is 0/1 or -1/1, so may the words: 1 is 1, the other
-        number is the other. Where y is anything else and 0/1 or -1/1 cannot be mistaken for it,
-        1 means positive.
-
-        >>> Labels("no", "yes").positive_among({0, 1}), Labels(1, -1).positive_among({0, 1})
-        (1, 0)
-        >>> Labels(1, 2).positive_among({0, 1}) is None
-        True
-        """
-        own = {self.negative, self.positive}
-        if words <= own:
-            return self.positive
-        for low, high in _PLAIN_PAIRS:
-            if words <= {low, high}:
-                if _is_plain(own):
-                    return high if self.positive == 1 else low
-                if own.isdisjoint((low, high)):
-                    return high
-        return None
-
-
-def _continuous(values: Sequence[Hashable]) -> str:
-    """A word for values that are no labels at all."""
-    measured = any(isinstance(value, float) and not value.is_integer() for value in values)
-    return " continuous values" if measured else ""
-
-
-def _is_plain(labels: set[Hashable]) -> bool:
-    return any(labels == set(pair) for pair in _PLAIN_PAIRS)
 
 
 @stored("Answers")

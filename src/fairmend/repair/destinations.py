@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Places, alike, inside, rising
+from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing, find_rows, mixed, stacked
 from fairmend.data.stored import stored
-from fairmend.model.blackbox import Answers, BlackBox, Labels
+from fairmend.model.blackbox import Answers, BlackBox
 from fairmend.progress import progress
 from fairmend.repair.costs import EditCost
 from fairmend.repair.neighbours import Neighbours, Search

@@ -14,13 +14,14 @@ from inspect import cleandoc
 from typing import Any, Literal, get_args
 
 from fairmend.data.columns import Name, scalar
+from fairmend.data.groups import RESERVED
 from fairmend.data.limits import fits, hints_of
+from fairmend.data.outcomes import Labels
 from fairmend.errors import check, check_choice, check_names, check_whole
 from fairmend.explain.counterfactual import check_level, read_disparities
 from fairmend.explain.outcomes import check_estimator
 from fairmend.measure.disparity import Disparity
-from fairmend.measure.tabulate import RESERVED, AuditData
-from fairmend.model.blackbox import Labels
+from fairmend.measure.tabulate import AuditData
 from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.methods import Method, method_of
 

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import Encoded, FloatArray, Frame, IntArray, scalar
+from fairmend.data.outcomes import Labels
 from fairmend.explain.counterfactual import read_disparities
 from fairmend.measure.audit import Gap, audit_data
 from fairmend.measure.disparity import SP, RateGap
 from fairmend.measure.drift import Moved
 from fairmend.measure.tabulate import AuditData, Population, Tally
-from fairmend.model.blackbox import Labels
 from fairmend.report.monitoring import (
     GapWindow,
     InputWindow,

@@ -17,9 +17,9 @@ import numpy as np
 from fairmend.apply.draw import Drawer
 from fairmend.classifier import RepairedClassifier
 from fairmend.data.columns import Frame, encode, is_missing
+from fairmend.data.groups import as_label
 from fairmend.data.ids import content_ids
 from fairmend.errors import DataError, ModelError
-from fairmend.measure.tabulate import as_label
 from fairmend.model.blackbox import Answers
 from fairmend.model.protocols.wire import BadAnswer, BadRequest
 from fairmend.model.remote import cells

@@ -1,0 +1,284 @@
+"""Whose group is this: the one reader of groups, for columns and for single people.
+
+An audit reads groups from columns (`read_groups`). Afterwards new people are placed among the
+audited groups by a `GroupReader`: the same rules hold for arrays, files, engines and requests. A
+label stands for a group if it is equal to it, or reads like it: 1, 1.0, True and ``"1"`` are one
+label, blanks around text and the two ways to write an accent do not matter. Of several attributes
+the labels are joined: ``("F", True)`` is of the group ``"F & 1"``. A missing or empty label is an
+opt-out.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.data.columns import (
+    Encoded,
+    Frame,
+    IntArray,
+    as_array,
+    as_column,
+    as_frame,
+    check_known,
+    check_order,
+    distinct_rows,
+    encode,
+    is_missing,
+    read_column,
+    scalar,
+)
+from fairmend.data.naming import JOINER
+from fairmend.errors import FairmendWarning, check, check_length, listed
+
+__all__ = [
+    "OPTED_OUT",
+    "RESERVED",
+    "UNKNOWN",
+    "GroupReader",
+    "Membership",
+    "are_names",
+    "as_label",
+    "group_columns",
+    "group_of",
+    "named_groups",
+    "read_groups",
+    "read_membership",
+]
+
+WHAT = "sensitive_features"
+MAX_GROUPS = 500
+RESERVED = ("best", "rest")
+"""No group's label: as a reference they mean the best-off group and all others together."""
+UNKNOWN, OPTED_OUT = -1, -2
+"""The place of people who are in no audited group, and of people who do not say theirs."""
+
+
+# -------------------------------------------------------------------- labels
+
+
+def as_label(value: Hashable) -> Hashable:
+    """A label without blanks around it, in Unicode's NFC form, so that no two groups print alike.
+
+    Text of blanks alone stays what it is.
+
+    >>> as_label("F "), as_label(1), as_label(" ")
+    ('F', 1, ' ')
+    """
+    if not isinstance(value, str):
+        return value
+    return unicodedata.normalize("NFC", value.strip()) or value
+
+
+def group_of(labels: Iterable[Hashable]) -> Hashable:
+    """The group of people with these labels, one per attribute.
+
+    Numbers that are equal are spelt alike: a column of whole numbers comes as floats as soon as
+    one entry is missing.
+
+    >>> [group_of(labels) for labels in (["F"], ("F", 1), ("F", 1.0), ("F", True), ("F", 1.5))]
+    ['F', 'F & 1', 'F & 1', 'F & 1', 'F & 1.5']
+    """
+    labels = list(labels)
+    return labels[0] if len(labels) == 1 else JOINER.join(map(_spelling, labels))
+
+
+def _spelling(label: Hashable) -> str:
+    whole = isinstance(label, int | float) and label % 1 == 0
+    return str(int(label)) if whole else str(label)  # type: ignore[call-overload]
+
+
+# -------------------------------------------------------------------- new people
+
+
+class Membership(NamedTuple):
+    """For each person the place among the audited groups, -1 for none, and who opted out."""
+
+    place: IntArray
+    opted_out: NDArray[np.bool_]
+
+    @property
+    def unknown(self) -> NDArray[np.bool_]:
+        """Who has a label that is no audited group."""
+        return (self.place < 0) & ~self.opted_out
+
+
+class GroupReader:
+    """Finds people's places among the audited groups.
+
+    >>> reader = GroupReader((0, 1))
+    >>> [reader.place([label]) for label in (1, 1.0, "1", True, " 1", 7, None)]
+    [1, 1, 1, 1, 1, -1, -2]
+    >>> GroupReader(("F & 0", "F & 1")).place(["F ", True])
+    1
+    """
+
+    def __init__(self, groups: Sequence[Hashable]) -> None:
+        self._places: dict[Hashable, int] = {}
+        # a group keeps its own label, even if another one reads the same
+        for read in (scalar, as_label, str, _spelling):
+            for place, group in enumerate(groups):
+                self._places.setdefault(read(group), place)
+
+    def place(self, labels: Sequence[Any]) -> int:
+        """One person's place by the labels of all attributes; `UNKNOWN` or `OPTED_OUT` if none."""
+        if not all(isinstance(label, Hashable) for label in labels):
+            return UNKNOWN
+        plain = [scalar(label) for label in labels]
+        if any(is_missing(label) for label in plain):
+            return OPTED_OUT
+        spellings = (group_of(plain), group_of(map(as_label, plain)))
+        for label in (*spellings, *map(_spelling, spellings)):
+            if label in self._places:
+                return self._places[label]
+        return OPTED_OUT if "" in plain else UNKNOWN
+
+    def read(self, given: Any, frame: Frame) -> Membership:
+        """Everybody's place, from columns given as to an audit."""
+        check_order({"X": frame.native, WHAT: given})
+        encoded = []
+        for name, column in group_columns(given, frame):
+            what = f"{WHAT} {name!r}"
+            check_length(what, column, len(frame), "X")
+            encoded.append(encode(column, what))
+        alike = distinct_rows(encoded)
+        places = np.array(
+            [self.place([part.values[part.codes[row]] for part in encoded]) for row in alike.first],
+            np.int64,
+        )
+        return Membership(
+            np.maximum(places, UNKNOWN)[alike.inverse], (places == OPTED_OUT)[alike.inverse]
+        )
+
+
+def read_membership(given: Any, frame: Frame, groups: Sequence[Hashable]) -> Membership:
+    """Each person's place among audited groups, -1 for none of them, and who opted out."""
+    return GroupReader(groups).read(given, frame)
+
+
+# -------------------------------------------------------------------- people of an audit
+
+
+def read_groups(
+    given: Any, frame: Frame | None, n: int
+) -> tuple[IntArray, tuple[Hashable, ...], str]:
+    """Each person's place among the groups, the groups, and the name of the attribute."""
+    parts = group_columns(given, frame)
+    encoded = [_read_attribute(name, column, n) for name, column in parts]
+    if len(encoded) == 1:
+        member, groups = encoded[0].codes, tuple(scalar(value) for value in encoded[0].values)
+    else:
+        alike = distinct_rows(encoded)
+        member = alike.inverse
+        groups = tuple(
+            group_of(scalar(part.values[part.codes[row]]) for part in encoded)
+            for row in alike.first
+        )
+    _check_groups(groups)
+    return member.astype(np.int64, copy=False), groups, JOINER.join(name for name, _ in parts)
+
+
+def _check_groups(groups: Sequence[Hashable]) -> None:
+    check(
+        len(groups) <= MAX_GROUPS,
+        WHAT,
+        f"must name 2 to {MAX_GROUPS} groups",
+        f"got {len(groups):,} distinct values",
+        "Is it an id or a number? Bin it, or merge small groups.",
+    )
+    check(
+        len(groups) >= 2,
+        WHAT,
+        "must name at least two groups",
+        f"everybody is {groups[0]!r}",
+        "A gap needs two groups: audit both together.",
+    )
+    check(
+        len({str(group) for group in groups}) == len(groups),
+        WHAT,
+        "must have labels that read differently",
+        f"among {listed(groups)} two print the same",
+        "Use one type for all labels, or rename them.",
+    )
+    reserved = [label for label in RESERVED if label in groups]
+    check(
+        not reserved,
+        WHAT,
+        "must not call a group 'best' or 'rest'",
+        f"got {listed(reserved)}",
+        "These mean the best-off group and all others together: rename it.",
+    )
+
+
+def group_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]:
+    """Each attribute's name and its column; ``given`` may name columns of X."""
+    if isinstance(given, str):
+        return [(given, read_column(given, frame, WHAT))]
+    if isinstance(given, Mapping):
+        columns = [
+            (str(name), read_column(values, frame, f"{WHAT} {str(name)!r}"))
+            for name, values in given.items()
+        ]
+    elif frame is not None and are_names(given, frame):
+        columns = [(name, frame.column(name, WHAT)) for name in given]
+    elif (table := as_frame(given, WHAT)) is not None:
+        columns = [(str(name), table.get_column(name)) for name in table.columns]
+    else:
+        array = as_array(given, WHAT)
+        if getattr(array, "ndim", 1) == 2:
+            columns = [(f"s{j}", array[:, j]) for j in range(array.shape[1])]
+        else:
+            name = getattr(given, "name", None)
+            columns = [("group" if name in (None, "") else str(name), as_column(array, WHAT))]
+    check(columns, WHAT, "must have at least one column", "got none", "Pass one label a person.")
+    return columns
+
+
+def named_groups(given: Any, frame: Frame) -> list[str]:
+    """The columns of X that are named as groups."""
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, Mapping):
+        return [name for name in given.values() if isinstance(name, str)]
+    return list(given) if are_names(given, frame) else []
+
+
+def are_names(given: Any, frame: Frame) -> bool:
+    """Whether a list of texts names columns of X; a list as long as X holds people's labels."""
+    if not isinstance(given, list | tuple) or len(given) == len(frame):
+        return False
+    return all(isinstance(name, str) for name in given) and not set(given).isdisjoint(frame.names)
+
+
+def _read_attribute(name: str, column: Any, n: int) -> Encoded:
+    what = f"{WHAT} {name!r}"
+    check_length(what, column, n)
+    encoded = encode(column, what)
+    check_known(
+        encoded, what, "Leave these people out, or name them, e.g. with .fillna('unknown')."
+    )
+    return _merge_spellings(encoded, what)
+
+
+def _merge_spellings(encoded: Encoded, what: str) -> Encoded:
+    """Labels as `as_label` has them, with a warning where that changes any."""
+    labels = [scalar(value) for value in encoded.values]
+    odd = [label for label in labels if as_label(label) != label]
+    if not odd:
+        return encoded
+    spelt = np.empty(len(labels), object)
+    spelt[:] = [as_label(label) for label in labels]
+    alike = encode(spelt, what)
+    warnings.warn(
+        f"{what}: {listed(odd)} {'is' if len(odd) == 1 else 'are'} read as "
+        f"{listed(dict.fromkeys(map(as_label, odd)))}: blanks around a label and the two ways to "
+        "write an accent do not make another group",
+        FairmendWarning,
+        stacklevel=2,
+    )
+    return Encoded(alike.codes[encoded.codes], alike.values)

@@ -1,0 +1,70 @@
+"""What people weigh: finite numbers, none negative."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from fairmend.data.columns import FloatArray, IntArray, as_numbers, is_number, scalar
+from fairmend.errors import DataError, check, check_length
+
+__all__ = ["HEAVIEST", "LIGHTEST", "check_weights_of_people", "read_weights", "weight_error"]
+
+WHAT = "sample_weight"
+# Weights are squared and summed; beyond these that would overflow, or vanish.
+LIGHTEST, HEAVIEST = 1e-100, 1e100
+
+
+def read_weights(column: Any, n: int) -> FloatArray:
+    """The weights of n people, from a 1-D array or a narwhals series."""
+    check_length(WHAT, column, n)
+    entries = column.to_numpy() if isinstance(column, nw.Series) else column
+    weight = as_numbers(entries)
+    if weight is None:
+        row = next(i for i, entry in enumerate(entries) if not is_number(entry))
+        raise DataError(
+            WHAT,
+            "must hold numbers",
+            f"got {scalar(entries[row])!r} in row {row:,}",
+            "Pass one number a person.",
+        )
+    fine = (weight == 0) | (weight >= LIGHTEST) & (weight <= HEAVIEST)
+    if not fine.all():
+        row = int(np.argmin(fine))
+        raise weight_error(weight[row], f" in row {row:,}")
+    return weight
+
+
+def weight_error(value: float, where: str = "") -> DataError:
+    """The error about a weight that is negative, missing, infinite, or too large or small."""
+    got = f"got {value:g}{where}"
+    if np.isfinite(value) and value > 0:
+        must = f"must be 0 or from {LIGHTEST:g} to {HEAVIEST:g}"
+        return DataError(WHAT, must, got, "Only ratios matter: divide all by the same number.")
+    fix = "Somebody who should not count has weight 0."
+    return DataError(WHAT, "must be finite and not negative", got, fix)
+
+
+def check_weights_of_people(
+    weight: FloatArray, outcome: IntArray | None, group: IntArray, groups: Sequence[Hashable]
+) -> None:
+    """Refuse weights under which an outcome, where it is known, or a group has nobody left."""
+    check(
+        outcome is None or not weight.any() or np.bincount(outcome, weight, 2).all(),
+        WHAT,
+        "must be positive for people of both outcomes",
+        "one class of y has zero weight",
+        "Error rates need both outcomes in the data.",
+    )
+    totals = np.bincount(group, weight, len(groups))
+    whose = f" of group {groups[int(np.argmin(totals))]!r}" if totals.any() else ""
+    check(
+        totals.all(),
+        WHAT,
+        "must be positive for somebody in every group",
+        f"all weights{whose} are zero",
+        "Give them weight, or leave the group out.",
+    )
