@@ -920,7 +920,7 @@ def test_ids_may_be_a_column_of_x(mended):
     for method in (mended.predict, mended.transform, mended.predict_proba, mended.positive_chance):
         by_name = method(table, sensitive_features=s, ids="person")
         np.testing.assert_array_equal(by_name, method(X, sensitive_features=s, ids=ids))
-    with pytest.raises(DataError, match=r"ids: must name a column of X; 'persn' .* 'person'"):
+    with pytest.raises(DataError, match=r"ids: must name a column of X; got 'persn'.* 'person'"):
         mended.predict(table, sensitive_features=s, ids="persn")
     with pytest.raises(DataError, match="ids: must have one entry a row of X"):
         mended.predict_proba(X, sensitive_features=s, ids=ids[1:])
