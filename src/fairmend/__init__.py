@@ -22,7 +22,17 @@ from fairmend.explain.counterfactual import Counterfactual, counterfactual, coun
 from fairmend.explain.descent import descend
 from fairmend.explain.projection import project
 from fairmend.measure.audit import Audit, audit, audit_data
-from fairmend.measure.disparity import FDR, FNR, FPR, SP, Alignment, Combination, Disparity, RateGap
+from fairmend.measure.disparity import (
+    FDR,
+    FNR,
+    FPR,
+    SP,
+    Alignment,
+    Combination,
+    Disparity,
+    MetricWords,
+    RateGap,
+)
 from fairmend.measure.tabulate import AuditData, Population, tabulate
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.costs import Cost
@@ -49,6 +59,7 @@ __all__ = [
     "Disparity",
     "FairmendError",
     "FairmendWarning",
+    "MetricWords",
     "MissingExtra",
     "ModelError",
     "Population",

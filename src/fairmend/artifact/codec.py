@@ -25,7 +25,7 @@ from fairmend.data.columns import Frame, scalar
 from fairmend.data.limits import disagreement, field_fault
 from fairmend.data.stored import Stored, stored_by_tag, stored_class
 from fairmend.errors import DAMAGED, ArtifactError
-from fairmend.measure.disparity import FDR, FNR, FPR, SELECTION, SP, Disparity, RateGap
+from fairmend.measure.disparity import Disparity, find_metric, metric_names
 from fairmend.model.blackbox import BlackBox
 from fairmend.status import PlanStatus
 
@@ -61,8 +61,6 @@ class NotStored:
         self()
 
 
-_PLAIN_RATES = (SP, FNR, FPR, FDR, SELECTION)
-_RATES = {gap.name: gap for gap in (*_PLAIN_RATES, *(gap.mirror for gap in _PLAIN_RATES))}
 _DTYPES = ("float64", "int64", "bool")
 
 
@@ -162,8 +160,6 @@ class Encoder:
             return {"$": "box"}
         if isinstance(value, NotStored):
             return {"$": "not stored", "is": value.__name__}
-        if isinstance(value, RateGap) and _RATES.get(value.name) == value:
-            return {"$": "rate", "is": value.name}
         if isinstance(value, np.ndarray) and value.dtype.name in _DTYPES:
             return self._array(value)
         if isinstance(value, Frame):
@@ -174,6 +170,8 @@ class Encoder:
                 name: self.encode(getattr(value, attribute), f"{where}.{attribute}")
                 for name, attribute in about.fields.items()
             }
+        if isinstance(value, Disparity) and find_metric(value.name) == value:
+            return {"$": "rate", "is": value.name}
         raise _not_storable(where, value)
 
     def _array(self, array: Any) -> dict[str, Any]:
@@ -240,7 +238,8 @@ def _not_storable(where: str, value: Any) -> ArtifactError:
     first = where.replace("[", ".").split(".", maxsplit=1)[0]
     fixes = {
         "cost": "Use 'l1', 'l2' or 'squared_l2' with weights, immutable, one_way and max_edits.",
-        "disparity": "Use sp, fnr, fpr, fdr or da, or sums of them.",
+        "disparity": f"Use {', '.join(metric_names())} or sums of them, or register yours: give it "
+        "words with a title.",
         "groups_from": "Name the column of X that holds the groups.",
         "outcome_model": "Use 'auto', 'logistic' or 'empirical'.",
     }
@@ -391,6 +390,18 @@ def _missing(name: str) -> Any:
     return {"NAType": pd.NA, "NaTType": pd.NaT}[name]
 
 
+def _metric(name: str) -> Disparity:
+    metric = find_metric(name)
+    if metric is None:
+        raise ArtifactError(
+            "artifact",
+            "must use metrics that are registered here",
+            f"got {name!r:.60}",
+            "Import the module that declares the metric first, or install its package.",
+        )
+    return metric
+
+
 _SCALARS: dict[str, Callable[[str], Any]] = {
     "Decimal": Decimal,
     "PlanStatus": PlanStatus.__getitem__,
@@ -400,7 +411,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     "float": {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.__getitem__,
     "missing": _missing,
     "not stored": NotStored,
-    "rate": _RATES.__getitem__,
+    "rate": _metric,
     "time": time.fromisoformat,
     "timedelta": str,  # three numbers, see `Decoder._scalar`
 }

@@ -16,6 +16,7 @@ from fairmend.cli.output import Code, print_json, say, show
 from fairmend.cli.people import Columns, ModelCall, read_people
 from fairmend.cli.streams import figures
 from fairmend.errors import DataError
+from fairmend.measure.disparity import as_disparity, default_metrics, metric_choices, words_of
 
 if TYPE_CHECKING:
     from fairmend.measure.audit import Audit
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 Metric = Annotated[
     list[str] | None,
     typer.Option(
-        help="sp, fnr, fpr, fdr or da; may be repeated. By default the first four, without a "
-        "label sp.",
+        help=f"{metric_choices()}; may be repeated. By default "
+        f"{', '.join(default_metrics(outcome_known=True))}, without a label "
+        f"{', '.join(default_metrics(outcome_known=False))}.",
         metavar="NAME",
         callback=o.checked(o.a_metric),
         show_default=False,
@@ -73,7 +75,6 @@ def audit(
 ) -> None:
     """Compare how the model treats the groups, with confidence intervals."""
     from fairmend import audit as run
-    from fairmend.measure.audit import METRICS
 
     limits = [read_limit(text) for text in fail_on or []]
     box = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol).box()
@@ -84,7 +85,7 @@ def audit(
     )  # fmt: skip
     people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
     refuse_repeated_ids(people)
-    usual = METRICS if label is not None else ("sp",)
+    usual = default_metrics(outcome_known=label is not None)
     wanted = [*(metric or usual), *(limit.metric for limit in limits)]
     result = run(
         box,
@@ -148,7 +149,6 @@ def read_limit(text: str) -> Limit:
     >>> read_limit("fnr > 5%")
     Limit(metric='fnr', most=0.05, in_points=True)
     """
-    from fairmend.measure.disparity import as_disparity
 
     def wrong(must: str, fix: str) -> typer.BadParameter:
         return typer.BadParameter(f"{must}; got {text!r}. {fix}", param_hint="--fail-on")
@@ -162,7 +162,7 @@ def read_limit(text: str) -> Limit:
     except DataError as error:
         raise wrong("must begin with a metric", error.fix) from None
     most = float(number) / (100 if percent else 1)
-    if most > 1 and metric != "da":  # which is a divergence, and may be any number
+    if most > 1 and words_of(metric).unit:  # which is a divergence, and may be any number
         written = f"{metric}>{'100' if percent else number}%"
         raise wrong("must be at most 1, or 100%: no gap is larger", f"Did you mean '{written}'?")
     return Limit(metric, most, bool(percent))

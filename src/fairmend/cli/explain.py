@@ -11,6 +11,7 @@ from fairmend.cli import options as o
 from fairmend.cli.elsewhere import find_people, is_many
 from fairmend.cli.output import print_json, show
 from fairmend.cli.people import Columns, ModelCall, read_people
+from fairmend.measure.disparity import as_disparity, metric_choices, uses_outcome
 from fairmend.measure.selection import refuse_selected
 
 MOST_SHARES, MOST_FEATURES, MOST_PAIRS = 15, 10, 5
@@ -40,7 +41,7 @@ def explain(
         typer.Option(
             "--metric",
             "--disparity",
-            help="The gap: sp, fnr, fpr, fdr or da.",
+            help=f"The gap: {metric_choices()}.",
             metavar="NAME",
             callback=o.checked(o.a_metric),
         ),
@@ -112,7 +113,7 @@ def explain(
         print_json("fairmend.explanation/1", content)
     else:
         show(found)
-        if metric.lower() != "sp":  # which asks for no outcomes
+        if uses_outcome(as_disparity(metric)):
             show(_MODELLED)
         show("")
         _print_tables(marginals, scores)

@@ -32,6 +32,7 @@ from fairmend.cli.people import Columns, ModelCall, People, read_people, same_va
 from fairmend.cli.shortfall import Rule, find_shortfalls, first_metric, settings_of
 from fairmend.cli.streams import figures, is_open
 from fairmend.errors import DataError, without_secrets
+from fairmend.measure.disparity import metric_choices
 from fairmend.measure.selection import refuse_selected
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 Metric = Annotated[
     list[str] | None,
     typer.Option(
-        help="The gap to close: sp, fnr, fpr, fdr or da; repeat it to close several together. "
+        help=f"The gap to close: {metric_choices()}; repeat it to close several together. "
         r"\[default: sp]",
         metavar="NAME",
         callback=o.checked(o.a_metric),

@@ -45,6 +45,7 @@ from fairmend.measure.disparity import (
     RateGap,
     as_disparity,
     check_outcomes_are_known,
+    default_metrics,
     parts_of,
 )
 from fairmend.measure.selection import OneDecision, find_one_decision, find_selection
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "Gap", "GroupSummary", "audit", "audit_data"]
 
-METRICS = ("sp", "fnr", "fpr", "fdr")
 PSEUDO = 1.0
 """Pseudo-successes and pseudo-failures added to each rate."""
 CLEARLY = 2.5
@@ -386,7 +386,7 @@ def audit(
     sample_weight: Any = None,
     ids: Any = None,
     confidence: float = 0.95,
-    metrics: Sequence[str | Disparity] = METRICS,
+    metrics: Sequence[str | Disparity] | None = None,
     reference: Hashable = "best",
     pos_label: Hashable = None,
 ) -> Audit:
@@ -419,7 +419,8 @@ def audit(
     confidence
         Of the intervals, and of the verdict.
     metrics
-        Names (sp, fnr, fpr, fdr, da) or `Disparity` objects.
+        Names of registered metrics (sp, fnr, fpr, fdr, da) or `Disparity` objects; by default the
+        first four.
     reference
         ``"best"``: per metric the group with the lowest rate; which group that is, is itself a
         matter of chance: ``p_adjusted`` counts every pair it was chosen from, and the lower end of
@@ -487,7 +488,7 @@ def audit_data(
     data: AuditData,
     *,
     confidence: float = 0.95,
-    metrics: Sequence[str | Disparity] = METRICS,
+    metrics: Sequence[str | Disparity] | None = None,
     reference: Hashable = "best",
     one_decision: OneDecision | None = None,
 ) -> Audit:
@@ -498,6 +499,8 @@ def audit_data(
     may well be all the same, and are.
     """
     check_confidence(confidence)
+    if metrics is None:
+        metrics = default_metrics(outcome_known=data.outcome_known)
     if isinstance(metrics, str | Disparity) or not metrics:
         raise DataError(
             "metrics", "must be a list of at least one metric", f"got {metrics!r}",
@@ -507,8 +510,6 @@ def audit_data(
         data.place(reference, "reference")
     cells = [_by_decision(population) for population in data.populations]
     rest = _rests(cells) if reference == "rest" else None
-    if not data.outcome_known and metrics is METRICS:
-        metrics = ("sp",)
     disparities = [as_disparity(metric) for metric in metrics]
     _check_names_differ(disparities)
     check_outcomes_are_known(data, disparities)

@@ -8,26 +8,83 @@ decisions h and outcome probabilities y,
 with r the rate's event, t its condition, c the baseline's rate and psi the influence function
 (the paper's Definition 3 and Proposition 4). So a metric is two functions of (h, y), and its
 influence is derived, never written beside it. Distribution alignment is no ratio and has its own.
+
+A metric with `MetricWords` is registered: it is known by its short name everywhere, and the audit,
+the report, the monitor and the command line take their words about it from there.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
 from fairmend.data.columns import FloatArray
 from fairmend.data.limits import Finite
 from fairmend.data.stored import stored
-from fairmend.errors import DataError, nearest
+from fairmend.errors import DataError, FairmendWarning, in_a_line, nearest
 from fairmend.measure import special
 from fairmend.measure.tabulate import AuditData, Population
 
-__all__ = ["FDR", "FNR", "FPR", "SP", "Alignment", "Combination", "Disparity", "RateGap"]
+__all__ = [
+    "FDR",
+    "FNR",
+    "FPR",
+    "SP",
+    "Alignment",
+    "Combination",
+    "Disparity",
+    "MetricWords",
+    "RateGap",
+    "as_disparity",
+    "default_metrics",
+    "metric_choices",
+    "metric_names",
+    "register",
+    "words_of",
+]
 
+METRICS = ("sp", "fnr", "fpr", "fdr")
+"""The default of an audit."""
 Term = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class MetricWords:
+    """What people read about a metric.
+
+    >>> FNR.words.title, FNR.words.condition, FNR.words.event
+    ('false negative rate', 'of those with a positive outcome, ', 'get a negative decision')
+    """
+
+    title: str = ""
+    """Its name: ``false negative rate``."""
+    meaning: str = ""
+    """What it counts: ``negative decisions among positive outcomes``."""
+    event: str = ""
+    """What happens to those it counts, after "30 % of women": ``get a negative decision``."""
+    among: str = ""
+    """Whom it is over, after "of those with": ``a positive outcome``; empty for everybody."""
+    unit: str = "points"
+    """The unit of its gap; empty for what is no difference of rates."""
+    synonyms: tuple[str, ...] = ()
+    """What others call it."""
+    complements: tuple[str, ...] = ()
+    """What others call 1 minus it."""
+
+    @property
+    def line(self) -> str:
+        """Title and meaning, for a legend."""
+        return ", ".join(filter(None, (self.title, self.meaning)))
+
+    @property
+    def condition(self) -> str:
+        """The start of a sentence about those the metric is over."""
+        return f"of those with {self.among}, " if self.among else ""
 
 
 class Disparity(ABC):
@@ -37,8 +94,12 @@ class Disparity(ABC):
     """
 
     name: str
-    title: str = ""
-    """What it measures, in words for a reader."""
+    words: MetricWords = MetricWords()
+
+    @property
+    def title(self) -> str:
+        """What it measures, in words for a reader."""
+        return self.words.line
 
     @abstractmethod
     def value(self, target: Population, baseline: Population) -> float:
@@ -87,7 +148,8 @@ class RateGap(Disparity):
 
     ``rate`` and ``given`` take arrays of decisions h and outcomes y. They must be linear in y, so
     that probabilities may stand in for outcomes, and 0 <= rate <= given <= 1, so that their ratio
-    is a rate. By convention a higher rate is worse.
+    is a rate. By convention a higher rate is worse. With ``words`` that have a title it is
+    registered, and known by its name from then on.
 
     The false omission rate P(Y=1 | decision 0), for example:
 
@@ -101,10 +163,10 @@ class RateGap(Disparity):
     name: str
     rate: Term
     given: Term
-    title: str = field(default="", compare=False)
+    words: MetricWords = field(default=MetricWords(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the two functions where h and y are 0, 1/2 and 1."""
+        """Check the two functions where h and y are 0, 1/2 and 1, and register it by its words."""
         h, y = (axis.ravel() for axis in np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]))
         r, t = self._at(h, y)
         if not ((r >= 0) & (r <= t) & (t <= 1)).all():
@@ -122,6 +184,8 @@ class RateGap(Disparity):
                     "at y = 0.5 it is not half-way between y = 0 and y = 1",
                     "Write it as a(h) + b(h) * y.",
                 )
+        if self.words.title:
+            register(self)
 
     def of(self, population: Population) -> float:
         """R = <r, p> / <t, p>; nan where nobody meets the condition."""
@@ -164,11 +228,12 @@ class RateGap(Disparity):
         """
         if isinstance(self.rate, _Rest):
             return RateGap(self.name.removeprefix(_MIRRORED), self.rate.rate, self.given)
+        meaning = f"complement of {self.title or self.name}"
         return RateGap(
             _MIRRORED + self.name,
             _Rest(self.rate, self.given),
             self.given,
-            f"complement of {self.title or self.name}",
+            MetricWords(meaning=meaning),
         )
 
     def _at(self, h: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -207,36 +272,145 @@ def _false_positive(h: FloatArray, y: FloatArray) -> FloatArray:
     return h * (1 - y)
 
 
+# -------------------------------------------------------------------- the registry
+
+_REGISTRY: dict[str, Disparity] = {}
+_BUILT_IN: set[str] = set()
+
+
+def register(metric: Disparity) -> None:
+    """Make a metric known by its name; one of fairmend's own is never replaced."""
+    name = metric.name.lower()
+    if name in _BUILT_IN or name.startswith(_MIRRORED):
+        raise DataError(
+            "metric name",
+            f"must be new and must not start with {_MIRRORED!r}",
+            f"got {metric.name!r}",
+            "Choose another name: this one has a meaning already.",
+        )
+    _REGISTRY[name] = metric
+
+
+@cache
+def _load_entry_points() -> None:
+    """Import the metrics that installed packages declare as ``fairmend.metrics``."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group="fairmend.metrics"):
+        try:
+            entry.load()
+        except Exception as error:  # code of others
+            message = f"metric {entry.name!r} could not be loaded: {in_a_line(error)}"
+            warnings.warn(message, FairmendWarning, stacklevel=2)
+
+
+def metric_names() -> tuple[str, ...]:
+    """The short names of all registered metrics."""
+    _load_entry_points()
+    return tuple(_REGISTRY)
+
+
+def metric_choices() -> str:
+    """The registered metrics with their titles, for a help text.
+
+    >>> metric_choices().split(", ")[:2]
+    ['sp (statistical parity)', 'fnr (false negative rate)']
+    """
+    choices = [
+        f"{name} ({words_of(name).title})" if words_of(name).title else name
+        for name in metric_names()
+    ]
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
+
+
+def find_metric(name: str) -> Disparity | None:
+    """A registered metric, or the mirror of one after ``"1-"``; None if there is no such metric."""
+    key = name.lower()
+    if key == SELECTION.name:  # internal: stored in artifacts, never offered to users
+        return SELECTION
+    if key.startswith(_MIRRORED):
+        mirrored = find_metric(key.removeprefix(_MIRRORED))
+        return mirrored.mirror if isinstance(mirrored, RateGap) else None
+    if key not in _REGISTRY:
+        _load_entry_points()
+    return _REGISTRY.get(key)
+
+
+def words_of(name: str) -> MetricWords:
+    """The words about a metric, by its name; general ones where it is not registered.
+
+    >>> words_of("fdr").title, words_of("da(0.5)").unit, words_of("mine").event
+    ('false discovery rate', '', 'count for mine')
+    """
+    metric = find_metric(name.split("(", maxsplit=1)[0])
+    words = MetricWords() if metric is None else metric.words
+    return words if words.event else replace(words, event=f"count for {name}")
+
+
+# -------------------------------------------------------------------- the metrics
+
 SP = RateGap(
     "sp",
     _negative_decision,
     _everybody,
-    "statistical parity, the share of negative decisions",
+    MetricWords(
+        "statistical parity",
+        "the share of negative decisions",
+        event="get a negative decision",
+        synonyms=("dp", "demographic_parity", "statistical_parity", "disparate_impact"),
+        complements=("selection", "selection_rate"),
+    ),
 )
 """Statistical parity: P(decision 0)."""
 FNR = RateGap(
     "fnr",
     _false_negative,
     _positive_outcome,
-    "false negative rate, negative decisions among positive outcomes",
+    MetricWords(
+        "false negative rate",
+        "negative decisions among positive outcomes",
+        event="get a negative decision",
+        among="a positive outcome",
+        synonyms=("equal_opportunity", "miss_rate"),
+        complements=("tpr", "recall", "sensitivity"),
+    ),
 )
 """False negative rate: P(decision 0 | Y=1)."""
 FPR = RateGap(
     "fpr",
     _false_positive,
     _negative_outcome,
-    "false positive rate, positive decisions among negative outcomes",
+    MetricWords(
+        "false positive rate",
+        "positive decisions among negative outcomes",
+        event="get a positive decision",
+        among="a negative outcome",
+        synonyms=("predictive_equality",),
+        complements=("tnr", "specificity"),
+    ),
 )
 """False positive rate: P(decision 1 | Y=0)."""
 FDR = RateGap(
     "fdr",
     _false_positive,
     _positive_decision,
-    "false discovery rate, negative outcomes among positive decisions",
+    MetricWords(
+        "false discovery rate",
+        "negative outcomes among positive decisions",
+        event="turn out to have a negative outcome",
+        among="a positive decision",
+        synonyms=("predictive_parity",),
+        complements=("ppv", "precision"),
+    ),
 )
 """False discovery rate: P(Y=0 | decision 1)."""
-SELECTION = RateGap("selection", _positive_decision, _everybody, "the share of positive decisions")
-"""Its mirror, P(decision 1): what alignment closes where the target group has more of them."""
+SELECTION = RateGap("selection", _positive_decision, _everybody)
+"""P(decision 1): what alignment closes where the target group has more positive decisions."""
+
+
+_ALIGNMENT_WORDS = MetricWords(
+    "distribution alignment", "a divergence in hundredths of a nat", unit=""
+)
 
 
 @stored("Alignment")
@@ -259,10 +433,7 @@ class Alignment(Disparity):
     """
 
     weight: float = 0.0
-    title: str = field(
-        default="distribution alignment, a divergence in hundredths of a nat",
-        init=False, compare=False, repr=False,
-    )  # fmt: skip
+    words: MetricWords = field(default=_ALIGNMENT_WORDS, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.weight) and self.weight >= 0):
@@ -358,6 +529,15 @@ class Combination(Disparity):
         return np.asarray(weights @ np.stack(list(influences)), np.float64)
 
 
+def default_metrics(*, outcome_known: bool) -> tuple[str, ...]:
+    """What an audit compares unless told otherwise; without outcomes, what needs none.
+
+    >>> default_metrics(outcome_known=False)
+    ('sp',)
+    """
+    return tuple(name for name in METRICS if outcome_known or not uses_outcome(as_disparity(name)))
+
+
 def uses_outcome(disparity: Disparity) -> bool:
     """Whether it asks what really happened; of what we do not know we assume that it does.
 
@@ -387,11 +567,6 @@ def _asks_outcome(part: Disparity) -> bool:
     return not np.array_equal(ends[0], ends[1])
 
 
-_BY_NAME: dict[str, Disparity] = {
-    "sp": SP, "fnr": FNR, "fpr": FPR, "fdr": FDR, "da": Alignment(),
-}  # fmt: skip
-
-
 def as_disparity(given: str | Disparity) -> Disparity:
     """A disparity from its short name, or itself; ``"1-"`` before the name of a rate mirrors it.
 
@@ -400,49 +575,37 @@ def as_disparity(given: str | Disparity) -> Disparity:
     """
     if isinstance(given, Disparity):
         return given
-    if isinstance(given, str) and given.startswith(_MIRRORED):
-        mirrored = as_disparity(given.removeprefix(_MIRRORED))
-        if isinstance(mirrored, RateGap):
-            return mirrored.mirror
-    if not isinstance(given, str) or given.lower() not in _BY_NAME:
+    metric = find_metric(given) if isinstance(given, str) else None
+    if metric is None or metric is SELECTION:
+        names = metric_names()
         raise DataError(
             "metric",
-            f"must be one of {', '.join(_BY_NAME)}, or a Disparity",
+            f"must be one of {', '.join(names)}, or a Disparity",
             f"got {given!r}",
-            _same_as(given) or nearest(given, _BY_NAME),
+            _same_as(given) or nearest(given, names),
         )
-    return _BY_NAME[given.lower()]
+    return metric
 
 
-_COMPLEMENTS = {
-    "sp": ("selection", "selection_rate"),
-    "fnr": ("tpr", "recall", "sensitivity"),
-    "fpr": ("tnr", "specificity"),
-    "fdr": ("ppv", "precision"),
-}
-"""Rates that people know, by the metric that is 1 less each of them."""
-_SAME = {
-    "sp": ("dp", "demographic_parity", "statistical_parity", "disparate_impact"),
-    "fnr": ("equal_opportunity", "miss_rate"),
-    "fpr": ("predictive_equality",),
-    "fdr": ("predictive_parity",),
-}
 _ODDS = ("equalized_odds", "equalised_odds", "eo")
 
 
-def _same_as(name: object) -> str:
+def _same_as(given: object) -> str:
     """Which metric compares what a name from elsewhere does, for the end of a message.
 
     >>> _same_as("Recall")
     "Say 'fnr': recall is 1 - fnr, so their gaps are the same but for the sign."
     """
-    said = str(name).lower().replace("-", "_").replace(" ", "_")
-    if said in _ODDS:
+    name = str(given).lower().replace("-", "_").replace(" ", "_")
+    if name in _ODDS:
         return "Equalized odds is 'fnr' and 'fpr' together, equal opportunity is 'fnr'."
-    for metric, names in _COMPLEMENTS.items():
-        if said in names:
-            return (
-                f"Say {metric!r}: {said} is 1 - {metric}, so their gaps are the same but for the "
-                "sign."
-            )
-    return next((f"Say {metric!r}." for metric, names in _SAME.items() if said in names), "")
+    for key, metric in _REGISTRY.items():
+        if name in metric.words.complements:
+            return f"Say {key!r}: {name} is 1 - {key}, so their gaps are the same but for the sign."
+        if name in metric.words.synonyms:
+            return f"Say {key!r}."
+    return ""
+
+
+register(Alignment())
+_BUILT_IN |= set(_REGISTRY)

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.errors import DataError
-from fairmend.measure.disparity import Alignment, Disparity, RateGap, parts_of
+from fairmend.measure.disparity import (
+    Alignment,
+    Disparity,
+    RateGap,
+    as_disparity,
+    parts_of,
+    uses_outcome,
+)
 from fairmend.measure.tabulate import AuditData, Population
 from fairmend.tables import percent
 
@@ -76,7 +83,7 @@ def find_selection(
 
 def refuse_selected(selection: Selection | None, metrics: Sequence[str], instead: str) -> None:
     """Refuse to compare decisions among people who were picked by them."""
-    if selection is not None and all(metric.lower() == "sp" for metric in metrics):
+    if selection is not None and not any(uses_outcome(as_disparity(metric)) for metric in metrics):
         raise DataError(
             "y",
             "must be left out here for sp, which compares the decisions of everybody",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING
 
+from fairmend.measure.disparity import words_of
 from fairmend.tables import UNKNOWN, counted
 
 if TYPE_CHECKING:
@@ -168,8 +169,13 @@ def tell_gap(metric: str, before: float, after: float, tolerance: float = EXACT)
     ('fnr: +17.9 points before, +0.0 after: closed', 'da: +2.0 before, +5.0 after: wider')
     """
     was, now = figures(before, after, tolerance=tolerance)
-    unit = "" if metric.startswith("da") else " points"
-    return f"{metric}: {was}{unit} before, {now} after: {became(before, after, tolerance)}"
+    return f"{metric}: {was}{_unit(metric)} before, {now} after: {became(before, after, tolerance)}"
+
+
+def _unit(metric: str) -> str:
+    """What comes after the first figure."""
+    unit = words_of(metric).unit
+    return f" {unit}" if unit else ""
 
 
 def tell_left(
@@ -183,10 +189,9 @@ after the repair: narrower
     """
     target, baseline = names
     was, now = figures(before, after, tolerance=tolerance)
-    unit = "" if metric.startswith("da") else " points"
     return (
         f"NOT CLOSED: on the audit data the gap in {metric} of {target} against {baseline} was "
-        f"{was}{unit} and is {now} after the repair: {became(before, after, tolerance)}"
+        f"{was}{_unit(metric)} and is {now} after the repair: {became(before, after, tolerance)}"
     )
 
 

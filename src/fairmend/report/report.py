@@ -32,8 +32,8 @@ from fairmend.data.columns import (
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.data.rows import differing, find_rows
-from fairmend.measure.audit import METRICS, Audit, Gap, auc, audit_data
-from fairmend.measure.disparity import Disparity, RateGap, as_disparity
+from fairmend.measure.audit import Audit, Gap, auc, audit_data
+from fairmend.measure.disparity import Disparity, RateGap, as_disparity, default_metrics
 from fairmend.measure.tabulate import AuditData, Population
 from fairmend.measure.wording import share
 from fairmend.repair.plan import Plan, Route
@@ -428,7 +428,7 @@ def make_report(
     applied = _Applied.of(
         data, plans, probabilities=scores_are_probabilities, favours_positive=favours_positive
     )
-    usual = METRICS if data.outcome_known else ("sp",)
+    usual = default_metrics(outcome_known=data.outcome_known)
     metrics = {d.name: d for d in (*map(as_disparity, usual), *disparities)}
     audits = [
         audit_data(each, metrics=list(metrics.values()), reference=_reference(plans, reference))

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairmend.data.naming import GroupNames
 from fairmend.measure.audit import FOUR_FIFTHS, Audit, Gap
+from fairmend.measure.disparity import words_of
 from fairmend.measure.wording import EXACT, Affected, figures, share, tell_people, verb
 from fairmend.tables import counted, p_said, percent
 
@@ -26,13 +27,6 @@ __all__ = [
     "verdict",
     "whose",
 ]
-
-_SAID = {
-    "sp": ("", "get a negative decision"),
-    "fnr": ("of those with a positive outcome, ", "get a negative decision"),
-    "fpr": ("of those with a negative outcome, ", "get a positive decision"),
-    "fdr": ("of those with a positive decision, ", "turn out to have a negative outcome"),
-}
 
 
 def verdict(report: Report) -> tuple[tuple[str, str], ...]:
@@ -112,10 +106,11 @@ interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Ho
         found = "Yes" if gap.gap > 0 else "No, the other way round"
     else:
         found = "Perhaps" if gap.gap > 0 else "Not on these people"
-    given, what = _SAID.get(gap.metric, ("", f"count for {gap.metric}"))
+    words = words_of(gap.metric)
     return (
-        f"{found}: {given}{share(gap.target_rate)} of {target} and {share(gap.baseline_rate)} "
-        f"of {baseline} {what}, a gap of {size(gap, gap.gap)} points{interval}. "
+        f"{found}: {words.condition}{share(gap.target_rate)} of {target} and "
+        f"{share(gap.baseline_rate)} of {baseline} {words.event}, a gap of "
+        f"{size(gap, gap.gap)} points{interval}. "
         f"{_how_sure(gap, confidence)}"
     )
 

@@ -18,6 +18,7 @@ import jinja2
 from markupsafe import Markup
 
 from fairmend.measure.audit import Audit
+from fairmend.measure.disparity import words_of
 from fairmend.report.html import mending, people
 from fairmend.report.html.blocks import MOST_OPEN, Section, Slider
 from fairmend.report.html.table import typeset
@@ -38,7 +39,7 @@ def of_report(report: Report) -> str:
     sections += [people.holdout(report), people.filing(report), mending.origin(report)]
     made = "" if report.provenance is None else f", made {report.provenance.made_at}"
     by = report.before.attribute
-    title = report.before.titles.get(report.metric, "").split(",")[0] or report.metric
+    title = words_of(report.metric).title or report.metric
     return _render(
         f"Fairness report: {title} by {by}",
         f"{counted(report.n)} in {len(report.groups)} groups by {by}{made}",
