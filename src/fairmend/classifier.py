@@ -59,7 +59,8 @@ from fairmend.measure.elsewhere import engines, is_elsewhere
 from fairmend.measure.selection import find_one_decision
 from fairmend.measure.tabulate import AuditData, Population, tabulate, with_predictions
 from fairmend.measure.wording import share
-from fairmend.model.blackbox import RECORDED, Answers, BlackBox
+from fairmend.model.answers import Answers
+from fairmend.model.blackbox import RECORDED, BlackBox
 from fairmend.progress import progress
 from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.frontier import Levels
@@ -426,7 +427,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             disparity=self.disparity,
             reference=self.reference,
             level=level,
-            box=box if box.can_be_asked else None,
+            box=box if box.can_query else None,
             cost=self._cost(),
             rank=self.rank,
             outcome_model=self.outcome_model,
@@ -462,7 +463,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             )  # fmt: skip
             if not task.nothing_to_close:
                 task.warn_if_not_significant()
-        settings["box"] = box if box.can_be_asked else None
+        settings["box"] = box if box.can_query else None
         own = {"level": level, "cost": self._cost(), "rank": self.rank}
         for name, value in own.items():
             if _takes(method, name):
@@ -736,7 +737,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 command=command,
                 holdout=apart if holdout is None else holdout,
                 loaded=self._loaded,
-                recorded=not self.box_.can_be_asked,
+                recorded=not self.box_.can_query,
                 unexplained=why_not,
                 left_out=left_out,
             ),
@@ -799,7 +800,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 plan,
                 self.data_,
                 disparity=self.disparity,
-                box=self.box_ if self.box_.can_be_asked else None,
+                box=self.box_ if self.box_.can_query else None,
                 target=plan.target,
                 baseline=plan.baseline,
                 cost=self._cost(),
@@ -919,7 +920,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         check_is_fitted(self, "plans_")
         frame = Frame.read(X)
         inputs = self._inputs(frame)
-        recorded_here = None if self.box_.can_be_asked else self.box_.model
+        recorded_here = None if self.box_.can_query else self.box_.model
         check_order(
             {"X": frame.native, "sensitive_features": sensitive_features, "ids": ids,
              RECORDED: recorded_here},
@@ -939,7 +940,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if recorded is None:
             alike = inputs.distinct()
             rows = inputs.take(alike.first)
-            answers = self.box_.ask(rows, self.data_.labels, trusted=True)
+            answers = self.box_.query(rows, self.data_.labels, trusted=True)
         else:
             alike = with_predictions(inputs, recorded)
             rows = inputs.take(alike.first)

@@ -29,7 +29,7 @@ ZERO_ONE = Labels(0, 1)
 
 def ask(model, labels=ZERO_ONE, rows=ROWS):
     box = BlackBox.of(model)
-    answers = box.ask(rows, labels)
+    answers = box.query(rows, labels)
     return answers.decision.tolist(), None if answers.score is None else answers.score.tolist()
 
 
@@ -171,16 +171,16 @@ def test_a_cut_that_nobody_told_is_found_and_said():
     lenient = Model(predict_proba=two_columns, predict=lambda rows: first(rows) > 0.3)
     box = BlackBox(lenient)
     with pytest.warns(FairmendWarning, match=r"predict_proba > 0\.3 does, not > 0\.5"):
-        assert box.ask(rows, ZERO_ONE).decision.tolist() == [0, 0, 1, 1]
+        assert box.query(rows, ZERO_ONE).decision.tolist() == [0, 0, 1, 1]
     assert box.threshold == 0.3
-    assert box.ask(rows, ZERO_ONE).decision.tolist() == [0, 0, 1, 1]  # and nothing more is said
+    assert box.query(rows, ZERO_ONE).decision.tolist() == [0, 0, 1, 1]  # and nothing more is said
 
 
 def test_a_cut_near_ours_is_found_among_many_rows():
     rows = Frame.read(np.linspace(0, 1, 2_001)[:, None])
     strict = Model(predict_proba=two_columns, predict=lambda rows: first(rows) > 0.504)
     with pytest.warns(FairmendWarning, match=r"not > 0\.5"):
-        decision = BlackBox(strict).ask(rows, ZERO_ONE).decision
+        decision = BlackBox(strict).query(rows, ZERO_ONE).decision
     np.testing.assert_array_equal(decision, first(rows.native) > 0.504)
 
 
@@ -423,17 +423,17 @@ def test_recorded_texts_and_wrapped_boxes():
 def test_a_model_may_have_words_of_its_own():
     said = ["approve", "decline", "approve"]
     box = BlackBox(lambda rows: said[: len(rows)], words=("decline", "approve"), random=True)
-    answers = box.ask(Frame.read(np.zeros((3, 1))), Labels("no", "yes"))
+    answers = box.query(Frame.read(np.zeros((3, 1))), Labels("no", "yes"))
     assert answers.decision.tolist() == [1.0, 0.0, 1.0]
     assert answers.score is None
     only = BlackBox(lambda rows: ["decline"] * len(rows), words=("decline", "approve"))
-    assert only.ask(Frame.read(np.zeros((2, 1))), Labels(0, 1)).decision.tolist() == [0.0, 0.0]
+    assert only.query(Frame.read(np.zeros((2, 1))), Labels(0, 1)).decision.tolist() == [0.0, 0.0]
 
 
 def test_words_of_its_own_are_all_it_may_say():
     box = BlackBox(lambda rows: ["maybe"] * len(rows), words=("decline", "approve"))
     with pytest.raises(ModelError, match="must answer with 'decline' or 'approve', its words"):
-        box.ask(Frame.read(np.zeros((2, 1))), Labels("no", "yes"))
+        box.query(Frame.read(np.zeros((2, 1))), Labels("no", "yes"))
 
 
 def test_classes_may_be_words_of_its_own():
@@ -444,7 +444,7 @@ def test_classes_may_be_words_of_its_own():
             return np.tile([0.9, 0.1], (len(rows), 1))
 
     box = BlackBox(Vendor(), words=("decline", "approve"))
-    answers = box.ask(Frame.read(np.zeros((2, 1))), Labels("no", "yes"))
+    answers = box.query(Frame.read(np.zeros((2, 1))), Labels("no", "yes"))
     assert (answers.decision.tolist(), answers.score.tolist()) == ([1.0, 1.0], [0.9, 0.9])
 
 

@@ -34,7 +34,7 @@ def table():
 
 
 def asked(model, rows, labels=Labels(0, 1)):  # noqa: B008
-    return BlackBox(model).ask(Frame.read(rows), labels)
+    return BlackBox(model).query(Frame.read(rows), labels)
 
 
 # -------------------------------------------------------------------- Python

@@ -78,7 +78,7 @@ def test_rows_travel_in_their_types_and_batches_come_back_in_order(stub):
 def test_a_black_box_reads_the_address_and_the_answers(stub):
     stub.behave = lambda handler, _: handler.answer(b'{"predictions": [[0.2, 0.8], [0.6, 0.4]]}')
     box = BlackBox(f"{stub.url}/invocations", random=True)
-    answers = box.ask(Frame.read(ROWS), Labels(0, 1))
+    answers = box.query(Frame.read(ROWS), Labels(0, 1))
     assert answers.decision.tolist() == [1, 0]
     assert answers.score.tolist() == [0.8, 0.4]
     sent = json.loads(stub.seen[0][2])["dataframe_split"]
@@ -124,7 +124,7 @@ FAULTS = {
 def test_failures_are_told_in_clear_words_without_rows(stub, words):
     stub.behave = FAULTS[words]
     with pytest.raises(ModelError, match=words) as told:
-        BlackBox(RemoteModel(f"{stub.url}/score")).ask(Frame.read(ROWS), Labels(0, 1))
+        BlackBox(RemoteModel(f"{stub.url}/score")).query(Frame.read(ROWS), Labels(0, 1))
     assert "secret" not in str(told.value)
     assert len(stub.seen) == 1, "a request that was sent is never sent again"
 

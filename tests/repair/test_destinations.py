@@ -16,7 +16,7 @@ from fairmend import BlackBox
 from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing, find_rows, mixed
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.destinations import NEAREST, Donors, _smallest
 
@@ -50,7 +50,7 @@ def forest():
 
 def donors_for(box, cost, wanted=1.0, *, n=250, seed=2, asked=True):
     table = Frame.read(people(n, seed))
-    answers = box.ask(table, LABELS, trusted=True)
+    answers = box.query(table, LABELS, trusted=True)
     kept = np.flatnonzero(answers.decision == wanted)
     learnt = EditCost.learn(table, np.full(n, 1 / n), cost)
     said = answers.take(kept)
@@ -65,7 +65,7 @@ def others(box, wanted=1.0, n=40, seed=3):
     table = people(n, seed)
     table.loc[0, "town"] = "Oslo"
     frame = Frame.read(table)
-    said = box.ask(frame, LABELS, trusted=True)
+    said = box.query(frame, LABELS, trusted=True)
     return frame.take(np.flatnonzero(said.decision != wanted))
 
 
@@ -126,7 +126,7 @@ def test_destinations_are_verified_allowed_and_minimal(forest, rules, wanted):
     if len(reached) == 0:
         return
     mine, there, settled = rows.take(reached), found.table.take(reached), found.take(reached)
-    said = forest.ask(there, LABELS, trusted=True)
+    said = forest.query(there, LABELS, trusted=True)
     assert (said.decision == wanted).all(), "the model really gives the wanted decision"
     np.testing.assert_allclose(settled.score, said.score, atol=1e-12)  # a forest's mean of votes
     assert broken_rules(cost, mine.native, there.native) == []
@@ -142,7 +142,7 @@ def test_destinations_are_verified_allowed_and_minimal(forest, rules, wanted):
             less[name] = False
             one = mine.take(np.array([i]))
             tried = mixed(one, there.take(np.array([i])), less[None, :])
-            turned = forest.ask(tried, LABELS, trusted=True).decision[0] != wanted
+            turned = forest.query(tried, LABELS, trusted=True).decision[0] != wanted
             assert turned or learnt.forbids(one, tried)[0]
 
 
@@ -252,7 +252,7 @@ def binary(seed, n=40, d=6):
 @settings(max_examples=40, deadline=None)
 def test_own_immutables_and_a_donor_s_rest_by_brute_force(seed):
     table, box = binary(seed)
-    answers = box.ask(table, LABELS, trusted=True)
+    answers = box.query(table, LABELS, trusted=True)
     fixed = [0, 3]
     at = np.flatnonzero(answers.decision == 1)
     if len(at) in (0, len(table)):
@@ -268,7 +268,7 @@ def test_own_immutables_and_a_donor_s_rest_by_brute_force(seed):
     for i, row in enumerate(rows.native):
         mixtures = table.native[at].copy()
         mixtures[:, fixed] = row[fixed]
-        good = box.ask(Frame.read(mixtures), LABELS, trusted=True).decision == 1
+        good = box.query(Frame.read(mixtures), LABELS, trusted=True).decision == 1
         edits = (mixtures != row).sum(axis=1)
         best = edits[good].min() if good.any() else np.inf
         assert found.cost[i] == best

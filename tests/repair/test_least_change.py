@@ -28,7 +28,7 @@ from fairmend.data.rows import differing
 from fairmend.errors import RepairRefused
 from fairmend.measure.disparity import FNR, FPR, SP, as_disparity
 from fairmend.measure.realised import RealisedGap
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost
 from fairmend.repair.least_change import (
     Cut,
@@ -307,7 +307,7 @@ def test_immutables_can_put_the_aim_out_of_reach(audited, rank):
     source = data["white"]
     rows = np.repeat(data.table.native[source.rows], 4, axis=0)
     rows[:, [0, 16]] = np.tile([[0, 0], [0, 1], [1, 0], [1, 1]], (len(source), 1))
-    could = box.ask(Frame.read(rows), LABELS, trusted=True).decision.reshape(-1, 4).max(axis=1)
+    could = box.query(Frame.read(rows), LABELS, trusted=True).decision.reshape(-1, 4).max(axis=1)
     moving = plan.route(data.table.take(source.rows), source.answers).moving
     gainers = (source.decision == 0) & (could == 1) & (source.tally.weight[:, 1] > 0)
     assert gainers.any()
@@ -329,7 +329,7 @@ def test_unseen_rows_follow_the_same_rule(audited):
     box, data = audited
     plan = least_change(data, disparity="fpr", target="non-white", box=box, rank="cost")
     table = Frame.read(np.random.default_rng(1).integers(0, 2, (200, 17)))
-    answers = box.ask(table, LABELS, trusted=True)
+    answers = box.query(table, LABELS, trusted=True)
     together = plan.route(table, answers)
     for i in range(0, 200, 17):
         alone = plan.route(table.take(np.array([i])), answers.take(np.array([i])))
@@ -512,7 +512,7 @@ def test_labels_only_are_ranked_by_outcome_and_close_too(audited):
     # ties in cost go to the donor that a stand-in for the model puts nearest its cut
     source = data["white"]
     route = plan.route(data.table.take(source.rows), Answers(source.decision, None))
-    there = box.ask(route.table, LABELS, trusted=True).score
+    there = box.query(route.table, LABELS, trusted=True).score
     assert np.median(there) < 0.62
 
 

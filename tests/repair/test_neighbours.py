@@ -38,7 +38,7 @@ def vendor(rows):
 def donors_for(cost, *, n=3_000, seed=0, searched=True):
     """People decided 1 as donors, those decided 0 as people asking."""
     box, table = BlackBox(vendor), Frame.read(people(n, seed))
-    said = box.ask(table, LABELS, trusted=True)
+    said = box.query(table, LABELS, trusted=True)
     kept, asking = np.flatnonzero(said.decision == 1), np.flatnonzero(said.decision == 0)
     learnt = EditCost.learn(table, np.full(n, 1 / n), cost)
     return Donors.choose(
@@ -165,7 +165,7 @@ def test_few_that_differ_are_not_searched_among_many(few):
         b=rng.integers(0, 4, 2_000), c=rng.integers(0, 4, 2_000), d=0.5, a=rng.normal(size=2_000)
     )
     frame, box = Frame.read(table), BlackBox(vendor)
-    said = box.ask(frame, LABELS, trusted=True)
+    said = box.query(frame, LABELS, trusted=True)
     kept = np.flatnonzero(said.decision == 1)
     learnt = EditCost.learn(frame, np.full(2_000, 1 / 2_000), Cost(immutable=["a"]))
     donors = Donors.choose(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairmend import BlackBox, DataError, tabulate
 from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost
 from fairmend.repair.order import monotone_map, order_preserving, shifted
 from fairmend.status import PlanStatus
@@ -80,7 +80,7 @@ def test_hard_decisions_keep_the_order_for_seen_and_unseen_rows(compas, metric, 
         assert abs(plan.outlook.gap_after) < 1e-4  # the correction for small samples
     new = Frame.read(np.random.default_rng(1).integers(0, 2, (300, 17)))
     both = Frame.read(np.r_[data.table.native, new.native])
-    answers = box.ask(both, LABELS, trusted=True)
+    answers = box.query(both, LABELS, trusted=True)
     route = plan.route(both, answers)
     low, high = scores_after(route, answers)
     moved = np.abs(high - answers.score) > 1e-9
@@ -88,7 +88,7 @@ def test_hard_decisions_keep_the_order_for_seen_and_unseen_rows(compas, metric, 
     # one row may be drawn: it keeps its rank among all others either way
     drawn = route.random
     assert_no_swaps(answers.score[~drawn], low[~drawn], high[~drawn])
-    again = box.ask(route.table, LABELS, trusted=True)
+    again = box.query(route.table, LABELS, trusted=True)
     np.testing.assert_allclose(again.score, route.score, atol=1e-12)  # other batches, last bits
     assert (again.decision == route.decision).all()
 
@@ -102,7 +102,7 @@ def test_soft_decisions_are_shifted_in_order(compas, metric):
     assert plan.status is PlanStatus.CLOSED
     assert plan.outlook.gap_after == pytest.approx(0.0, abs=1e-9)
     both = Frame.read(np.r_[X[:300], np.random.default_rng(1).integers(0, 2, (300, 17))])
-    answers = box.ask(both, LABELS, trusted=True)
+    answers = box.query(both, LABELS, trusted=True)
     for shift in (plan.low_shift, plan.high_shift):
         after = plan.support_score[shifted(answers.decision, plan.support_score, shift)]
         order = np.argsort(answers.decision, kind="stable")
@@ -120,7 +120,7 @@ def test_where_a_shift_cannot_close_a_gap_it_goes_no_further_than_helps(seed):
     s = rng.integers(0, 2, 240)
     X = rng.normal(size=(240, 2)) + 0.6 * s[:, None]
     box = BlackBox(lambda rows: 1 / (1 + np.exp(0.3 - rows @ [1.0, 0.5])), soft=True)
-    h = box.ask(Frame.read(X), Labels(0, 1)).decision
+    h = box.query(Frame.read(X), Labels(0, 1)).decision
     y = (rng.random(240) < 0.15 + 0.7 * h).astype(int)
     plan = order_preserving(tabulate(box, X, y, sensitive_features=s), disparity="fdr")
     mine = s == plan.target
@@ -170,7 +170,7 @@ def test_a_continuous_score_with_thousands_of_values(monkeypatch):
     plan = order_preserving(data, disparity="sp", target="a", box=box)
     assert len(plan.knots) == 50
     new = Frame.read(rng.random((500, 2)))
-    answers = box.ask(new, LABELS, trusted=True)
+    answers = box.query(new, LABELS, trusted=True)
     low, high = scores_after(plan.route(new, answers), answers)
     assert_no_swaps(answers.score, low, high)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairmend.data.columns import Frame
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations
 from fairmend.repair.plan import Outlook, Route
 from fairmend.repair.problem import IdentityPlan

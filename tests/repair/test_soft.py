@@ -72,7 +72,7 @@ def test_rows_follow_one_rule_whoever_else_is_asked_about(compas):
     box, data = compas
     plan = least_change(data, disparity="fnr", target="white", box=box)
     table = Frame.read(np.random.default_rng(1).integers(0, 2, (40, 17)))
-    answers = box.ask(table, Labels(0, 1), trusted=True)
+    answers = box.query(table, Labels(0, 1), trusted=True)
     together = plan.route(table, answers)
     for i in range(40):
         one = np.array([i])

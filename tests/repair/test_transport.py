@@ -39,7 +39,7 @@ from fairmend import (
 from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.measure.realised import RealisedGap
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.transport import (
     Coupling,
@@ -621,7 +621,7 @@ def test_whoever_asks_for_more_than_can_be_closed_gets_no_less(seed):
     s = rng.integers(0, 2, 240)
     X = rng.normal(size=(240, 2)) + 0.6 * s[:, None]
     box = BlackBox(lambda rows: 1 / (1 + np.exp(0.3 - rows @ [1.0, 0.5])), output="probability")
-    h = box.ask(Frame.read(X), Labels(0, 1)).score
+    h = box.query(Frame.read(X), Labels(0, 1)).score
     y = (rng.random(240) < 0.15 + 0.7 * h).astype(int)
     data = tabulate(box, X, y, sensitive_features=s)
     half, whole = (transport(data, disparity="fdr", level=level).outlook for level in (0.5, 1.0))

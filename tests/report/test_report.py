@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 from fairmend import FNR, DataError, FairmendWarning, RateGap
 from fairmend.classifier import RepairedClassifier
 from fairmend.data.columns import Frame
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost
 from fairmend.report.report import EditedFeature, Report
 

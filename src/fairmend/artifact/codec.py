@@ -301,7 +301,7 @@ class Decoder:
         return _SCALARS[tag](_text(text))
 
     def _box(self) -> BlackBox:
-        if self._model is None or not self._model.can_be_asked:
+        if self._model is None or not self._model.can_query:
             raise _odd("a model")
         return self._model
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairmend._version import __version__
 from fairmend.apply.draw import Drawer
@@ -35,11 +34,10 @@ from fairmend.artifact.manifest import (
     write_manifest,
 )
 from fairmend.classifier import RepairedClassifier
-from fairmend.data.columns import FloatArray, Frame, IntArray, as_numbers, scalar
+from fairmend.data.columns import Frame, as_numbers, scalar
 from fairmend.data.features import FeatureMap
 from fairmend.data.files import refuse_existing, writing
-from fairmend.data.ids import content_ids
-from fairmend.data.limits import Between, alike, fits, hints_of
+from fairmend.data.limits import Between, fits, hints_of
 from fairmend.data.outcomes import Labels
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
@@ -47,7 +45,9 @@ from fairmend.explain.counterfactual import read_disparities
 from fairmend.explain.outcomes import Logistic, PairLogistic
 from fairmend.measure.audit import Audit
 from fairmend.measure.tabulate import AuditData
-from fairmend.model.blackbox import SAME_ANSWER, Answers, BlackBox
+from fairmend.model.answers import Answers
+from fairmend.model.blackbox import BlackBox
+from fairmend.model.probe import Probe
 from fairmend.repair.costs import Cost, EditCost, check_rules
 from fairmend.repair.least_change import Ranking
 from fairmend.repair.plan import Plan
@@ -56,66 +56,7 @@ from fairmend.report.findings import fingerprint
 
 __all__ = ["load", "save"]
 
-PROBES = 256
-"""Rows of the audit data that a model is asked about again."""
 _BODY = "repair.json"
-
-
-@stored("Probe")
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """Rows of the audit data with the model's answers about them."""
-
-    rows: Frame
-    answers: Answers
-
-    def agrees(self) -> bool:
-        return len(self.rows) > 0 and alike(self.rows, self.answers.decision)
-
-    @classmethod
-    def choose(cls, data: AuditData) -> Probe:
-        """Rows spread over groups and decisions, and over the rows of each."""
-        assert data.table is not None
-        strata: list[IntArray] = []
-        for population in data.populations:
-            positive, rows = population.decision > 0.5, np.asarray(population.rows)
-            strata += [rows[side] for side in (positive, ~positive) if side.any()]
-        each = max(1, PROBES // len(strata))
-        spread = [rows[np.linspace(0, len(rows) - 1, min(each, len(rows))).astype(int)]
-                  for rows in strata]  # fmt: skip
-        chosen = np.unique(np.concatenate(spread))[:PROBES]
-        return cls(data.table.take(chosen), _answers(data).take(chosen))
-
-    @property
-    def sha256(self) -> str:
-        """Of the rows' content and the answers, whatever container they are in."""
-        digest = sha256("\n".join(content_ids(self.rows)).encode())
-        for array in (self.answers.decision, self.answers.score):
-            digest.update(b"none" if array is None else array.astype("<f8").tobytes())
-        return digest.hexdigest()
-
-    def ask_again(self, what: str, box: BlackBox, labels: Labels) -> None:
-        """Refuse a model that no longer answers as it did."""
-        said = box.ask(self.rows, labels, trusted=True)
-        changed = _apart(said.decision, self.answers.decision)
-        now, then = said.score, self.answers.score
-        if now is not None and then is not None:  # what stands on the cut may fall to either side
-            changed = (changed & _apart(then, box.cut)) | _apart(now, then)
-        elif now is not then:
-            changed[:] = True
-        if changed.any():
-            raise ArtifactError(
-                what,
-                "must be loaded with the model it was fitted for",
-                f"this one answers {int(changed.sum()):,} of {len(changed):,} probe rows "
-                "differently",
-                "Fit the repair anew on the model as it is, or say check_model=False.",
-            )
-
-
-def _apart(one: FloatArray, other: FloatArray | float) -> NDArray[np.bool_]:
-    """Where answers differ by more than a batch's composition can do."""
-    return ~np.isclose(one, other, rtol=SAME_ANSWER, atol=SAME_ANSWER)
 
 
 @stored("Body")
@@ -232,6 +173,7 @@ def _moment(created: Any) -> str | None:
 
 def _body(repaired: RepairedClassifier) -> Body:
     box, data = repaired.box_, repaired.data_
+    assert data.table is not None
     _refuse_other_names(data)
     settings = dict(sorted(repaired._told().items()))
     if repaired.key is None:  # the key was made from it
@@ -245,13 +187,13 @@ def _body(repaired: RepairedClassifier) -> Body:
         settings=settings,
         model=ModelSettings(
             box._method, box.output, box.threshold, box.soft, box.random, box.batch_size,
-            not box.can_be_asked, box.column, box.words,
+            not box.can_query, box.column, box.words,
         ),
         data=data.counted,  # a person's place in the data read is nobody's business later
         audit=repaired.audit_,
         plans=tuple(repaired.plans_.items()),
         outcomes=() if own else tuple(_outcomes(repaired)),
-        probe=Probe.choose(data),
+        probe=Probe.choose(data.table, data.populations),
         fingerprint=repaired.fingerprint_,
     )  # fmt: skip
 
@@ -357,18 +299,6 @@ def _readable(value: Any) -> Any:
     )
 
 
-def _answers(data: AuditData) -> Answers:
-    """The model's answer about every row of the table."""
-    assert data.table is not None
-    decision: FloatArray = np.zeros(len(data.table))
-    score = None if data.populations[0].score is None else np.zeros(len(data.table))
-    for population in data.populations:
-        decision[population.rows] = population.decision
-        if score is not None:
-            score[population.rows] = population.score
-    return Answers(decision, score)
-
-
 def _table_name(place: int) -> str:
     return f"tables/{place:04d}.bin"
 
@@ -411,7 +341,7 @@ def load(
             file.refuse("must hold a repair and its tables", "it holds something else")
         own = _own_box(file, about.model)
         box = own if model is None else _box(model, about.model)
-        if not box.can_be_asked and not about.model.recorded:
+        if not box.can_query and not about.model.recorded:
             raise ArtifactError(
                 what,
                 "must be loaded with a model that can be asked",
@@ -435,14 +365,25 @@ def load(
                 "With another key people would be drawn anew: find the one used in fit.",
             )
     skipped = about.model.recorded or box.random or isinstance(box, _NoModel)
-    if check_model and box.can_be_asked and not skipped:
-        body.probe.ask_again(what, box, body.data.labels)
+    if check_model and box.can_query and not skipped:
+        _refuse_another_model(what, body.probe, box, body.data.labels)
     repaired.key_ = key
     repaired._keep(box, body.data, body.audit, dict(body.plans))
     repaired._fingerprint.append(body.fingerprint)
     repaired._outcomes |= dict(body.outcomes)
     repaired._loaded = True
     return repaired
+
+
+def _refuse_another_model(what: str, probe: Probe, box: BlackBox, labels: Labels) -> None:
+    changed = probe.changed(box.query(probe.rows, labels, trusted=True), box.cut)
+    if changed.any():
+        raise ArtifactError(
+            what,
+            "must be loaded with the model it was fitted for",
+            f"this one answers {int(changed.sum()):,} of {len(changed):,} probe rows differently",
+            "Fit the repair anew on the model as it is, or say check_model=False.",
+        )
 
 
 def _read_body(read: Any, box: BlackBox, tables: int, writer: str = "") -> Body:
@@ -560,7 +501,7 @@ def _own_box(file: Container, settings: ModelSettings) -> BlackBox:
         if settings.column is None:
             return _NoModel(settings)
         box = _box(settings.column, settings)
-    if box.can_be_asked:
+    if box.can_query:
         file.refuse("must name a column of recorded predictions", f"it names {box!r}")
     return box
 
@@ -582,9 +523,9 @@ class _NoModel(BlackBox):
     """Stands for a model that was not given: an error once somebody looks at its answers."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        super().__init__(self.ask, **_as_in_fit(settings))
+        super().__init__(self.query, **_as_in_fit(settings))
 
-    def ask(self, *_: Any, **__: Any) -> Answers:
+    def query(self, *_: Any, **__: Any) -> Answers:
         return _NoAnswers()
 
 

@@ -11,7 +11,7 @@ import typer
 from fairmend.cli.output import say
 from fairmend.cli.people import ModelCall
 from fairmend.errors import DataError
-from fairmend.model.blackbox import default_cut
+from fairmend.model.cut import default_cut
 
 if TYPE_CHECKING:
     from fairmend.artifact.manifest import ModelSettings

@@ -116,7 +116,7 @@ def score_people(
                 answers = box.interpret(said, records.labels).take(said.codes)
             else:
                 rows = _as(frame.select(inputs), place)
-                answers = box.ask(rows, records.labels, trusted=number > 0)
+                answers = box.query(rows, records.labels, trusted=number > 0)
             exactly = np.float64 if box.soft else np.int8
             parts["decision"].append(answers.decision.astype(exactly))
             if answers.score is not None:

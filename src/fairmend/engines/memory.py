@@ -49,7 +49,7 @@ class Memory:
         """None where rows are too various, or the model's answers are no function of them."""
         data, box = classifier.data_, classifier.box_
         assert data.table is not None
-        if box.random or not box.can_be_asked:
+        if box.random or not box.can_query:
             return None
         encoded = data.table.encoded
         size = prod(len(column.values) for column in encoded)

@@ -169,7 +169,7 @@ def gather(
     outcome = place.column(y, "y")
     groups = place.columns(sensitive_features, "sensitive_features")
     weight = None if sample_weight is None else place.column(sample_weight, "sample_weight")
-    if box.column is None and not box.can_be_asked:
+    if box.column is None and not box.can_query:
         raise DataError(
             "model (recorded predictions)",
             "must name a column of X where X is not in memory",

@@ -19,7 +19,8 @@ from fairmend.data.columns import Encoded, Frame, IntArray
 from fairmend.data.outcomes import Labels
 from fairmend.data.rows import mixed
 from fairmend.errors import FairmendWarning, InputError, ModelError
-from fairmend.model.blackbox import Answers, BlackBox
+from fairmend.model.answers import Answers
+from fairmend.model.blackbox import BlackBox
 
 __all__ = [
     "FEW",
@@ -95,7 +96,7 @@ def find_doubts(
             continue
         elif len(table) == people.n and is_identifier(column):
             yield identifier(name, people.n)
-        elif not box.can_be_asked:
+        elif not box.can_query:
             if _is_copy(column, people.row, people.group):
                 got = "it tells people apart just where sensitive_features does"
                 yield Doubt(name, "group", got)
@@ -117,7 +118,7 @@ def find_leak(
     """The columns that tell the outcome to a model that reads them, or that a repair may edit."""
     for place, (name, column) in enumerate(zip(table.names, table.encoded, strict=True)):
         if _is_copy(column, people.row, people.outcome) and (
-            not box.can_be_asked or box.random or is_read(box, table, place, answers, labels)
+            not box.can_query or box.random or is_read(box, table, place, answers, labels)
         ):
             yield Doubt(name, "label", "it tells people apart just where y does")
 
@@ -272,7 +273,7 @@ def is_read(box: BlackBox, table: Frame, place: int, answers: Answers, labels: L
     column = np.zeros((len(chosen), len(table.names)), bool)
     column[:, place] = True
     try:
-        after = box.ask(mixed(rows, others, column), labels, trusted=True)
+        after = box.query(mixed(rows, others, column), labels, trusted=True)
     except ModelError:  # it minds, so it reads it
         return True
     same = np.array_equal(before.decision, after.decision)

@@ -44,7 +44,9 @@ from fairmend.data.weights import HEAVIEST
 from fairmend.errors import DataError, listed, nearest
 from fairmend.measure.elsewhere import Gathered, engines, is_elsewhere
 from fairmend.measure.inputs import People, find_doubts, find_leak, refuse, warn
-from fairmend.model.blackbox import Answers, BlackBox, warn_of_idle_cut
+from fairmend.model.answers import Answers
+from fairmend.model.blackbox import BlackBox
+from fairmend.model.cut import warn_of_idle_cut
 
 __all__ = [
     "AuditData",
@@ -471,7 +473,7 @@ def tabulate(
             pos_label=pos_label,
             predicted=box.column,
             unlabelled=unlabelled,
-            predictions=None if box.can_be_asked else box.model,
+            predictions=None if box.can_query else box.model,
             input_names=named,
         )
     predictions = box.recorded(frame, len(records))
@@ -481,7 +483,7 @@ def tabulate(
         if predictions is not None:
             predictions = replace(predictions, codes=predictions.codes[kept])
     table, answers, row, size = _answered(box, frame, records, predictions, inputs=inputs)
-    warn_of_idle_cut(box, answers)
+    warn_of_idle_cut(box.threshold, answers)
     if table is not None and known is None:
         people = People(
             n=len(records) if records.counts is None else round(records.counts.people.sum()),
@@ -545,7 +547,7 @@ def _answered(
             )
         alike = records.inputs.distinct()
         table = records.inputs.take(alike.first)
-        answers = box.ask(table, records.labels)
+        answers = box.query(table, records.labels)
         row, size = alike.inverse, len(alike.first)
     else:
         table = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, NoReturn
 
@@ -33,9 +32,7 @@ from fairmend.data.columns import (
     scalar,
     series_array,
 )
-from fairmend.data.limits import Chances, Scores, alike
 from fairmend.data.outcomes import Labels
-from fairmend.data.stored import stored
 from fairmend.errors import (
     DataError,
     FairmendWarning,
@@ -45,17 +42,16 @@ from fairmend.errors import (
     listed,
     nearest,
 )
+from fairmend.model.answers import SAME_ANSWER, Answers, differ
+from fairmend.model.cut import cut_between, default_cut
 from fairmend.progress import progress
 
 __all__ = [
     "RECORDED",
-    "Answers",
     "BlackBox",
     "Labels",
     "cannot_be_looked_at",
-    "default_cut",
     "input_names",
-    "warn_of_idle_cut",
 ]
 
 RECORDED = "model (recorded predictions)"
@@ -64,29 +60,9 @@ _OUTPUTS = ("auto", "label", "probability", "score")
 
 # Rows put to the model a second time, in reverse order, to see whether it stands by its answers.
 RECHECKED = 32
-# A batch's composition may move the last bits of a float; a changed mind moves more than this.
-SAME_ANSWER = 1e-6
 
 # Methods whose answers are about the model's classes_, in their order.
 _BY_CLASSES = ("predict_proba", "decision_function")
-
-
-@stored("Answers")
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What the model said, entry by entry."""
-
-    decision: Chances
-    """h(x): 0 or 1, or the probability of deciding 1 where decisions are soft."""
-    score: Scores | None
-    """What it ranks by; None for a model that gives labels only."""
-
-    def agrees(self) -> bool:
-        return alike(self.decision, self.score)
-
-    def take(self, entries: NDArray[Any]) -> Answers:
-        """The same for other entries, given by their places among these."""
-        return Answers(self.decision[entries], None if self.score is None else self.score[entries])
 
 
 class BlackBox:
@@ -134,7 +110,7 @@ class BlackBox:
     --------
     >>> import numpy as np
     >>> box = BlackBox(lambda rows: rows[:, 0] * 100, threshold=50)
-    >>> box.ask(Frame.read(np.array([[0.2], [0.9]])), Labels(0, 1)).decision.tolist()
+    >>> box.query(Frame.read(np.array([[0.2], [0.9]])), Labels(0, 1)).decision.tolist()
     [0.0, 1.0]
 
     """
@@ -320,7 +296,7 @@ class BlackBox:
     # ---------------------------------------------------------------- asking
 
     @property
-    def can_be_asked(self) -> bool:
+    def can_query(self) -> bool:
         """Whether it answers about new rows; recorded predictions do not."""
         return self._call is not None
 
@@ -330,12 +306,12 @@ class BlackBox:
         default = self._default_threshold(self.output)
         return self.threshold if self.threshold is not None else default or 0.0
 
-    def ask(self, rows: Frame, labels: Labels, *, trusted: bool = False) -> Answers:
+    def query(self, rows: Frame, labels: Labels, *, trusted: bool = False) -> Answers:
         """Put every row to the model, in batches, and check what comes back.
 
         A model that is ``trusted``, because it has been audited, is not asked anything twice.
         """
-        raw = self._ask_all(rows, labels)
+        raw = self._query_all(rows, labels)
         try:
             said = encode(raw)
         except DataError as error:
@@ -346,17 +322,17 @@ class BlackBox:
             answers = self._as_predict_decides(rows, answers, labels)
         return answers
 
-    def _ask_all(self, rows: Frame, labels: Labels) -> NDArray[Any]:
+    def _query_all(self, rows: Frame, labels: Labels) -> NDArray[Any]:
         parts = []
         with progress("asking the model", len(rows)) as advance:
             for start in range(0, len(rows), self.batch_size):
                 # A copy: a model that scribbles on its input must not touch ours.
                 batch = rows.slice(start, start + self.batch_size)
-                parts.append(self._ask(batch, labels))
+                parts.append(self._query(batch, labels))
                 advance(len(batch))
         return np.concatenate(parts)
 
-    def _ask(self, rows: Frame, labels: Labels) -> NDArray[Any]:
+    def _query(self, rows: Frame, labels: Labels) -> NDArray[Any]:
         assert self._call is not None
 
         def complain(error: BaseException) -> ModelError:
@@ -455,7 +431,7 @@ class BlackBox:
 
         It becomes a decision and, where it is more than a label, a score.
         """
-        if said.has_missing and not self.can_be_asked:
+        if said.has_missing and not self.can_query:
             self._fail(
                 "must hold a prediction for everybody",
                 f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}",
@@ -546,9 +522,9 @@ class BlackBox:
     def _recheck(self, rows: Frame, raw: NDArray[Any], labels: Labels) -> None:
         """Ask again about a few rows, in another order: the answers must be the same."""
         chosen = _spread(len(rows))[::-1]
-        before, again = raw[chosen], self._ask_all(rows.take(chosen), labels)
+        before, again = raw[chosen], self._query_all(rows.take(chosen), labels)
         if before.dtype.kind == "f" and again.dtype.kind == "f":
-            changed = ~np.isclose(before, again, rtol=SAME_ANSWER, atol=SAME_ANSWER)
+            changed = differ(before, again)
         else:
             changed = np.asarray(before != again)
         if changed.any():
@@ -575,11 +551,11 @@ class BlackBox:
         nearest_to_cut = np.argsort(np.abs(score - cut), kind="stable")[:RECHECKED]
         chosen = np.union1d(_spread(len(rows)), nearest_to_cut)
         try:
-            said = by_label.ask(rows.take(chosen), labels).decision
+            said = by_label.query(rows.take(chosen), labels).decision
             differs = (said != answers.decision[chosen]) & (score[chosen] != cut)
             if not differs.any():
                 return answers
-            found = _cut_between(score, by_label.ask(rows, labels).decision)
+            found = cut_between(score, by_label.query(rows, labels).decision)
         except ModelError:
             return answers  # we do not use predict, and what we use worked
         if found is None:
@@ -604,7 +580,7 @@ class BlackBox:
 
     def _fail(self, must: str, got: str, fix: str, cause: BaseException | None = None) -> NoReturn:
         """What a model says when asked is its failure; what is on record is data."""
-        kind = ModelError if self.can_be_asked else DataError
+        kind = ModelError if self.can_query else DataError
         raise kind(f"model ({self._method})", must, got, fix) from cause
 
     def _fail_on_labels(
@@ -628,31 +604,8 @@ class BlackBox:
         self._fail(f"must answer with {own}", f"got {listed(map(scalar, said.values))}", fix)
 
     def _share(self, said: Encoded, which: NDArray[np.bool_]) -> str:
-        unit = "distinct rows" if self.can_be_asked else "entries"
+        unit = "distinct rows" if self.can_query else "entries"
         return f"{int(which.sum()):,} of {len(said.codes):,} {unit}"
-
-
-def default_cut(output: str, method: str) -> float | None:
-    """Where answers of a kind are cut if nobody says; None where that must be told."""
-    if output == "probability":
-        return 0.5
-    return 0.0 if method == "decision_function" else None
-
-
-def warn_of_idle_cut(box: BlackBox, answers: Answers) -> None:
-    """Say that a threshold tells nobody apart: it is often meant for other scores."""
-    score, cut = answers.score, box.threshold
-    if cut is None or score is None or not len(score):
-        return
-    above = score > cut
-    if above.all() or not above.any():
-        warnings.warn(
-            f"threshold: every answer is {'greater than' if above.all() else 'at most'} {cut:g}, "
-            f"so that everybody has the same decision: the answers go from {score.min():.6g} to "
-            f"{score.max():.6g}. Is it meant for scores on another scale?",
-            FairmendWarning,
-            stacklevel=4,
-        )
 
 
 def input_names(model: Any) -> tuple[str, ...] | None:
@@ -714,26 +667,6 @@ def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | 
             "Wrap the vendor's call in a function that takes rows and returns answers.",
         )
     return "recorded predictions", None
-
-
-def _cut_between(score: FloatArray, decision: FloatArray) -> tuple[float, float, float] | None:
-    """A round cut above which all decisions are positive, and from where to where it may lie.
-
-    >>> _cut_between(np.array([0.1, 0.29, 0.42]), np.array([0.0, 0.0, 1.0]))
-    (0.4, 0.29, 0.42)
-    >>> _cut_between(np.array([0.1, 0.29, 0.42]), np.array([0.0, 1.0, 0.0])) is None
-    True
-    """
-    if not 0 < decision.sum() < len(decision):  # where it would decide otherwise nobody knows
-        return None
-    low, high = float(score[decision == 0].max()), float(score[decision == 1].min())
-    if low >= high:
-        return None
-    for digits in range(16):
-        cut = round((low + high) / 2, digits)
-        if low <= cut < high:
-            return cut, low, high
-    return low, low, high
 
 
 def _are_probabilities(numbers: FloatArray) -> NDArray[np.bool_]:

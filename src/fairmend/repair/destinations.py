@@ -24,7 +24,8 @@ from fairmend.data.limits import Places, alike, inside, rising
 from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing, find_rows, mixed, stacked
 from fairmend.data.stored import stored
-from fairmend.model.blackbox import Answers, BlackBox
+from fairmend.model.answers import Answers
+from fairmend.model.blackbox import BlackBox
 from fairmend.progress import progress
 from fairmend.repair.costs import EditCost
 from fairmend.repair.neighbours import Neighbours, Search
@@ -353,7 +354,7 @@ class Donors:
         """Which edited rows really get the wanted decision and break no rule of the caller's."""
         assert self.box is not None
         tried = mixed(rows, self.table.take(donor), taken)
-        said = self.box.ask(tried, self.labels, trusted=True)
+        said = self.box.query(tried, self.labels, trusted=True)
         good = (said.decision == self.answers.decision[0]) & ~self.cost.forbids(rows, tried)
         return np.flatnonzero(good), said
 

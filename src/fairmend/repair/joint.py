@@ -24,8 +24,7 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Chances, Coefficients, alike
 from fairmend.data.stored import stored
 from fairmend.measure.realised import RealisedGap
-from fairmend.model.blackbox import Answers
-from fairmend.model.seen import find_seen
+from fairmend.model.answers import Answers, find_seen
 from fairmend.progress import progress
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.plan import Outlook, Plan, Route

@@ -19,7 +19,7 @@ from fairmend.data.limits import Between, Chance, Side
 from fairmend.data.stored import stored
 from fairmend.measure.realised import RealisedGap
 from fairmend.measure.tabulate import AuditData
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.joint import close_jointly
 from fairmend.repair.methods import repair_method

@@ -21,7 +21,7 @@ from fairmend.data.stored import stored
 from fairmend.errors import DataError
 from fairmend.measure import special
 from fairmend.measure.tabulate import AuditData, pooled
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.costs import EditCost
 from fairmend.repair.destinations import Destinations
 from fairmend.repair.least_change import (

@@ -18,7 +18,7 @@ from fairmend.data.limits import MOST, Between, Figure, Label, Side
 from fairmend.data.naming import shown
 from fairmend.data.stored import stored
 from fairmend.measure.wording import Told, share, tell, tell_gap
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations
 from fairmend.status import PlanStatus
 

@@ -36,7 +36,8 @@ from fairmend.measure.disparity import (
 )
 from fairmend.measure.realised import RealisedGap, half_a_person
 from fairmend.measure.tabulate import AuditData, Population, Tally
-from fairmend.model.blackbox import Answers, BlackBox
+from fairmend.model.answers import Answers
+from fairmend.model.blackbox import BlackBox
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.destinations import Donors
 from fairmend.repair.plan import Outlook, Plan, Route

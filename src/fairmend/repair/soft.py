@@ -18,7 +18,7 @@ from fairmend.data.limits import Between, Chance, Chances, alike
 from fairmend.data.stored import stored
 from fairmend.errors import DataError
 from fairmend.measure.realised import RealisedGap
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.repair.costs import EditCost
 from fairmend.repair.plan import Outlook, Plan, Route
 from fairmend.repair.problem import KnownOutcome, RepairTask

@@ -20,7 +20,7 @@ from fairmend.data.columns import Frame, encode, is_missing
 from fairmend.data.groups import as_label
 from fairmend.data.ids import content_ids
 from fairmend.errors import DataError, ModelError
-from fairmend.model.blackbox import Answers
+from fairmend.model.answers import Answers
 from fairmend.model.protocols.wire import BadAnswer, BadRequest
 from fairmend.model.remote import cells
 from fairmend.repair.plan import Plan, Route

@@ -10,8 +10,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chances, Places, Scores, alike, flat, inside
 from fairmend.data.stored import stored
-from fairmend.model.blackbox import Answers
-from fairmend.model.seen import find_seen, signal
+from fairmend.model.answers import Answers, find_seen, signal
 from fairmend.repair.costs import EditCost
 from fairmend.repair.plan import Plan, Route
 from fairmend.tables import percent

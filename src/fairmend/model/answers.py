@@ -1,4 +1,4 @@
-"""Rows found again among those of the audit, where equal rows may have got several answers.
+"""The model's answers as decisions and scores, and rows found again by their answers.
 
 Recorded predictions can say different things of equal inputs. A law for such rows belongs to inputs
 and answer together: whoever comes again follows the row that was answered most alike.
@@ -6,13 +6,44 @@ and answer together: whoever comes again follows the row that was answered most 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.limits import Chances, Scores, alike
 from fairmend.data.rows import find_rows
-from fairmend.model.blackbox import Answers
+from fairmend.data.stored import stored
 
-__all__ = ["find_seen", "signal"]
+__all__ = ["SAME_ANSWER", "Answers", "differ", "find_seen", "signal"]
+
+SAME_ANSWER = 1e-6
+"""The composition of a batch may change the last bits of a float; another model changes more."""
+
+
+@stored("Answers")
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What the model said, entry by entry."""
+
+    decision: Chances
+    """h(x): 0 or 1, or the probability of deciding 1 where decisions are soft."""
+    score: Scores | None
+    """What it ranks by; None for a model that gives labels only."""
+
+    def agrees(self) -> bool:
+        return alike(self.decision, self.score)
+
+    def take(self, entries: NDArray[Any]) -> Answers:
+        """The same for other entries, given by their places among these."""
+        return Answers(self.decision[entries], None if self.score is None else self.score[entries])
+
+
+def differ(one: FloatArray, other: FloatArray | float) -> NDArray[np.bool_]:
+    """Where answers differ by more than the composition of a batch explains."""
+    return ~np.isclose(one, other, rtol=SAME_ANSWER, atol=SAME_ANSWER)
 
 
 def find_seen(table: Frame, said: Answers, rows: Frame, answers: Answers) -> IntArray:
