@@ -3,7 +3,6 @@
 import sys
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 
@@ -133,12 +132,6 @@ def test_a_column_of_decisions_must_be_new(people, tmp_path):
     for emit, name in (("rows", "y"), ("decisions", "id"), ("both", "decision")):
         with pytest.raises(fairmend.DataError, match=f"there is one called '{name}' already"):
             streamed(mended, people, tmp_path, emit, name)
-
-
-def test_pandas_types_come_back_as_in_the_fit(people):
-    known = people.select(people.columns[:2]).to_pandas().astype({people.columns[0]: "int8"})
-    rows = mender.as_fitted(people.select(people.columns[:2]), known)
-    pd.testing.assert_frame_equal(rows, known)
 
 
 # -------------------------------------------------------------------- people without ids

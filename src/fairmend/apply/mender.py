@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fairmend.apply.rowstream import Block, Edits, RowStream
 from fairmend.apply.shared_draws import SharedDraws, worst
 from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.containers import as_fitted, as_kind
 from fairmend.data.groups import read_membership
 from fairmend.data.ids import BadId
 from fairmend.data.tablefile import refuse_blanks
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from fairmend.classifier import RepairedClassifier
 
-__all__ = ["Mender", "Tally", "Wanted", "as_fitted", "as_polars"]
+__all__ = ["Mender", "Tally", "Wanted"]
 
 MOST_KNOWN = 100_000
 """Distinct rows remembered; more than these are forgotten, so that memory stays what it is."""
@@ -178,11 +179,11 @@ class Mender:
     # ---------------------------------------------------------------- what is read
 
     @cached_property
-    def _known(self) -> Any:
-        """The table the repair was fitted on, in its container."""
+    def _known(self) -> Frame:
+        """The table the repair was fitted on."""
         table = self.mended.data_.table
         assert table is not None
-        return table.native
+        return table
 
     @cached_property
     def _inputs(self) -> list[str]:
@@ -206,7 +207,7 @@ class Mender:
         import polars as pl
 
         types: dict[str, Any] = dict.fromkeys(self._key)
-        types |= as_polars(self._known).schema
+        types |= as_kind(self._known.native, "polars").schema
         column, output = self.mended.box_.column, self.mended.box_.output
         if column is not None and types[column] is None and output in ("probability", "score"):
             types[column] = pl.Float64  # labels are as the file has them
@@ -339,20 +340,20 @@ class Mender:
         stranger = (member < 0) & ~absent
         if stranger.any() and self.mended.unknown_group == "error":
             self._refuse(block, new[int(np.argmax(stranger))])
-        people = self.mended._read(as_fitted(new.select(self._inputs), self._known), groups)
+        people = self.mended._read(as_fitted(new, self._known, self._inputs), groups)
         chance = np.zeros(new.height)
         decision = people.drawn(people.answers.decision, lambda route: route.decision, chance)
         own = people.answers.decision[people.row]
         drawn = (decision > 0) & (decision < 1)
         destination = np.full(new.height, -1)
-        tables = [as_polars(people.inputs.native).clear()]
+        tables = [as_kind(people.inputs.native, "polars").clear()]
         for one in people.routes:
             drawn[one.members] |= one.route.random[one.place]
             picked = one.pick(chance)
             if one.route.table is not None:
                 size = sum(table.height for table in tables)
                 destination[one.members] = np.where(picked >= 0, picked + size, -1)
-                tables.append(as_polars(one.route.table.native))
+                tables.append(as_kind(one.route.table.native, "polars"))
         by_edits = self.wanted.emit == "rows"
         variance = people.variance_edited() if by_edits else people.variance_decided()
         return _Laws(
@@ -379,25 +380,13 @@ class Mender:
         people = block.rows[who]
         try:
             answer = getattr(self.mended, what)(
-                as_fitted(people.select(self._inputs), self._known),
+                as_fitted(people, self._known, self._inputs),
                 sensitive_features={name: people[name] for name in self.groups},
                 ids=None if self.id_ is None else people[self.id_],
             )
         except BadId as error:
             raise error.at(block.where(int(who[error.row]))) from None
-        return as_polars(answer) if what == "transform" else answer
-
-
-def as_fitted(rows: pl.DataFrame, known: Any) -> Any:
-    """Rows in the container of the table the repair was fitted on: the model reads that one."""
-    if isinstance(known, np.ndarray):
-        return rows.to_numpy()
-    module = type(known).__module__.split(".")[0]
-    if module == "pandas":
-        frame = rows.to_pandas()
-        kept = [name for name in frame.columns if name in known.columns]
-        return frame.astype({name: known[name].dtype for name in kept})
-    return rows.to_arrow() if module == "pyarrow" else rows
+        return as_kind(answer, "polars") if what == "transform" else answer
 
 
 def _changed(rows: pl.DataFrame, who: IntArray, edited: pl.DataFrame) -> Cells:
@@ -441,16 +430,3 @@ def _stacked(tables: list[pl.DataFrame]) -> pl.DataFrame:
     import polars as pl
 
     return pl.concat(tables, how="vertical_relaxed")
-
-
-def as_polars(table: Any) -> pl.DataFrame:
-    """A table of any container as one of Polars."""
-    import polars as pl
-
-    if isinstance(table, pl.DataFrame):
-        return table
-    if isinstance(table, np.ndarray):
-        return pl.DataFrame(table, schema=[f"x{j}" for j in range(table.shape[1])])
-    if type(table).__module__.startswith("pandas"):
-        return pl.DataFrame(pl.from_pandas(table))
-    return pl.DataFrame(pl.from_arrow(table))

@@ -63,7 +63,7 @@ def report(
     as_json: o.AsJson = False,
 ) -> None:
     """Show what a repair does to the people of FILE, before and after."""
-    from fairmend.apply.mender import as_fitted, as_polars
+    from fairmend.data.containers import as_fitted, as_kind
     from fairmend.explain.counterfactual import read_disparities
 
     limits = [read_limit(text) for text in fail_on or []]
@@ -90,8 +90,8 @@ def report(
         people = find_people(file, columns, mended.box_, known=table.names)
         said = people.call
     else:
-        people = read_people(file, columns, mended.box_, like=as_polars(table.native))
-        said = people.call | {"X": as_fitted(people.inputs, table.native)}
+        people = read_people(file, columns, mended.box_, like=as_kind(table.native, "polars"))
+        said = people.call | {"X": as_fitted(people.inputs, table, people.inputs.columns)}
     names = [one.name for one in read_disparities(mended.disparity)]
     refuse_selected(people.selection, names, "Leave it out")
     result = mended.report(

@@ -1,16 +1,18 @@
-"""One table, four containers: pandas, Polars, PyArrow, NumPy."""
+"""One table, four containers: pandas, Polars, PyArrow, NumPy; rows as they were in fit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
 
 from fairmend.data.columns import Frame
-from fairmend.errors import DataError, listed, require
+from fairmend.errors import check_columns, require
 
-__all__ = ["Kind", "as_kind", "kind_of", "like"]
+__all__ = ["Kind", "as_fitted", "as_kind", "from_cells", "kind_of", "widened"]
 
 Kind = Literal["pandas", "polars", "pyarrow", "numpy"]
 
@@ -30,9 +32,13 @@ def kind_of(native: Any) -> Kind:
 
 
 def as_kind(native: Any, kind: Kind) -> Any:
-    """The same table in another container."""
+    """The same table in another container; the columns of an array are called x0, x1, ..."""
     if kind_of(native) == kind:
         return native
+    if isinstance(native, np.ndarray):
+        library = require(kind, extra=kind, why=f"a table of {kind}")
+        columns = {f"x{j}": column for j, column in enumerate(native.T)}
+        return library.table(columns) if kind == "pyarrow" else library.DataFrame(columns)
     frame = nw.from_native(native, eager_only=True)
     if kind == "numpy":
         return frame.to_numpy()
@@ -56,52 +62,105 @@ def _outgrows_floats(column: nw.Series[Any]) -> bool:
     return bool(max(abs(column.min()), abs(column.max())) > 1 << 53)
 
 
-def like(native: Any, known: Frame, more: tuple[str, ...] = ()) -> Any:
-    """The inputs of a batch as they were in fit: the same container, the same types of columns.
+def as_fitted(rows: Any, known: Frame, keep: Sequence[str] = ()) -> Any:
+    """The inputs among some rows as they were in fit: the same container and types of columns.
 
-    A batch without missing values may hold whole numbers where the table of fit held floats, and
-    only some of a column's categories. ``more`` are further columns to keep beside the inputs.
+    Rows without missing values may hold whole numbers where the table of fit held floats, and only
+    some of a column's categories. ``keep`` names further columns to keep beside the inputs.
     """
-    present = nw.from_native(native, eager_only=True).columns
-    missing = [name for name in known.names if name not in present]
-    if missing:
-        raise DataError(
-            "X",
-            f"must have the {len(known.names)} columns of fit",
-            f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-            "Pass the model's inputs under the same names.",
-        )
-    kind = kind_of(known.native)
-    if kind == "numpy":
-        frame = nw.from_native(native, eager_only=True).select(list(known.names))
-        floats = known.native.dtype.kind == "f"
-        return frame.to_numpy().astype(known.native.dtype if floats else None, copy=False)
-    frame = nw.from_native(as_kind(native, kind), eager_only=True)
-    frame = frame.select([*known.names, *(name for name in more if name not in known.names)])
-    return _cast(frame, nw.from_native(known.native, eager_only=True)).to_native()
-
-
-def _cast(frame: nw.DataFrame[Any], known: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    changed = []
-    for name in known.columns:
-        column, aim = frame.get_column(name), known.schema[name]
-        if column.dtype == aim and aim != nw.Categorical:
-            continue
-        if aim.is_float() and column.dtype.is_numeric():
-            changed.append(column.cast(aim))
-        elif aim == nw.Categorical and frame.implementation.is_pandas_like():
-            changed.append(_category(column, known.get_column(name)))
-    return frame.with_columns(changed) if changed else frame
-
-
-def _category(column: nw.Series[Any], known: nw.Series[Any]) -> nw.Series[Any]:
-    """A column of text with the categories of fit; values it did not know come last."""
-    native = column.to_native().astype("object")
-    values = known.to_native().cat.categories
-    fresh = [value for value in native.dropna().unique() if value not in values]
-    categories = values.append(type(values)(fresh)) if fresh else values
-    pandas = require("pandas", extra="pandas", why="a column of categories")
-    told = pandas.Series(
-        pandas.Categorical(native, categories=categories), index=native.index, name=column.name
+    frame = nw.from_native(rows, eager_only=True)
+    check_columns(
+        "X", frame.columns, known.names, "Pass the model's inputs under the same names.", of="fit"
     )
-    return nw.from_native(told, series_only=True)
+    frame = frame.select([*known.names, *(name for name in keep if name not in known.names)])
+    kind = kind_of(known.native)
+    native = as_kind(frame.to_native(), kind)
+    if kind == "numpy":
+        floats = known.native.dtype.kind == "f"
+        return native.astype(known.native.dtype if floats else None, copy=False)
+    if kind == "pandas":
+        return _as_fitted_pandas(native, known.native)
+    frame, schema = nw.from_native(native, eager_only=True), _schema(known)
+    return frame.with_columns(
+        nw.col(name).cast(aim)
+        for name, aim in schema.items()
+        if aim.is_float() and frame.schema[name] != aim and frame.schema[name].is_numeric()
+    ).to_native()
+
+
+def _schema(known: Frame) -> Any:
+    return nw.from_native(known.native, eager_only=True).schema
+
+
+def _as_fitted_pandas(native: Any, known: Any) -> Any:
+    """Columns in their type of fit, unless that has no room for their values."""
+    changed = {}
+    for name, aim in known.dtypes.items():
+        column = native[name]
+        if aim == "category":
+            changed[name] = widened(column, known[name])
+        elif column.dtype != aim and _family(column.dtype) == _family(aim):
+            with suppress(TypeError, ValueError):
+                cast = column.astype(aim)
+                if _holds(cast, column):
+                    changed[name] = cast
+    return native.assign(**changed) if changed else native
+
+
+def _family(dtype: Any) -> str:
+    return "number" if dtype.kind in "biuf" else str(dtype.kind)
+
+
+def _holds(cast: Any, column: Any) -> bool:
+    """Whether the values of a column are the same in another type: none cut short, none spelt."""
+    kind = cast.dtype.kind if isinstance(cast.dtype, np.dtype) else ""
+    if kind and kind in "biu":
+        return bool((cast == column).all())
+    if column.dtype == object and cast.dtype != object:
+        return bool(nw.from_native(column, series_only=True).dtype == nw.String)
+    return True
+
+
+def widened(column: Any, known: Any) -> Any:
+    """A pandas column with the categories of a known one; values new to it come last."""
+    categories, ordered = known.cat.categories, known.cat.ordered
+    column = column.astype(object)
+    fresh = [value for value in column.dropna().unique() if value not in categories]
+    if fresh:
+        categories = categories.append(type(categories)(fresh))
+    pandas = require("pandas", extra="pandas", why="a column of categories")
+    return column.astype(pandas.CategoricalDtype(categories, ordered))
+
+
+def from_cells(rows: Sequence[Iterable[Any]], known: Frame) -> Frame:
+    """Rows of plain Python values in the container and the types of a known table."""
+    if known.is_array:
+        cells = [list(row) for row in rows]
+        dtype = _holding(known.native.dtype, [cell for row in cells for cell in row])
+        return Frame(np.array(cells, dtype), known.names)
+    columns = {
+        name: _series(known.column(name), list(cells))
+        for name, cells in zip(known.names, zip(*rows, strict=True), strict=True)
+    }
+    first = next(iter(columns.values()))
+    made = first.to_frame() if len(columns) == 1 else nw.from_dict(columns)
+    return Frame(made.to_native(), known.names)
+
+
+def _series(known: Any, values: list[Any]) -> Any:
+    """Values as a column of the same library and type as a known one."""
+    if not known.implementation.is_pandas_like():
+        return nw.new_series(known.name, values, known.dtype, backend=known.implementation)
+    native = known.to_native()
+    make = type(native)
+    if native.dtype == "category":
+        column = widened(make(values, dtype=object, name=known.name), native)
+    else:
+        column = make(values, dtype=_holding(native.dtype, values), name=known.name)
+    return nw.from_native(column, series_only=True)
+
+
+def _holding(dtype: Any, values: Sequence[Any]) -> Any:
+    """A type; or objects, where NumPy cannot mark a value of it as missing."""
+    cannot = isinstance(dtype, np.dtype) and dtype.kind in "biu"
+    return object if cannot and None in values else dtype

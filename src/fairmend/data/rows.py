@@ -128,11 +128,11 @@ def _of_one_pandas_category(
     known, ordered = own.to_native().cat.categories, own.to_native().cat.ordered
     values = known.append(other.to_native().cat.categories.difference(known, sort=False))
 
-    def told(series: nw.Series[Any]) -> nw.Series[Any]:
-        widened = series.to_native().cat.set_categories(values, ordered=ordered)
-        return nw.from_native(widened, series_only=True)
+    def with_all(series: nw.Series[Any]) -> nw.Series[Any]:
+        native = series.to_native().cat.set_categories(values, ordered=ordered)
+        return nw.from_native(native, series_only=True)
 
-    return told(own), told(other)
+    return with_all(own), with_all(other)
 
 
 def _of_one_enum(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fairmend.apply.draw import Drawer
 from fairmend.data.columns import Frame, IntArray
-from fairmend.data.containers import as_kind, kind_of, like
+from fairmend.data.containers import as_fitted, as_kind, kind_of
 from fairmend.data.ids import content_ids
 from fairmend.data.rows import replaced
 from fairmend.engines.memory import Known, Memory
@@ -239,7 +239,7 @@ class Job:
         known = self.classifier.data_.table
         assert known is not None
         column = self.classifier.box_.column
-        return like(rows, known, () if column is None else (column,))
+        return as_fitted(rows, known, () if column is None else (column,))
 
     def _groups(self, rows: Any) -> Any:
         if not isinstance(self.groups, dict):

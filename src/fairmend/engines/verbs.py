@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairmend.data.columns import Frame, encode
-from fairmend.data.containers import kind_of, like
+from fairmend.data.containers import as_fitted, kind_of
 from fairmend.data.people import Counts, read_records
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.small import Suppression
@@ -222,7 +222,7 @@ def gather(
         cells = continuous.reference_cells(place, columns, thinned)
     table = cells.frame.select(chosen) if chosen else None
     if known is not None and table is not None:
-        table = Frame(like(table.native, known), known.names)
+        table = Frame(as_fitted(table.native, known), known.names)
     return Gathered(cells.frame, _counts(cells), groups, table, told=told)
 
 
@@ -376,7 +376,7 @@ def transform_elsewhere(
         return mapped
     known = classifier.data_.table
     assert known is not None
-    return like(mapped.read_all(), known)
+    return as_fitted(mapped.read_all(), known)
 
 
 def _is_reader(mapped: Any) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fairmend.data.containers import as_kind
 from fairmend.errors import (
     MOST_OF_AN_ERROR,
     DataError,
@@ -158,7 +159,7 @@ class _InContainer:
 
     def _call(self, ask: Callable[[Any], Any]) -> Callable[[pl.DataFrame], Any]:
         def asked(rows: pl.DataFrame) -> Any:
-            return ask(rows.to_pandas() if self.container == "pandas" else rows.to_numpy())
+            return ask(as_kind(rows, self.container))
 
         return asked
 

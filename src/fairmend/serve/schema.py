@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from msgspec import UNSET
 
 from fairmend.data.columns import Frame
+from fairmend.data.containers import from_cells
 from fairmend.model.protocols.wire import Asked, BadRequest
 from fairmend.model.remote import cells, kinds
 
@@ -117,17 +117,7 @@ class Schema:
 
     def frame(self, rows: Sequence[Row]) -> Frame:
         """Rows in the container and the types of the audit."""
-        known = self.table
-        if known.is_array:
-            dtype = _holding(known.native.dtype, [cell for row in rows for cell in row])
-            return Frame(np.array([list(row) for row in rows], dtype), known.names)
-        columns = {
-            name: _series(known.column(name), list(cells_))
-            for name, cells_ in zip(self.names, zip(*rows, strict=True), strict=True)
-        }
-        first = next(iter(columns.values()))
-        made = first.to_frame() if len(columns) == 1 else nw.from_dict(columns)
-        return Frame(made.to_native(), known.names)
+        return from_cells(rows, self.table)
 
 
 def missing_column(name: str) -> BadRequest:
@@ -164,25 +154,3 @@ def _finite(value: Any) -> Any:
 
 
 _WORDS = {"bool": "true or false", "int": "whole numbers", "float": "numbers", "str": "text"}
-
-
-def _holding(dtype: Any, values: Sequence[Any]) -> Any:
-    """A type; or objects, where NumPy has no way to say in it that a value is missing."""
-    cannot = isinstance(dtype, np.dtype) and dtype.kind in "biu"
-    return object if cannot and None in values else dtype
-
-
-def _series(known: Any, values: list[Any]) -> Any:
-    """Values as a column of the same library and type as a known one."""
-    native = known.to_native()
-    if known.implementation.is_pandas_like():
-        import pandas as pd
-
-        if isinstance(native.dtype, pd.CategoricalDtype):
-            seen = native.cat.categories
-            more = [v for v in dict.fromkeys(values) if v is not None and v not in seen]
-            dtype: Any = pd.CategoricalDtype(seen.append(pd.Index(more, dtype=seen.dtype)))
-        else:
-            dtype = _holding(native.dtype, values)
-        return nw.from_native(pd.Series(values, dtype=dtype, name=known.name), series_only=True)
-    return nw.new_series(known.name, values, known.dtype, backend=known.implementation)
