@@ -7,8 +7,8 @@ import re
 import polars as pl
 import pytest
 
-from fairmend.cli.people import ModelCall
-from fairmend.cli.repair import command_line
+from fairmend.cli.model import ModelOptions
+from fairmend.cli.output import command_line
 
 from .conftest import IGNORED, NAMED
 
@@ -232,7 +232,7 @@ def test_the_key_of_the_repair_is_the_key_to_apply_it_with(mended, call, tmp_pat
 
 
 def test_few_are_not_none(mended, call, tmp_path, monkeypatch):
-    monkeypatch.setattr("fairmend.cli.loading.drawn_share", lambda _: 0.0003)
+    monkeypatch.setattr("fairmend.cli.model.randomised_share", lambda _: 0.0003)
     done = call("apply", "mended.fairmend", "new.csv", "-o", tmp_path / "o", cwd=mended)
     assert done.code == 3
     assert done.err == (
@@ -258,8 +258,8 @@ def test_old_answers_beside_new_decisions_are_pointed_out(mended, call, tmp_path
                  "--key-file", "secret.key", "--force", "-o", tmp_path / "o")  # fmt: skip
     done = call(*arguments, cwd=mended)
     assert done.err.endswith(
-        "note: 'score' still holds the model's answers about the rows before the edits; the mended "
-        "decisions are in 'decision'\n"
+        "note: 'score' still holds the model's answers about the rows before the edits; the "
+        "repaired decisions are in 'decision'\n"
     )
     for emit, stale in (("both", "score"), ("rows", "score"), ("decisions", None)):
         said = json.loads(call(*arguments, "--emit", emit, "--json", cwd=mended).out)
@@ -521,9 +521,9 @@ def test_secrets_are_not_repeated(mended, call, tmp_path, monkeypatch):
     assert command_line() == (
         "fairmend repair --model http://127.0.0.1:9/score --model=http://127.0.0.1:9/score"
     )
-    assert "t0p" not in ModelCall(model=address).name
-    other = ModelCall(model=address.replace("t0p", "t1p"))
-    assert other.name != ModelCall(model=address).name  # a record tells them apart all the same
+    assert "t0p" not in ModelOptions(model=address).name
+    other = ModelOptions(model=address.replace("t0p", "t1p"))
+    assert other.name != ModelOptions(model=address).name  # a record tells them apart all the same
 
 
 def test_names_in_a_file_move_no_cursor(call, tmp_path):

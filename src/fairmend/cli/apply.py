@@ -11,83 +11,59 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairmend.cli import options as o
-from fairmend.cli.elsewhere import is_many
-from fairmend.cli.loading import check_chance, find_key, group_columns, load_repair
-from fairmend.cli.output import print_json, refuse_one_place_for_two, refuse_unwritable, say
-from fairmend.cli.people import ModelCall
+from fairmend.cli.model import ModelOptions, check_draws, find_key, group_columns, load_repair
+from fairmend.cli.output import note, print_json, refuse_one_place_for_two, refuse_unwritable, say
+from fairmend.cli.people import is_many
 from fairmend.cli.streams import figures
 
 if TYPE_CHECKING:
     from fairmend.apply.folder import Applying
     from fairmend.apply.mender import Tally
 
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Where to write, in the format of FILE; - for standard output. Of a folder or a "
-        "pattern in quotes, a folder: one output for each file, and the same call goes on with "
-        "what an earlier one did not finish.",
-        metavar="FILE",
-        rich_help_panel=o.OUTPUT,
-    ),
-]
-EmitKind = Annotated[
-    str,
-    typer.Option(
-        help="rows: the file with inputs edited, to be fed to the model. decisions: the mended "
-        "decisions alone. both: edited rows with a column of decisions. Recorded predictions stay "
-        "as they were: they are about the rows before the edits.",
-        metavar="WHAT",
-        callback=o.one_of("rows", "decisions", "both"),
-        rich_help_panel=o.OUTPUT,
-    ),
-]
-Decision = Annotated[
-    str,
-    typer.Option(
-        help="What the column of decisions is called.",
-        metavar="NAME",
-        callback=o.checked(o.a_name),
-        rich_help_panel=o.OUTPUT,
-    ),
-]
-Edited = Annotated[
-    str | None,
-    typer.Option(
-        help="A further column of this name, saying which inputs of a row were edited, with "
-        "semicolons between them; empty where none was.",
-        metavar="NAME",
-        callback=o.checked(o.a_name),
-        rich_help_panel=o.OUTPUT,
-    ),
-]
-
 
 def apply(
     artifact: o.Artifact,
     file: o.File,
-    output: Output,
-    emit: EmitKind = "both",
-    decision: Decision = "decision",
-    edited: Edited = None,
+    output: Annotated[
+        str,
+        o.output_option(
+            "Where to write, in the format of FILE; - for standard output. Of a folder or a "
+            "pattern in quotes, a folder: one output for each file, and the same call goes on with "
+            "what an earlier one did not finish.",
+            "FILE",
+            "--output",
+            "-o",
+        ),
+    ],
+    *,
+    emit: Annotated[
+        str,
+        o.output_option(
+            "rows: the file with inputs edited, to be fed to the model. decisions: the repaired "
+            "decisions alone. both: edited rows with a column of decisions. Recorded predictions "
+            "stay as they were: they are about the rows before the edits.",
+            "WHAT",
+            check=o.one_of("rows", "decisions", "both"),
+        ),
+    ] = "both",
+    decision: Annotated[
+        str, o.output_option("What the column of decisions is called.", "NAME", check=o.a_name)
+    ] = "decision",
+    edited: Annotated[
+        str | None,
+        o.output_option(
+            "A further column of this name, saying which inputs of a row were edited, with "
+            "semicolons between them; empty where none was.",
+            "NAME",
+            check=o.a_name,
+        ),
+    ] = None,
     group: o.KnownGroup = None,
     id_: o.Id = None,
-    missing: o.Missing = None,
-    decimal: o.Decimal = None,
-    thousands: o.Thousands = None,
-    currency: o.Currency = None,
-    percent: o.Percent = False,
-    predictions: o.Predictions = None,
-    model: o.Model = None,
-    threshold: o.Threshold = None,
-    answers: o.Answers = "auto",
-    trust: o.Trust = None,
-    rows: o.Rows = None,
-    protocol: o.Protocol = None,
+    cells: o.CellOptions,
+    call: ModelOptions,
     key_file: o.KeyFile = None,
-    unknown_group: o.Unknown = "error",
+    unknown_group: o.UnknownGroup = "error",
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
@@ -102,7 +78,7 @@ def apply(
     from fairmend.data.files import writing
     from fairmend.engines.source import files
 
-    spelling = o.spelling(missing, decimal, thousands, currency, percent=percent)
+    spelling = cells.spelling
     many = is_many(file)
     if output == "-" and as_json:
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
@@ -111,16 +87,13 @@ def apply(
     if output != "-" and not many:
         refuse_one_place_for_two("--output", output, file, artifact, key_file)
         refuse_unwritable(output, force=force)
-    call = ModelCall(
-        predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol
-    )
-    mended = load_repair(artifact, call, find_key(key_file))
-    mended.set_params(unknown_group=unknown_group)
-    check_chance(artifact, mended, id_)
+    repaired = load_repair(artifact, call, find_key(key_file))
+    repaired.set_params(unknown_group=unknown_group)
+    check_draws(artifact, repaired, id_)
     started = time.perf_counter()
     work = Applying(
-        mended,
-        lambda names: group or group_columns(mended, names),
+        repaired,
+        lambda names: group or group_columns(repaired, names),
         id_,
         Wanted(emit, decision, edited),  # type: ignore[arg-type]
         spelling,
@@ -128,7 +101,7 @@ def apply(
     if many:
         made_by = {
             "artifact": sha256(Path(artifact).read_bytes()).hexdigest(),
-            "key": None if mended.key_ is None else Drawer(mended.key_).fingerprint,
+            "key": None if repaired.key_ is None else Drawer(repaired.key_).fingerprint,
             "answers": call.name, "emit": emit, "decision": decision,
             "edited": edited, "id": id_,
             "group": group, **asdict(spelling), "unknown_group": unknown_group,
@@ -146,7 +119,7 @@ def apply(
     _tell_notes(work, file)
     seconds = time.perf_counter() - started
     counted = emit != "decisions" or edited is not None
-    stale = mended.box_.column if emit != "decisions" else None
+    stale = repaired.box_.column if emit != "decisions" else None
     if as_json:
         counts: dict[str, object] = {
             "artifact": artifact, "file": file, "output": output, "emit": emit,
@@ -160,16 +133,16 @@ def apply(
         return
     _tell(tally, seconds, emit, counted=counted)
     if stale is not None:
-        now = f"; the mended decisions are in {decision!r}" if emit == "both" else ""
-        say(f"note: {stale!r} still holds the model's answers about the rows before the edits{now}")
+        now = f"; the repaired decisions are in {decision!r}" if emit == "both" else ""
+        note(f"{stale!r} still holds the model's answers about the rows before the edits{now}")
 
 
 def _tell_notes(work: Applying, file: str) -> None:
     if work.tally.rows == 0:
-        say(f"note: {file} has no rows")
+        note(f"{file} has no rows")
     shared = None if work.mender is None else work.mender.shared_draws
     if shared is not None:
-        say(f"note: {shared} Name the column of ids with --id.")
+        note(f"{shared} Name the column of ids with --id.")
 
 
 def _tell(tally: Tally, seconds: float, emit: str, *, counted: bool) -> None:

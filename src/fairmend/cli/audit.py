@@ -11,65 +11,42 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairmend.cli import options as o
-from fairmend.cli.elsewhere import find_people, is_many, refuse_repeated_ids
-from fairmend.cli.output import Code, print_json, say, show
-from fairmend.cli.people import Columns, ModelCall, read_people
+from fairmend.cli.model import SoftModelOptions
+from fairmend.cli.output import Code, note, print_json, say, show
+from fairmend.cli.people import ColumnOptions, read_people, refuse_repeated_ids
 from fairmend.cli.streams import figures
 from fairmend.errors import DataError
-from fairmend.measure.disparity import as_disparity, default_metrics, metric_choices, words_of
+from fairmend.measure.disparity import as_disparity, default_metrics, words_of
 
 if TYPE_CHECKING:
     from fairmend.measure.audit import Audit
 
-Metric = Annotated[
-    list[str] | None,
-    typer.Option(
-        help=f"{metric_choices()}; may be repeated. By default "
-        f"{', '.join(default_metrics(outcome_known=True))}, without a label "
-        f"{', '.join(default_metrics(outcome_known=False))}.",
-        metavar="NAME",
-        callback=o.checked(o.a_metric),
-        show_default=False,
-    ),
-]
-Reference = Annotated[
-    str,
-    typer.Option(help="Compare with: best, rest, or the name of a group.", metavar="GROUP"),
-]
 BACKWARDS = 0.4
 """An AUC below this says that high scores foretell the other outcome."""
 SMALL = 0.05
 """A reference of fewer people than this share is worth a word."""
-Confidence = Annotated[float, typer.Option(help="Of the intervals.", metavar="SHARE")]
 
 
 def audit(
     file: o.File,
-    group: o.Group,
-    label: o.Label = None,
-    predictions: o.Predictions = None,
-    model: o.Model = None,
-    threshold: o.Threshold = None,
-    answers: o.Answers = "auto",
-    soft: o.Soft = False,
-    trust: o.Trust = None,
-    rows: o.Rows = None,
-    protocol: o.Protocol = None,
-    positive: o.Positive = None,
-    positive_decision: o.PositiveDecision = None,
-    weight: o.Weight = None,
-    id_: o.Id = None,
-    input_: o.Input = None,
-    ignore: o.Ignore = None,
-    missing: o.Missing = None,
-    decimal: o.Decimal = None,
-    thousands: o.Thousands = None,
-    currency: o.Currency = None,
-    percent: o.Percent = False,
-    words: o.Words = None,
-    metric: Metric = None,
-    reference: Reference = "best",
-    confidence: Confidence = 0.95,
+    columns: ColumnOptions,
+    cells: o.CellAndWordOptions,
+    call: SoftModelOptions,
+    metric: Annotated[
+        list[str] | None,
+        o.option(
+            "{metrics}; may be repeated. By default "
+            f"{', '.join(default_metrics(outcome_known=True))}, without a label "
+            f"{', '.join(default_metrics(outcome_known=False))}.",
+            "NAME",
+            check=o.a_metric,
+            show_default=False,
+        ),
+    ] = None,
+    reference: Annotated[
+        str, o.option("Compare with: best, rest, or the name of a group.", "GROUP")
+    ] = "best",
+    confidence: Annotated[float, o.option("Of the intervals.", "SHARE")] = 0.95,
     fail_on: o.FailOn = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -77,15 +54,10 @@ def audit(
     from fairmend import audit as run
 
     limits = [read_limit(text) for text in fail_on or []]
-    box = ModelCall(predictions, model, threshold, answers, soft, trust or (), rows, protocol).box()
-    columns = Columns(
-        group, label, positive, weight, id_, input_ or (), ignore or (),
-        o.spelling(missing, decimal, thousands, currency, percent=percent, words=words),
-        positive_decision,
-    )  # fmt: skip
-    people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
+    box = call.box()
+    people = read_people(file, columns, box, cells.spelling)
     refuse_repeated_ids(people)
-    usual = default_metrics(outcome_known=label is not None)
+    usual = default_metrics(outcome_known=columns.label is not None)
     wanted = [*(metric or usual), *(limit.metric for limit in limits)]
     result = run(
         box,
@@ -96,7 +68,7 @@ def audit(
         reference=people.as_group(reference),
         confidence=confidence,
     )
-    if label is None:
+    if columns.label is None:
         say("no --label: the decisions alone are compared, not whether they were right")
     tell_backwards(result, people.positive)
     tell_small_reference(result, reference, {gap.baseline for gap in result.gaps})
@@ -114,9 +86,9 @@ def tell_backwards(result: Audit, positive: Any) -> None:
     ranked = [group for group in result.groups if group.auc == group.auc]
     people = sum(group.n for group in ranked)
     if people and (auc := sum(group.n * group.auc for group in ranked) / people) < BACKWARDS:
-        said = "--positive" if positive is None else f"--positive {positive}"
-        say(f"note: the model's scores run against the outcome (AUC {auc:.2f} within groups): does "
-            f"{said} name the outcome that a high score foretells?")  # fmt: skip
+        option = "--positive" if positive is None else f"--positive {positive}"
+        note(f"the model's scores run against the outcome (AUC {auc:.2f} within groups): does "
+             f"{option} name the outcome that a high score foretells?")  # fmt: skip
 
 
 def tell_small_reference(result: Audit, reference: str, chosen: Collection[Hashable]) -> None:
@@ -126,14 +98,14 @@ def tell_small_reference(result: Audit, reference: str, chosen: Collection[Hasha
     everybody = sum(group.n for group in result.groups)
     for group in result.groups:
         if reference == "best" and group.group in chosen and group.n < SMALL * everybody:
-            say(f"note: {result.names(group.group)!r}, with whom others are compared as the "
-                f"best-off, is {share(group.n / everybody)} of the people and may be so by luck; "
-                "--reference GROUP names another")  # fmt: skip
+            note(f"{result.names(group.group)!r}, with whom others are compared as the best-off, "
+                 f"is {share(group.n / everybody)} of the people and may be so by luck; "
+                 "--reference GROUP names another")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The largest gap in a metric to accept, said in the unit it was typed in."""
+    """The largest gap in a metric to accept, told in the unit it was typed in."""
 
     metric: str
     most: float
@@ -162,7 +134,7 @@ def read_limit(text: str) -> Limit:
     except DataError as error:
         raise wrong("must begin with a metric", error.fix) from None
     most = float(number) / (100 if percent else 1)
-    if most > 1 and words_of(metric).unit:  # which is a divergence, and may be any number
+    if most > 1 and words_of(metric).unit:  # others are divergences, and may be any number
         written = f"{metric}>{'100' if percent else number}%"
         raise wrong("must be at most 1, or 100%: no gap is larger", f"Did you mean '{written}'?")
     return Limit(metric, most, bool(percent))

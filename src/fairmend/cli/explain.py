@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
 from fairmend.cli import options as o
-from fairmend.cli.elsewhere import find_people, is_many
+from fairmend.cli.model import ModelOptions
 from fairmend.cli.output import print_json, show
-from fairmend.cli.people import Columns, ModelCall, read_people
-from fairmend.measure.disparity import as_disparity, metric_choices, uses_outcome
+from fairmend.cli.people import InputOptions, read_people
+from fairmend.measure.disparity import as_disparity, uses_outcome
 from fairmend.measure.selection import refuse_selected
 
 MOST_SHARES, MOST_FEATURES, MOST_PAIRS = 15, 10, 5
@@ -34,58 +32,24 @@ _LEGEND_OF_PAIRS = (
 
 def explain(
     file: o.File,
-    group: o.Group,
-    label: o.Label = None,
+    columns: InputOptions,
+    cells: o.CellAndWordOptions,
+    call: ModelOptions,
     metric: Annotated[
         str,
-        typer.Option(
-            "--metric",
-            "--disparity",
-            help=f"The gap: {metric_choices()}.",
-            metavar="NAME",
-            callback=o.checked(o.a_metric),
-        ),
+        o.option("The gap: {metrics}.", "NAME", "--metric", "--disparity", check=o.a_metric),
     ] = "sp",
     target: Annotated[
-        str | None,
-        typer.Option(help="The group to explain; by default the worst-off.", metavar="GROUP"),
+        str | None, o.option("The group to explain; by default the worst-off.", "GROUP")
     ] = None,
-    predictions: o.Predictions = None,
-    model: o.Model = None,
-    threshold: o.Threshold = None,
-    answers: o.Answers = "auto",
-    trust: o.Trust = None,
-    rows: o.Rows = None,
-    protocol: o.Protocol = None,
-    positive: o.Positive = None,
-    positive_decision: o.PositiveDecision = None,
-    weight: o.Weight = None,
-    id_: o.Id = None,
-    input_: o.Input = None,
-    ignore: o.Ignore = None,
-    not_id: o.NotId = None,
-    missing: o.Missing = None,
-    decimal: o.Decimal = None,
-    thousands: o.Thousands = None,
-    currency: o.Currency = None,
-    percent: o.Percent = False,
-    words: o.Words = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Show which inputs of a group its gap rests on, and whether they can close it."""
     from fairmend import counterfactual as run
     from fairmend.explain import drivers as explaining
 
-    call = ModelCall(
-        predictions, model, threshold, answers, trust=trust or (), rows=rows, protocol=protocol
-    )
     box = call.box()
-    columns = Columns(
-        group, label, positive, weight, id_, input_ or (), ignore or (),
-        o.spelling(missing, decimal, thousands, currency, percent=percent, words=words),
-        positive_decision, not_id=not_id or (),
-    )  # fmt: skip
-    people = find_people(file, columns, box) if is_many(file) else read_people(file, columns, box)
+    people = read_people(file, columns, box, cells.spelling)
     refuse_selected(people.selection, [metric], columns.without_label)
     found = run(
         box,

@@ -24,7 +24,7 @@ from fairmend.cli.demo import demo
 from fairmend.cli.explain import explain
 from fairmend.cli.inspect import inspect
 from fairmend.cli.key import key
-from fairmend.cli.options import check_of
+from fairmend.cli.options import check_of, filled, with_groups
 from fairmend.cli.output import Code, guarded, say, show
 from fairmend.cli.repair import repair
 from fairmend.cli.report import report
@@ -73,6 +73,8 @@ class PlainCommand(TyperCommand):
         return _plain(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        for parameter in self.params:
+            vars(parameter)["help"] = filled(getattr(parameter, "help", None) or "")
         with _nobody_must_read_on():
             super().format_help(ctx, formatter)
 
@@ -107,17 +109,11 @@ def paragraphs(text: str) -> str:
 
 # A further command is a plain function in a file of its own, and a word here.
 COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo,
-    "audit": audit,
-    "explain": explain,
-    "repair": repair,
-    "apply": apply,
-    "report": report,
-    "inspect": inspect,
-    "key": key,
-    "serve": serve,
-    "reproduce": reproduce,
-}
+    command.__name__: with_groups(command)
+    for command in (
+        demo, audit, explain, repair, apply, report, inspect, key, serve, reproduce
+    )
+}  # fmt: skip
 for name, command in COMMANDS.items():
     app.command(name, cls=PlainCommand, help=paragraphs(command.__doc__ or ""))(guarded(command))
 

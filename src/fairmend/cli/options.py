@@ -1,24 +1,57 @@
-"""The options that several commands share, each written once."""
+"""The options of the command line, each declared once: its type, its help and what it may hold."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Annotated, Any
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import partial
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
 from fairmend.config import SettingsError
 from fairmend.data.spelling import Spelling
-from fairmend.errors import DataError, nearest
+from fairmend.errors import DataError, check, nearest
 from fairmend.measure.disparity import as_disparity
 from fairmend.model.protocols import NAMES as PROTOCOLS
+from fairmend.repair.settings import RepairSettings
 
-METHODS = ("least_change", "order", "transport", "paper")
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
 
 
+# -------------------------------------------------------------------- how an option is declared
+
+
+def option(
+    help: str,
+    metavar: str | None = None,
+    *flags: str,
+    panel: str | None = None,
+    check: Callable[[str], object] | None = None,
+    **more: Any,
+) -> Any:
+    """An option; ``check`` raises a `DataError` about what it cannot hold."""
+    callback = None if check is None else checked(check)
+    return typer.Option(
+        *flags, help=help, metavar=metavar, callback=callback, rich_help_panel=panel, **more
+    )
+
+
+column_option = partial(option, panel=COLUMNS)
+model_option = partial(option, panel=MODEL)
+output_option = partial(option, panel=OUTPUT)
+repair_option = partial(option, panel=REPAIR)
+
+
+def setting(name: str, metavar: str | None, *flags: str, more: str = "", **checks: Any) -> Any:
+    """The option of a setting of a repair, with the help that is written there."""
+    return repair_option(f"{RepairSettings.help(name)} {more}".strip(), metavar, *flags, **checks)
+
+
 def checked(check: Callable[[str], object]) -> Callable[..., Any]:
-    """Look at what was typed before anything is read; `check_of` holds settings to the same."""
+    """Check what was typed before anything is read; `check_of` holds settings to the same."""
 
     def callback(option: typer.CallbackParam, given: Any) -> Any:
         for entry in given if isinstance(given, list) else [given]:
@@ -33,37 +66,36 @@ def checked(check: Callable[[str], object]) -> Callable[..., Any]:
     return callback
 
 
-def one_of(*values: str) -> Callable[..., Any]:
-    """Nothing but these may be typed."""
-
-    def check(entry: str) -> None:
-        if entry not in values:
-            near = nearest(entry, values)
-            raise DataError(
-                "option",
-                f"must be {values[0]} or {values[1]}"
-                if len(values) == 2
-                else f"must be one of {', '.join(values)}",
-                f"got {entry!r}",
-                "Choose one of these." if near.startswith("Known") else near,
-            )
-
-    return checked(check)
-
-
 def check_of(callback: Callable[..., Any] | None) -> Callable[[str], object] | None:
     """What an option's values are held to; None if any text will do."""
     return getattr(callback, "check", None)
 
 
+def one_of(*values: str) -> Callable[[str], None]:
+    """A check that takes nothing but these."""
+
+    def check_entry(entry: str) -> None:
+        near = nearest(entry, values)
+        several = f"one of {', '.join(values)}"
+        check(
+            entry in values,
+            "option",
+            f"must be {' or '.join(values) if len(values) == 2 else several}",
+            f"got {entry!r}",
+            "Choose one of these." if near.startswith("Known") else near,
+        )
+
+    return check_entry
+
+
 def a_name(text: str) -> None:
-    """What a column can be called."""
-    if not text.strip() or not text.isprintable():
-        raise DataError("option", "must be a name", f"got {text!r}", "Leave it out for the usual.")
+    """Check what a column can be called."""
+    good = bool(text.strip()) and text.isprintable()
+    check(good, "option", "must be a name", f"got {text!r}", "Leave it out for the usual.")
 
 
 def a_metric(name: str) -> None:
-    """A metric by its short name."""
+    """Check the short name of a metric."""
     try:
         as_disparity(name)
     except DataError as error:
@@ -71,7 +103,134 @@ def a_metric(name: str) -> None:
         raise DataError(error.what, must, error.got, error.fix) from None
 
 
-File = Annotated[
+def a_method(name: str) -> None:
+    """Check the name of a repair method."""
+    from fairmend.repair.methods import methods
+
+    one_of(*methods())(name)
+
+
+def filled(help: str) -> str:
+    """A help text with the names that are registered when it is shown."""
+    from fairmend.measure.disparity import metric_choices
+    from fairmend.repair.methods import methods
+
+    if "{metrics}" in help:
+        return help.replace("{metrics}", metric_choices())
+    return help.replace("{methods}", ", ".join(methods())) if "{methods}" in help else help
+
+
+# -------------------------------------------------------------------- groups of options
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameters of a dataclass of options are each of these options."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: one for name, one in hints.items() if is_dataclass(one)}
+    parameters: list[Parameter] = []
+    for one in signature(command).parameters.values():
+        if one.name in groups:
+            parameters += _parameters(groups[one.name])
+        else:
+            kind = Parameter.KEYWORD_ONLY
+            parameters.append(one.replace(kind=kind, annotation=hints[one.name]))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: group(**{one.name: given.pop(one.name) for one in fields(group) if one.init})
+            for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    del run.__wrapped__
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _parameters(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    found = []
+    for one in (one for one in fields(group) if one.init):
+        default = Parameter.empty if one.default is MISSING else one.default
+        if one.default_factory is not MISSING:
+            default = one.default_factory()
+        kind = Parameter.KEYWORD_ONLY
+        found.append(Parameter(one.name, kind, default=default, annotation=hints[one.name]))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellOptions:
+    """How the cells of a file are written."""
+
+    missing: Annotated[
+        list[str],
+        column_option(
+            "What stands for a missing value in any column, beside an empty cell; may be repeated. "
+            "Among numbers NA, null, - and the like do so anyway.",
+            "TEXT",
+        ),
+    ] = field(default_factory=list)
+    decimal: Annotated[
+        str | None,
+        column_option(
+            "The decimal mark of a CSV's numbers: a comma, as in 1.598,84, or a point, which also "
+            "says that what looks like numbers with a comma are words.",
+            "MARK",
+            check=one_of(".", ","),
+        ),
+    ] = None
+    thousands: Annotated[
+        str | None,
+        column_option(
+            "The mark between thousands in a CSV: , as in 3,392.88, or . ' _ or a blank.", "MARK"
+        ),
+    ] = None
+    currency: Annotated[
+        str | None,
+        column_option("The sign before or after amounts in a CSV, e.g. '$' or EUR.", "SIGN"),
+    ] = None
+    percent: Annotated[
+        bool,
+        column_option(
+            "Numbers with a percent sign in a CSV are read as such: 12.5% is 0.125.",
+            None,
+            "--percent",
+        ),
+    ] = False
+
+    @property
+    def spelling(self) -> Spelling:
+        """The same, as readers of files take it."""
+        given: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+        try:
+            return Spelling(**given | lists)
+        except DataError as error:
+            raise typer.BadParameter(
+                f"{error.must}; {error.got}. {error.fix}", param_hint=error.what
+            ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellAndWordOptions(CellOptions):
+    """The same, with columns whose words look like numbers."""
+
+    words: Annotated[
+        list[str],
+        column_option(
+            "A column of a CSV that holds words, although most of them look like numbers; may be "
+            "repeated.",
+            "COLUMN",
+        ),
+    ] = field(default_factory=list)
+
+
+# -------------------------------------------------------------------- options of several commands
+
+File: TypeAlias = Annotated[
     str,
     typer.Argument(
         help="CSV, Parquet, Arrow or a spreadsheet; - reads standard input. A folder or a pattern "
@@ -79,282 +238,88 @@ File = Annotated[
         metavar="FILE",
     ),
 ]
-Artifact = Annotated[
+Artifact: TypeAlias = Annotated[
     str, typer.Argument(help="The file that fairmend repair has written.", metavar="ARTIFACT")
 ]
-
-Label = Annotated[
+Label: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        help="What really happened. Without it the decisions alone are compared.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
+    column_option(
+        "What really happened. Without it the decisions alone are compared.", "COLUMN", "--label"
     ),
 ]
-Group = Annotated[
-    list[str],
-    typer.Option(
-        help="The group of each person; repeat it for intersections.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
-    ),
-]
-KnownGroup = Annotated[
+KnownGroup: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        help="The group of each person, if it is called otherwise than in the artifact.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
+    column_option(
+        "The group of each person, if it is called otherwise than in the artifact.", "COLUMN"
     ),
 ]
-Positive = Annotated[
-    str | None,
-    typer.Option(
-        help="The value of the label that counts as positive; without a label, of the recorded "
-        "decisions.",
-        metavar="VALUE",
-        rich_help_panel=COLUMNS,
-    ),
+Weight: TypeAlias = Annotated[
+    str | None, column_option("How many people each row stands for.", "COLUMN")
 ]
-PositiveDecision = Annotated[
+Id: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        help="The word of recorded decisions that counts as positive, where they are not in the "
-        "words of the label: approve, say, beside outcomes yes and no.",
-        metavar="WORD",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Weight = Annotated[
-    str | None,
-    typer.Option(
-        help="How many people each row stands for.", metavar="COLUMN", rich_help_panel=COLUMNS
-    ),
-]
-Id = Annotated[
-    str | None,
-    typer.Option(
+    column_option(
+        "Who it is; never an input. Where people have several rows, intervals and tests of audit "
+        "and repair are by person.",
+        "COLUMN",
         "--id",
-        help="Who it is; never an input. Where people have several rows, intervals and tests of "
-        "audit and repair are by person.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
     ),
 ]
-Input = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        help="An input of the model; repeat it. By default those the model names, else all columns "
-        "that are nothing else.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Ignore = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="No input of the model; may be repeated.", metavar="COLUMN", rich_help_panel=COLUMNS
-    ),
-]
-NotId = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="An input of the model although it looks like an id: no two people share a value.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Missing = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="What stands for a missing value in any column, beside an empty cell; may be "
-        "repeated. Among numbers NA, null, - and the like do so anyway.",
-        metavar="TEXT",
-        rich_help_panel=COLUMNS,
-    ),
-]
-
-
-Decimal = Annotated[
-    str | None,
-    typer.Option(
-        help="The decimal mark of a CSV's numbers: a comma, as in 1.598,84, or a point, which also "
-        "says that what looks like numbers with a comma are words.",
-        metavar="MARK",
-        callback=one_of(".", ","),
-        rich_help_panel=COLUMNS,
-    ),
-]
-Thousands = Annotated[
-    str | None,
-    typer.Option(
-        help="The mark between thousands in a CSV: , as in 3,392.88, or . ' _ or a blank.",
-        metavar="MARK",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Currency = Annotated[
-    str | None,
-    typer.Option(
-        help="The sign before or after amounts in a CSV, e.g. '$' or EUR.",
-        metavar="SIGN",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Percent = Annotated[
-    bool,
-    typer.Option(
-        "--percent",
-        help="Numbers with a percent sign in a CSV are read as such: 12.5% is 0.125.",
-        rich_help_panel=COLUMNS,
-    ),
-]
-Words = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A column of a CSV that holds words, although most of them look like numbers; may be "
-        "repeated.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
-    ),
-]
-
-
-def spelling(
-    missing: list[str] | None,
-    decimal: str | None,
-    thousands: str | None,
-    currency: str | None,
-    *,
-    percent: bool,
-    words: list[str] | None = None,
-) -> Spelling:
-    """What these options say about the cells of a file."""
-    lists = tuple(missing or ()), tuple(words or ())
-    try:
-        return Spelling(lists[0], decimal, thousands, currency, percent, lists[1])
-    except DataError as error:
-        raise typer.BadParameter(
-            f"{error.must}; {error.got}. {error.fix}", param_hint=error.what
-        ) from None
-
-
-Predictions = Annotated[
-    str | None,
-    typer.Option(
-        help="The model's recorded answers, in a scored file.",
-        metavar="COLUMN",
-        rich_help_panel=MODEL,
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="The model itself: package.module:object, FILE.skops, FILE.onnx, or a URL.",
-        metavar="MODEL",
-        rich_help_panel=MODEL,
-    ),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(
-        help="Answers greater than this are positive decisions.",
-        metavar="NUMBER",
-        rich_help_panel=MODEL,
-    ),
-]
-Answers = Annotated[
+Answers: TypeAlias = Annotated[
     str,
-    typer.Option(
-        help="What the answers are: label, probability, score, or auto.",
-        metavar="KIND",
-        callback=one_of("label", "probability", "score", "auto"),
-        rich_help_panel=MODEL,
+    model_option(
+        "What the answers are: label, probability, score, or auto.",
+        "KIND",
+        check=one_of("label", "probability", "score", "auto"),
     ),
 ]
-Soft = Annotated[
-    bool,
-    typer.Option(
-        "--soft",
-        help="Take probabilities themselves as the decisions.",
-        rich_help_panel=MODEL,
-    ),
-]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A type in a .skops file that may be made; may be repeated.",
-        metavar="TYPE",
-        rich_help_panel=MODEL,
-    ),
-]
-Rows = Annotated[
+Rows: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        help="What the model is handed its rows in: pandas, polars or numpy. By default what it "
-        "was fitted on; polars for functions.",
-        metavar="KIND",
-        callback=one_of("pandas", "polars", "numpy"),
-        rich_help_panel=MODEL,
+    model_option(
+        "What the model is handed its rows in: pandas, polars or numpy. By default what it was "
+        "fitted on; polars for functions.",
+        "KIND",
+        check=one_of("pandas", "polars", "numpy"),
     ),
 ]
-
-Protocol = Annotated[
+Protocol: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        help="How a URL is asked, where it does not tell: mlflow, v2 or instances. A token is read "
-        "from FAIRMEND_UPSTREAM_TOKEN.",
-        metavar="NAME",
-        callback=one_of(*PROTOCOLS),
-        rich_help_panel=MODEL,
+    model_option(
+        f"How a URL is asked, where it does not tell: {', '.join(PROTOCOLS[:-1])} or "
+        f"{PROTOCOLS[-1]}. A token is read from FAIRMEND_UPSTREAM_TOKEN.",
+        "NAME",
+        check=one_of(*PROTOCOLS),
     ),
 ]
-
-Unknown = Annotated[
-    str,
-    typer.Option(
-        help="What happens to people of a group that was not audited: error, or keep the model's "
-        "answer. People without a group always keep it.",
-        metavar="POLICY",
-        callback=one_of("error", "keep"),
-        rich_help_panel=REPAIR,
-    ),
+UnknownGroup: TypeAlias = Annotated[
+    str, setting("unknown_group", "POLICY", check=one_of("error", "keep"))
 ]
-KeyFile = Annotated[
+KeyFile: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        help="The secret for people's draws, the same for repair and apply; make it once with "
-        "fairmend key. Without it: FAIRMEND_KEY.",
-        metavar="FILE",
-        rich_help_panel=REPAIR,
+    repair_option(
+        "The secret for people's draws, the same for repair and apply; make it once with fairmend "
+        "key. Without it: FAIRMEND_KEY.",
+        "FILE",
     ),
 ]
-
-IsHoldout = Annotated[
+IsHoldout: TypeAlias = Annotated[
     bool | None,
-    typer.Option(
+    output_option(
+        "Declare whether the people reported on were used for fitting the repair. fairmend cannot "
+        "check this. Without either, the report says that it is not known.",
+        None,
         "--is-holdout/--not-holdout",
-        help="Declare whether the people reported on were used for fitting the repair. fairmend "
-        "cannot check this. Without either, the report says that it is not known.",
-        rich_help_panel=OUTPUT,
         show_default=False,
     ),
 ]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT),
-]
-FailOn = Annotated[
+AsJson: TypeAlias = Annotated[bool, output_option("Print JSON instead of text.", None, "--json")]
+FailOn: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Exit with 1 if a gap is larger, e.g. 'fnr>0.05' or, the same, 'fnr>5%'; may be "
-        "repeated.",
-        metavar="LIMIT",
-        rich_help_panel=OUTPUT,
+    output_option(
+        "Exit with 1 if a gap is larger, e.g. 'fnr>0.05' or, the same, 'fnr>5%'; may be repeated.",
+        "LIMIT",
     ),
 ]
-Force = Annotated[
-    bool,
-    typer.Option("--force", help="Overwrite files that are there.", rich_help_panel=OUTPUT),
+Force: TypeAlias = Annotated[
+    bool, output_option("Overwrite files that are there.", None, "--force")
 ]

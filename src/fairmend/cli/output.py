@@ -36,10 +36,12 @@ from fairmend.errors import (
     MissingExtra,
     ModelError,
     plain_text,
+    without_secrets,
 )
 
 __all__ = [
     "Code",
+    "command_line",
     "guarded",
     "note",
     "print_json",
@@ -136,6 +138,11 @@ def refuse_one_place_for_two(flag: str, one: str, *others: str | None) -> None:
             flag, "must be a file of its own", f"got {one!r}, which is another one here too",
             "Choose another name.",
         )  # fmt: skip
+
+
+def command_line() -> str:
+    """The call as it could be typed again; what an address may hold of secrets is left out."""
+    return shlex.join(["fairmend", *map(without_secrets, sys.argv[1:])])
 
 
 # -------------------------------------------------------------------- every end has a code

@@ -1,291 +1,317 @@
-"""From a file and column names to what the library takes: inputs, outcomes, groups, a model."""
+"""From files and column names to what the library takes: inputs, outcomes, groups.
+
+One file is read into memory. The rows of many files stay where they are, and an engine counts them.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairmend.cli import options as o
 from fairmend.cli.output import note, say
 from fairmend.data.spelling import Spelling
-from fairmend.errors import DataError, listed, nearest, without_secrets
-from fairmend.model.modelfile import model_kind
+from fairmend.errors import DataError, check, listed, nearest
 
 if TYPE_CHECKING:
     import polars as pl
 
     from fairmend.data.tablefile import Table
+    from fairmend.engines import Source
     from fairmend.measure.selection import Selection
     from fairmend.model.blackbox import BlackBox
 
 __all__ = [
-    "Columns",
-    "ModelCall",
+    "ColumnOptions",
+    "InputOptions",
     "People",
-    "check_there",
-    "inputs_left",
-    "positive_of",
+    "is_many",
     "read_people",
+    "refuse_repeated_ids",
     "same_value",
-    "words_of",
 ]
 
 
-@dataclass(frozen=True)
-class ModelCall:
-    """The model as it was named on the command line."""
-
-    predictions: str | None = None
-    model: str | None = None
-    threshold: float | None = None
-    answers: str = "auto"
-    soft: bool = False
-    trust: Sequence[str] = ()
-    rows: str | None = None
-    protocol: str | None = None
-
-    @property
-    def given(self) -> bool:
-        return self.predictions is not None or self.model is not None
-
-    @property
-    def name(self) -> str | None:
-        """The model or the column, for a record of what was done: without secrets."""
-        if self.model is None:
-            return self.predictions
-        shown = without_secrets(self.model)
-        if shown == self.model:
-            return shown
-        return f"{shown} ({sha256(self.model.encode()).hexdigest()[:12]})"
-
-    def refuse_idle(self) -> None:
-        """Refuse options that would change nothing: whoever gives them expects otherwise."""
-        kind = None if self.model is None else model_kind(self.model)
-        python = ("module", "skops")
-        for flag, given, has_effect, need in (
-            ("--rows", self.rows, kind in python, "--model package.module:object or FILE.skops"),
-            ("--trust", self.trust, kind == "skops", "--model FILE.skops"),
-            ("--protocol", self.protocol, kind == "address", "--model URL"),
-        ):
-            if given and not has_effect:
-                raise typer.BadParameter(
-                    f"has no effect without {need}. Add that, or leave {flag} out",
-                    param_hint=flag,
-                )
-
-    def source(self) -> Any:
-        """The model itself, or the name of the column with its answers."""
-        from fairmend.model.modelfile import load_model
-
-        if (self.predictions is None) == (self.model is None):
-            raise typer.BadParameter("give either --predictions COLUMN or --model MODEL")
-        self.refuse_idle()
-        if self.model is None:
-            return self.predictions
-        return load_model(
-            self.model,
-            trust=self.trust,
-            container=self.rows,  # type: ignore[arg-type]
-            protocol=self.protocol,
-        )
-
-    def box(self) -> BlackBox:
-        """The black box, ready to be asked or read."""
-        from fairmend.model.blackbox import BlackBox
-
-        return BlackBox(
-            self.source(),
-            threshold=self.threshold,
-            output=self.answers,  # type: ignore[arg-type]
-            soft=self.soft,
-        )
-
-
-@dataclass(frozen=True)
-class Columns:
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
     """Which column is what."""
 
-    group: Sequence[str]
-    label: str | None = None
-    positive: str | None = None
-    weight: str | None = None
-    id: str | None = None
-    inputs: Sequence[str] = ()
-    ignore: Sequence[str] = ()
-    spelling: Spelling = field(default_factory=Spelling)
-    """How cells are written, as far as anybody said so."""
-    positive_decision: str | None = None
-    """The word of recorded decisions that means positive."""
-    not_id: Sequence[str] | None = None
-    """Inputs though no two people share a value; None where nobody minds ids among the inputs."""
+    group: Annotated[
+        list[str],
+        o.column_option("The group of each person; repeat it for intersections.", "COLUMN"),
+    ]
+    label: o.Label = None
+    positive: Annotated[
+        str | None,
+        o.column_option(
+            "The value of the label that counts as positive; without a label, of the recorded "
+            "decisions.",
+            "VALUE",
+        ),
+    ] = None
+    positive_decision: Annotated[
+        str | None,
+        o.column_option(
+            "The word of recorded decisions that counts as positive, where they are not in the "
+            "words of the label: approve, say, beside outcomes yes and no.",
+            "WORD",
+        ),
+    ] = None
+    weight: o.Weight = None
+    id: o.Id = None
+    inputs: Annotated[
+        list[str],
+        o.column_option(
+            "An input of the model; repeat it. By default those the model names, else all columns "
+            "that are nothing else.",
+            "COLUMN",
+            "--input",
+        ),
+    ] = field(default_factory=list)
+    ignore: Annotated[
+        list[str], o.column_option("No input of the model; may be repeated.", "COLUMN")
+    ] = field(default_factory=list)
+    not_id: list[str] | None = field(default=None, init=False)
+    """Inputs though no two people share a value; None where ids among the inputs do no harm."""
 
     @property
     def without_label(self) -> str:
         """What to say instead of --label, so that its column does not become an input."""
         return f"Say --ignore {shlex.quote(self.label or '')} instead"
 
-    def named(self, predictions: str | None) -> list[tuple[str, str]]:
+    def named(self, predictions: str | None, words: Sequence[str]) -> list[tuple[str, str]]:
         """Every column that was named, with the option that names it."""
-        single = [
-            ("--label", self.label), ("--weight", self.weight), ("--id", self.id),
-            ("--predictions", predictions),
-        ]  # fmt: skip
+        single = {"--label": self.label, "--predictions": predictions, "--weight": self.weight,
+                  "--id": self.id}  # fmt: skip
         several = {"--group": self.group, "--input": self.inputs, "--ignore": self.ignore,
-                   "--not-id": self.not_id or (), "--words": self.spelling.words}  # fmt: skip
+                   "--not-id": self.not_id or (), "--words": words}  # fmt: skip
         return [
-            *((flag, name) for flag, name in single if name is not None),
+            *((flag, name) for flag, name in single.items() if name is not None),
             *((flag, name) for flag, names in several.items() for name in names),
         ]
 
     def refuse_two_roles(self, predictions: str | None) -> None:
         """A column that is two things at once makes figures that look right and mean nothing."""
-        named = [
-            ("--label", self.label), ("--predictions", predictions), ("--weight", self.weight),
-            ("--id", self.id), *(("--group", name) for name in self.group),
-        ]  # fmt: skip
         roles: dict[str, str] = {}
-        for flag, name in named:
-            if name is None:
+        for flag, name in self.named(predictions, ()):
+            before = roles.get(name)
+            if flag == "--input" and before in (None, "--group", "--predictions", "--input"):
+                continue  # a model may read the group, and a score
+            if flag in ("--ignore", "--not-id") or before is None:
+                roles.setdefault(name, flag)
                 continue
-            if name in roles:
-                raise _two_roles(flag, roles[name], name)
-            roles[name] = flag
-        for name in self.inputs:  # a model may read the group, and a score
-            if roles.get(name, "--group") not in ("--group", "--predictions"):
-                raise _two_roles("--input", roles[name], name)
+            raise typer.BadParameter(
+                f"must not be the column of {before}; got {name!r} for both", param_hint=flag
+            )
 
 
-def _two_roles(flag: str, other: str, name: str) -> typer.BadParameter:
-    return typer.BadParameter(
-        f"must not be the column of {other}; got {name!r} for both", param_hint=flag
-    )
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(ColumnOptions):
+    """The same, where no input may tell who somebody is."""
+
+    not_id: Annotated[
+        list[str],
+        o.column_option(
+            "An input of the model although it looks like an id: no two people share a value.",
+            "COLUMN",
+        ),
+    ] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """The people of a file; ``inputs`` also has the column of recorded predictions, if any."""
+    """The people of one file or of many."""
 
-    inputs: pl.DataFrame
-    groups: dict[str, pl.Series]
-    outcome: pl.Series | None
-    """None where it is not known what really happened."""
+    call: dict[str, Any]
+    """The arguments that audit, counterfactual and the rest have in common, but the model."""
+    input_names: Sequence[str]
+    columns: ColumnOptions
+    values: Mapping[str, pl.Series]
+    """Of the label and of each group the values there are."""
     positive: Hashable
-    weight: pl.Series | None
-    ids: pl.Series | None
-    """Who it is, where that was named."""
-    left_out: int
+    n: int
+    ids: pl.Series | None = None
+    """Who it is, where that was named; not of many files."""
+    left_out: int = 0
     """How many had no outcome or no group."""
     selection: Selection | None = None
     """What sets those without an outcome apart, if anything does."""
 
     def __len__(self) -> int:
-        return self.inputs.height
+        return self.n
 
     @property
-    def input_names(self) -> Sequence[str]:
-        return self.inputs.columns
-
-    @property
-    def call(self) -> dict[str, Any]:
-        """The arguments that audit, counterfactual and the rest have in common, but the model."""
-        return {
-            "X": self.inputs,
-            "y": self.outcome,
-            "sensitive_features": self.groups,
-            "sample_weight": self.weight,
-        }
+    def outcome(self) -> pl.Series | None:
+        """The label, or its values; None where it is not known what really happened."""
+        return None if self.columns.label is None else self.values[self.columns.label]
 
     def take(self, rows: Any) -> People:
-        """Some of them."""
-        return replace(
-            self,
-            inputs=self.inputs[rows],
-            groups={name: column[rows] for name, column in self.groups.items()},
-            outcome=None if self.outcome is None else self.outcome[rows],
-            weight=None if self.weight is None else self.weight[rows],
-            ids=None if self.ids is None else self.ids[rows],
-            left_out=0,
-        )
+        """Some of the people of a file."""
+        groups = {name: one[rows] for name, one in self.call["sensitive_features"].items()}
+        call = {name: None if one is None else one[rows] for name, one in self.call.items()
+                if name != "sensitive_features"}  # fmt: skip
+        ids = None if self.ids is None else self.ids[rows]
+        call = {**call, "sensitive_features": groups}
+        return replace(self, call=call, n=len(rows), ids=ids, left_out=0)
 
     def as_group(self, text: str | None) -> Any:
         """A group typed on the command line; intersections are named as they print."""
-        if text in (None, "best", "rest") or len(self.groups) != 1:
+        if text in (None, "best", "rest") or len(self.columns.group) != 1:
             return text
-        return same_value(next(iter(self.groups.values())), text)
+        return same_value(self.values[self.columns.group[0]], text)
+
+
+def is_many(name: str) -> bool:
+    """Whether a name stands for several files: a folder, or a pattern that is no file's own name.
+
+    >>> is_many("people-*.parquet"), is_many("people.parquet")
+    (True, False)
+    """
+    return os.path.isdir(name) or (any(mark in name for mark in "*?[") and not os.path.exists(name))
 
 
 def read_people(
-    file: str, columns: Columns, box: BlackBox, *, like: pl.DataFrame | None = None
+    file: str,
+    columns: ColumnOptions,
+    box: BlackBox,
+    spelling: Spelling,
+    *,
+    known: Mapping[str, Any] | None = None,
+    many: bool = False,
 ) -> People:
-    """Read the file and tell the columns apart; ``like`` are inputs read before, of these types.
+    """Read one file, or count many, and tell the columns apart.
 
-    People without an outcome or a group cannot be audited; they are counted and left out.
+    ``known`` are the inputs, with their types, where a repair or an earlier file knows them.
+    ``many``: one file is read as many are.
     """
+    columns.refuse_two_roles(box.column)
+    read = _count_files if many or is_many(file) else _read_file
+    return read(file, columns, box, spelling, known or {})
+
+
+# -------------------------------------------------------------------- which column is what
+
+
+def _inputs(
+    names: Sequence[str],
+    columns: ColumnOptions,
+    box: BlackBox,
+    known: Mapping[str, Any],
+    spelling: Spelling,
+) -> tuple[list[str], bool]:
+    """The inputs, and whether anybody named them; every column that was named must be there."""
+    from fairmend.model.blackbox import input_names
+
+    for flag, name in columns.named(box.column, spelling.words):
+        _check_there(names, flag, name, "must name a column of the file")
+    inputs = list(known) or columns.inputs or list(input_names(box.model) or ())
+    for name in inputs:
+        must = "must have every input of the model as a column"
+        _check_there(names, "the file", name, must)
+    if not inputs and columns.not_id is not None:
+        box.vouched = tuple(columns.not_id)
+    return inputs or _inputs_left(names, columns, box), bool(inputs)
+
+
+def _check_there(names: Sequence[str], what: str, name: str, must: str) -> None:
+    if name not in names:
+        raise DataError(what, must, f"{name!r} is not one", nearest(name, names))
+
+
+def _inputs_left(names: Sequence[str], columns: ColumnOptions, box: BlackBox) -> list[str]:
+    """Every column that is nothing else.
+
+    A model on this machine may read the group, so it keeps its column. Beside recorded predictions
+    a group's own column would only say that the group is the group; and to a stranger's address
+    nobody's group is sent unless it is asked for by name.
+    """
+    from fairmend.model.remote import RemoteModel
+
+    other = {columns.label, columns.weight, columns.id, box.column, *columns.ignore}
+    remote = isinstance(box.model, RemoteModel)
+    if box.column is not None or remote:
+        other |= set(columns.group)
+    left = [name for name in names if name and name not in other]
+    if "" in names:
+        note("the column without a name is no input; give it one if the model reads it")
+    if remote:
+        note(f"the model is sent {listed(left)}; --input NAME names its inputs one by one, "
+             "--ignore NAME leaves some out")  # fmt: skip
+    return left
+
+
+# -------------------------------------------------------------------- one file
+
+
+def _read_file(
+    file: str,
+    columns: ColumnOptions,
+    box: BlackBox,
+    spelling: Spelling,
+    known: Mapping[str, Any],
+) -> People:
+    """Read a file; people without an outcome or a group are counted and left out."""
     import polars as pl
 
     from fairmend.data.tablefile import read_table
-    from fairmend.model.blackbox import input_names
 
-    columns.refuse_two_roles(box.column)
-    types = {} if like is None else dict(like.schema)
     text = {} if columns.id is None else {columns.id: pl.String}  # 007 and 7 are two people
-    read = read_table(file, types=text | types, spelling=columns.spelling)
+    read = read_table(file, types={**text, **known}, spelling=spelling)
     table = read.frame
-    for flag, name in columns.named(box.column):
-        check_there(table.columns, flag, name)
-    inputs = columns.inputs or input_names(box.model)
-    known = list(types) or list(inputs or ())
-    for name in known:
-        check_there(
-            table.columns, "the file", name, "must have every input of the model as a column"
-        )
-    told = bool(known)
-    known = known or inputs_left(table.columns, columns, box)
-    apart = [box.column] if box.column is not None and box.column not in known else []
-    needed = [*([] if columns.label is None else [columns.label]), *columns.group]
-    labels = [name for name in (columns.weight, columns.label) if name is not None]
-    read.findings.use([*known, *apart, *labels], columns.group, note)
+    inputs, are_named = _inputs(table.columns, columns, box, known, spelling)
+    answers = [box.column] if box.column is not None and box.column not in inputs else []
+    label = [] if columns.label is None else [columns.label]
+    weight = [] if columns.weight is None else [columns.weight]
+    read.findings.use([*inputs, *answers, *weight, *label], columns.group, note)
     if columns.inputs:
         box.inputs = tuple(columns.inputs)
-    elif not told and columns.not_id is not None:
-        box.vouched = tuple(columns.not_id)
-        _refuse_doubtful(table, known, box)
+    if not are_named and columns.not_id is not None:
+        _refuse_doubtful(table, inputs, box)
+    needed = [*label, *columns.group]
     table = table.with_columns(
         pl.col(name).fill_nan(None) for name in needed if table.schema[name].is_float()
     )
     _refuse_odd_cells(read, table, box.column, columns, needed)
     kept = table.drop_nulls(needed)
     left_out = table.height - kept.height
-    either, both = ("", "") if columns.label is None else ("no outcome or ", "an outcome and ")
+    either, both = ("no outcome or ", "an outcome and ") if label else ("", "")
     if left_out:
         say(f"{left_out:,} of {table.height:,} people have {either}no group: left out")
-    if kept.height == 0:
-        raise DataError(
-            f"file {file!r}",
-            f"must hold people with {both}a group",
-            "got none",
-            f"Look at the columns {', '.join(map(repr, needed))}.",
-        )
-    outcome = positive = selection = None
-    box.words = words_of(kept, columns, box)
+    check(
+        kept.height > 0,
+        f"file {file!r}",
+        f"must hold people with {both}a group",
+        "got none",
+        f"Look at the columns {', '.join(map(repr, needed))}.",
+    )
+    box.words = _words(kept, columns, box)
+    positive = selection = None
     if columns.label is not None:
-        outcome = kept[columns.label]
-        positive = positive_of(outcome, columns.positive)
-        grouped = table.drop_nulls([*columns.group, *apart])
-        selection = _selected(box, grouped, [*known, *apart], columns.label, positive)
+        positive = _positive(kept[columns.label], columns.positive)
+        grouped = table.drop_nulls([*columns.group, *answers])
+        selection = _selected(box, grouped, [*inputs, *answers], columns.label, positive)
+    call = {
+        "X": kept.select([*inputs, *answers]),
+        "y": kept[columns.label] if columns.label is not None else None,
+        "sensitive_features": {name: kept[name] for name in columns.group},
+        "sample_weight": None if columns.weight is None else kept[columns.weight],
+    }
     return People(
-        inputs=kept.select([*known, *apart]),
-        groups={name: kept[name] for name in columns.group},
-        outcome=outcome,
-        positive=positive,
-        weight=None if columns.weight is None else kept[columns.weight],
-        ids=None if columns.id is None else kept[columns.id],
-        left_out=left_out,
-        selection=selection,
+        call,
+        [*inputs, *answers],
+        columns,
+        {name: kept[name] for name in needed},
+        positive,
+        kept.height,
+        None if columns.id is None else kept[columns.id],
+        left_out,
+        selection,
     )
 
 
@@ -300,11 +326,11 @@ def _selected(
     if len(values) != 2:  # an error that is told elsewhere
         return None
     labels = Labels.of(values, positive)
-    known = table[label].is_not_null().to_numpy()
-    selection = find_selection(box, table.select(names), known, labels)
+    has_outcome = table[label].is_not_null().to_numpy()
+    selection = find_selection(box, table.select(names), has_outcome, labels)
     if selection is not None:
-        say(f"note: {selection}: every rate here is over the latter alone; without --label the "
-            "decisions of everybody are compared")  # fmt: skip
+        note(f"{selection}: every rate here is over the latter alone; without --label the "
+             "decisions of everybody are compared")  # fmt: skip
     return selection
 
 
@@ -312,10 +338,10 @@ def _refuse_odd_cells(
     read: Table,
     table: pl.DataFrame,
     predictions: str | None,
-    columns: Columns,
+    columns: ColumnOptions,
     needed: Sequence[str],
 ) -> None:
-    """Complain about predictions, weights and ids that are none, with their place in the file."""
+    """Refuse predictions, weights and ids that are none, with their place in the file."""
     from fairmend.data.ids import BadId, number_people
     from fairmend.data.tablefile import refuse_blanks, refuse_odd_weights
 
@@ -333,8 +359,140 @@ def _refuse_odd_cells(
             raise error.at(read.where(int(rows["\0row"][error.row]))) from None
 
 
-def words_of(
-    table: pl.DataFrame, columns: Columns, box: BlackBox
+def _refuse_doubtful(table: pl.DataFrame, names: Sequence[str], box: BlackBox) -> None:
+    """Refuse inputs that tell who somebody is, or what the predictions say.
+
+    These are looked for among everybody, whether or not an outcome is known.
+    """
+    from fairmend.data.columns import Frame, encode
+    from fairmend.measure.inputs import (
+        Doubt,
+        answer,
+        identifier,
+        is_identifier,
+        ranks_alike,
+        refuse,
+    )
+
+    inputs = Frame.read(table.select(names))
+    answers = None if box.column is None else encode(table[box.column])
+
+    def doubts() -> Iterator[Doubt]:
+        for name, column in zip(inputs.names, inputs.encoded, strict=True):
+            if name in box.vouched:
+                continue
+            if is_identifier(column):
+                yield identifier(name, table.height)
+            elif (
+                answers is not None
+                and not answers.has_missing
+                and ranks_alike(column, answers.codes)
+            ):
+                yield answer(name, column, repr(box.column))
+
+    refuse(doubts(), names, box)
+
+
+# -------------------------------------------------------------------- many files
+
+
+def _count_files(
+    file: str,
+    columns: ColumnOptions,
+    box: BlackBox,
+    spelling: Spelling,
+    known: Mapping[str, Any],
+) -> People:
+    """Count groups and outcomes; everything else is left to the engine."""
+    import polars as pl
+
+    from fairmend.data.columns import is_missing
+    from fairmend.engines import duck, source, tabulate
+    from fairmend.engines.verbs import refuse_identifiers
+
+    if columns.label is None:
+        raise typer.BadParameter("must be given for many files", param_hint="--label")
+    ids = () if columns.id is None else (columns.id,)
+    place = source(file, spelling=spelling, texts=ids)
+    with duck.reading(place.data):
+        inputs, are_named = _inputs(place.names, columns, box, known, spelling)
+        place = replace(place, inputs=tuple(inputs), left_over=not are_named)
+        numbers = [*inputs, columns.label, box.column, columns.weight]
+        place.use([name for name in numbers if name is not None], columns.group, note)
+        about = [*columns.group, columns.label]
+        decisions = [box.column] if columns.positive_decision is not None and box.column else []
+        cells = tabulate(place, [*about, *decisions])
+        n = round(float(cells.people.sum()))
+        if columns.not_id is not None and not are_named:
+            refuse_identifiers(place, inputs, box, n)
+        if box.column is not None:
+            _refuse_blanks(place, box.column)
+        values = {
+            name: pl.Series(
+                name, [v for v in cells.frame.column(name).unique().to_list() if not is_missing(v)]
+            )
+            for name in about
+        }
+        box.words = _words(pl.DataFrame(cells.frame.native), columns, box)
+    call = {
+        "X": place,
+        "y": columns.label,
+        "sensitive_features": columns.group,
+        "sample_weight": columns.weight,
+    }
+    positive = _positive(values[columns.label], columns.positive)
+    return People(call, inputs, columns, values, positive, n)
+
+
+def refuse_repeated_ids(people: People) -> None:
+    """Refuse people with several rows in many files: their rows are not put together."""
+    from fairmend.engines import Source, duck
+
+    place = people.call["X"]
+    if not isinstance(place, Source) or people.columns.id is None:
+        return
+    relation = duck.opened(duck.connected(place), place.files)
+    name = duck.quoted(people.columns.id)
+    with duck.reading(place.data):
+        [(rows, different)] = relation.aggregate(
+            f"count({name}), count(DISTINCT {name})"
+        ).fetchall()
+    check(
+        different == rows,
+        "--id",
+        "must be another in each row where FILE is many files",
+        f"{rows:,} rows are {different:,} people",
+        "Put them into one file, where intervals are by person; with --ignore "
+        f"{shlex.quote(people.columns.id)} instead each row counts as a person of its own.",
+    )
+
+
+def _refuse_blanks(place: Source, column: str) -> None:
+    """Refuse people without a recorded prediction, with the first one's file and row."""
+    from fairmend.apply.folder import naming_the_file
+    from fairmend.data.tablefile import in_rows, refuse_blanks
+    from fairmend.engines import duck
+    from fairmend.engines.csvs import line_in
+
+    connection = duck.connected(place)
+    relation = duck.opened(connection, place.files)
+    name = duck.quoted(column)
+    kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    nan = f" OR isnan({name})" if kinds[column] in ("DOUBLE", "FLOAT") else ""
+    if not relation.filter(f"{name} IS NULL{nan}").limit(1).fetchall():
+        return
+    for file, copy in zip(place.data, place.files, strict=True):
+        where = in_rows if place.typed is None else partial(line_in, file)
+        with naming_the_file(file):
+            cells = duck.opened(connection, [copy]).project(name).pl()
+            refuse_blanks(cells, column, where=where)
+
+
+# -------------------------------------------------------------------- values as they were typed
+
+
+def _words(
+    table: pl.DataFrame, columns: ColumnOptions, box: BlackBox
 ) -> tuple[Hashable, Hashable] | None:
     """The words of recorded decisions, negative and positive; None where the label's will do."""
     flag, text = "--positive-decision", columns.positive_decision
@@ -350,79 +508,36 @@ def words_of(
     if text is None and (columns.label is not None or box.words is not None):
         return box.words
     assert box.column is not None
-    said = table[box.column].drop_nulls()
-    words = said.unique().sort().to_list()
-    if len(words) > 2:
-        raise DataError(
-            "--predictions",
-            "must hold at most two words",
-            f"got {len(words):,}: {listed(words)}",
-            "Say in another column who was selected, and name that one.",
-        )
+    decisions = table[box.column].drop_nulls()
+    words = decisions.unique().sort().to_list()
+    check(
+        len(words) <= 2,
+        "--predictions",
+        "must hold at most two words",
+        f"got {len(words):,}: {listed(words)}",
+        "Say in another column who was selected, and name that one.",
+    )
     if len(words) < 2 and text is None:
         return None  # nothing to tell apart: the library asks for words it knows
-    positive = str(positive_of(said, text, flag))
+    positive = str(_positive(decisions, text, flag))
     return next((word for word in words if word != positive), f"not {positive}"), positive
 
 
-def inputs_left(names: Sequence[str], columns: Columns, box: BlackBox) -> list[str]:
-    """Every column that is nothing else.
-
-    A model on this machine may read the group, so it keeps its column. Beside recorded predictions
-    a group's own column would only say that the group is the group; and to a stranger's address
-    nobody's group is sent unless it is asked for by name.
-    """
-    from fairmend.model.remote import RemoteModel
-
-    other = {columns.label, columns.weight, columns.id, box.column, *columns.ignore}
-    remote = isinstance(box.model, RemoteModel)
-    if box.column is not None or remote:
-        other |= set(columns.group)
-    found = [name for name in names if name and name not in other]
-    if "" in names:
-        say("note: the column without a name is no input; give it one if the model reads it")
-    if remote:
-        say(f"note: the model is sent {listed(found)}; --input NAME names its inputs one by one, "
-            "--ignore NAME leaves some out")  # fmt: skip
-    return found
-
-
-def _refuse_doubtful(table: pl.DataFrame, names: Sequence[str], box: BlackBox) -> None:
-    """Complain about inputs that tell who somebody is, or what the predictions say.
-
-    These are looked for among everybody, whether or not an outcome is known.
-    """
-    from fairmend.data.columns import Frame, encode
-    from fairmend.measure.inputs import (
-        Doubt,
-        answer,
-        identifier,
-        is_identifier,
-        ranks_alike,
-        refuse,
-    )
-
-    inputs = Frame.read(table.select(names))
-    said = None if box.column is None else encode(table[box.column])
-
-    def doubts() -> Iterator[Doubt]:
-        for name, column in zip(inputs.names, inputs.encoded, strict=True):
-            if name in box.vouched:
-                continue
-            if is_identifier(column):
-                yield identifier(name, table.height)
-            elif said is not None and not said.has_missing and ranks_alike(column, said.codes):
-                yield answer(name, column, repr(box.column))
-
-    refuse(doubts(), names, box)
-
-
-def check_there(
-    names: Sequence[str], what: str, name: str, must: str = "must name a column of the file"
-) -> None:
-    """Refuse a name that is no column, with the nearest that is."""
-    if name not in names:
-        raise DataError(what, must, f"{name!r} is not one", nearest(name, names))
+def _positive(outcome: pl.Series, text: str | None, flag: str = "--positive") -> Hashable:
+    """The positive value; None leaves it to the library, which knows 0/1 and -1/1."""
+    values = outcome.unique().sort().to_list()
+    if text is not None and not any(_is_typed(value, text) for value in values):
+        must = f"must be a value of {outcome.name!r}"
+        raise DataError(flag, must, f"got {text!r}", nearest(text, values))
+    if text is None and len(values) == 2 and set(values) not in ({0, 1}, {-1, 1}):
+        raise DataError(
+            flag,
+            f"must say which value of {outcome.name!r} is positive",
+            f"it holds {values[0]!r} and {values[1]!r}",
+            f"Add {' or '.join(f'{flag} {shlex.quote(str(value))}' for value in values)}.",
+        )
+    positive: Hashable = same_value(outcome, text)
+    return positive
 
 
 def same_value(column: pl.Series, text: str | None) -> Any:
@@ -442,30 +557,7 @@ def _is_typed(value: Any, text: str) -> bool:
         return True
     if isinstance(value, bool):
         return text.lower() == str(value).lower()
-    if isinstance(value, int | float):
-        try:
-            return float(text) == value
-        except ValueError:
-            return False
-    return False
-
-
-def positive_of(outcome: pl.Series, text: str | None, flag: str = "--positive") -> Hashable:
-    """The positive value; None leaves it to the library, which knows 0/1 and -1/1."""
-    values = outcome.unique().sort().to_list()
-    if text is not None and not any(_is_typed(value, text) for value in values):
-        raise DataError(
-            flag,
-            f"must be a value of {outcome.name!r}",
-            f"got {text!r}",
-            nearest(text, values),
-        )
-    if text is None and len(values) == 2 and set(values) not in ({0, 1}, {-1, 1}):
-        raise DataError(
-            flag,
-            f"must say which value of {outcome.name!r} is positive",
-            f"it holds {values[0]!r} and {values[1]!r}",
-            f"Add {' or '.join(f'{flag} {shlex.quote(str(value))}' for value in values)}.",
-        )
-    found: Hashable = same_value(outcome, text)
-    return found
+    try:
+        return isinstance(value, int | float) and float(text) == value
+    except ValueError:
+        return False

@@ -13,16 +13,17 @@ from fairmend.errors import FairmendWarning
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
-    from fairmend.cli.elsewhere import AnyPeople
+    from fairmend.cli.people import People
     from fairmend.repair.plan import Plan
 
-__all__ = ["Rule", "Shortfall", "find_shortfalls", "first_metric", "settings_of"]
+__all__ = ["Rule", "Shortfall", "find_shortfalls", "settings_of", "worst_first"]
 
 MOST_RULES, MOST_PEOPLE = 6, 20_000
 """Beyond these it takes long to try what each rule does."""
 LEAST_HELP = 0.0005
 """Less than this is not seen in points with one decimal."""
 WIDTH = 100
+_GAP = ("metric", "before", "after", "closed")
 
 
 @dataclass(frozen=True)
@@ -103,81 +104,70 @@ class Shortfall:
         from fairmend.tables import TextTable, points
 
         cells = [
-            (
-                trial.rule,
-                points(trial.gap_without),
-                share(trial.unreachable_without),
-                points(trial.gap_alone),
-                share(trial.unreachable_alone),
-            )
-            for trial in self.trials
-        ]
+            (one.rule, points(one.gap_without), share(one.unreachable_without),
+             points(one.gap_alone), share(one.unreachable_alone))
+            for one in self.trials
+        ]  # fmt: skip
         headers = ("<rule", "gap without it", "unreachable", "gap with it alone", "unreachable")
         return TextTable("What each rule costs", headers, cells)
 
 
 def find_shortfalls(
-    mended: RepairedClassifier,
+    repaired: RepairedClassifier,
     rules: Sequence[Rule],
     always: Sequence[str],
-    people: AnyPeople,
+    people: People,
 ) -> list[Shortfall]:
     """The worst-off group first, with what each rule does to that one where it is cheap to try."""
     from fairmend.measure.wording import tell_left, widest
     from fairmend.status import PlanStatus
 
-    order = mended.audit_.worst_first(first_metric(mended))
     short = [
         plan
-        for plan in sorted(mended.plans_.values(), key=lambda plan: order.index(plan.target))
+        for plan in worst_first(repaired)
         if not plan.status.closed and plan.status is not PlanStatus.IDENTITY and _is_left(plan)
     ]
-    recorded = mended.box_.column is not None
+    recorded = repaired.box_.column is not None
     cheap = recorded and len(rules) <= MOST_RULES and len(people) <= MOST_PEOPLE
     found = []
     for place, plan in enumerate(short):
-        trials = _tried(mended, rules, always, people, plan) if cheap and place == 0 else ()
+        trials = _tried(repaired, rules, always, people, plan) if cheap and place == 0 else ()
         outlook = plan.outlook
         _, before, after = widest(plan.by_metric)
-        found.append(
-            Shortfall(
-                plan.metric,
-                str(plan.target),
-                str(plan.baseline),
-                plan.status.name,
-                before,
-                after,
-                outlook.edited,
-                outlook.unreachable,
-                _why(plan, trials, recorded=recorded, ruled=bool(rules)),
-                trials,
-                tuple(
-                    {"metric": name, "before": old, "after": new, "closed": _closed(plan, new)}
-                    for name, old, new in plan.by_metric
-                ),
-                tuple(
-                    tell_left(gap[0], plan.group_names, *gap[1:], outlook.tolerance)
-                    for gap in plan.by_metric
-                    if not _closed(plan, gap[2])
-                ),
-            )
+        gaps = [(*gap, abs(gap[2]) <= outlook.tolerance) for gap in plan.by_metric]
+        headlines = [
+            tell_left(gap[0], plan.group_names, *gap[1:3], outlook.tolerance)
+            for gap in gaps
+            if not gap[3]
+        ]
+        shortfall = Shortfall(
+            plan.metric,
+            str(plan.target),
+            str(plan.baseline),
+            plan.status.name,
+            before,
+            after,
+            outlook.edited,
+            outlook.unreachable,
+            _why(plan, trials, recorded=recorded, ruled=bool(rules)),
+            trials,
+            tuple(dict(zip(_GAP, gap, strict=True)) for gap in gaps),
+            tuple(headlines),
         )
+        found.append(shortfall)
     return found
 
 
-def first_metric(mended: RepairedClassifier) -> str:
-    """The one that decides who is worst off, as in the report."""
+def worst_first(repaired: RepairedClassifier) -> list[Plan]:
+    """The plans, that of the worst-off group first, as in the report."""
     from fairmend.explain.counterfactual import read_disparities
 
-    return read_disparities(mended.disparity)[0].name
-
-
-def _closed(plan: Plan, after: float) -> bool:
-    return abs(after) <= plan.outlook.tolerance
+    order = repaired.audit_.worst_first(read_disparities(repaired.disparity)[0].name)
+    return sorted(repaired.plans_.values(), key=lambda plan: order.index(plan.target))
 
 
 def _is_left(plan: Plan) -> bool:
-    return not all(_closed(plan, after) for _, _, after in plan.by_metric)
+    return any(abs(after) > plan.outlook.tolerance for _, _, after in plan.by_metric)
 
 
 def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) -> str:
@@ -212,18 +202,18 @@ def _worth_dropping(plan: Plan, trials: Sequence[Trial]) -> list[str]:
 
 
 def _tried(
-    mended: RepairedClassifier,
+    repaired: RepairedClassifier,
     rules: Sequence[Rule],
     always: Sequence[str],
-    people: AnyPeople,
+    people: People,
     plan: Plan,
 ) -> tuple[Trial, ...]:
     def left_by(kept: Sequence[Rule]) -> tuple[float, float]:
-        settings = mended.get_params(deep=False) | settings_of(kept, always)
+        settings = repaired.get_params(deep=False) | settings_of(kept, always)
         relaxed = {"do_no_harm": False, "require_significant": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)  # said once, of the repair itself
-            again = type(mended)(**settings | relaxed).fit(**people.call)
+            again = type(repaired)(**settings | relaxed).fit(**people.call)
         found = again.plans_.get(plan.target)
         return (0.0, 0.0) if found is None else (found.outlook.gap_after, found.outlook.unreachable)
 
