@@ -36,7 +36,7 @@ from sklearn.metrics import roc_auc_score
 from fairmend.data.columns import Frame
 from fairmend.datasets import Bunch, load_adult, load_compas
 from fairmend.explain.outcomes import fit_probability
-from fairmend.measure.tabulate import Tally
+from fairmend.measure.population import Tally
 from fairmend.progress import progress
 from fairmend.tables import UNKNOWN, TextTable, percent
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from fairmend.measure.audit import Gap
+from fairmend.measure.result import Gap
 from fairmend.report.plot import BLUE, GREY, INK, VERMILION
 from fairmend.tables import TextTable
 

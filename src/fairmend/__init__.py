@@ -21,7 +21,7 @@ from fairmend.errors import (
 from fairmend.explain.counterfactual import Counterfactual, counterfactual, counterfactual_data
 from fairmend.explain.descent import descend
 from fairmend.explain.projection import project
-from fairmend.measure.audit import Audit, audit, audit_data
+from fairmend.measure.audit import audit, audit_data
 from fairmend.measure.disparity import (
     FDR,
     FNR,
@@ -33,7 +33,9 @@ from fairmend.measure.disparity import (
     MetricWords,
     RateGap,
 )
-from fairmend.measure.tabulate import AuditData, Population, tabulate
+from fairmend.measure.population import AuditData, Population
+from fairmend.measure.result import Audit
+from fairmend.measure.tabulate import tabulate
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.costs import Cost
 

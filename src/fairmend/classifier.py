@@ -53,11 +53,13 @@ from fairmend.explain.counterfactual import (
     read_disparities,
 )
 from fairmend.explain.outcomes import check_estimator
-from fairmend.measure.audit import Audit, audit_data
+from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Disparity, check_outcomes_are_known, parts_of
 from fairmend.measure.elsewhere import engines, is_elsewhere
+from fairmend.measure.population import AuditData, Population
+from fairmend.measure.result import Audit
 from fairmend.measure.selection import find_one_decision
-from fairmend.measure.tabulate import AuditData, Population, tabulate, with_predictions
+from fairmend.measure.tabulate import tabulate, with_predictions
 from fairmend.measure.wording import share
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import RECORDED, BlackBox

@@ -17,9 +17,10 @@ from fairmend import (
     counterfactual,
     tabulate,
 )
-from fairmend.explain.certificate import Certificate, _clopper_pearson, certify
+from fairmend.explain.certificate import Certificate, certify
 from fairmend.explain.outcomes import empirical
-from fairmend.measure.tabulate import Tally
+from fairmend.measure.intervals import clopper_pearson
+from fairmend.measure.population import Tally
 from fairmend.status import Status
 
 
@@ -360,7 +361,7 @@ def test_rates_that_rest_on_no_model_are_certain(metric):
 
 def test_clopper_pearson_is_scipys():
     k, n = np.array([0.0, 3.0, 7.0]), np.array([5.0, 9.0, 7.0])
-    low, high = _clopper_pearson(k, n, 0.05)
+    low, high = clopper_pearson(k, n, 0.05)
     for i in range(3):
         interval = binomtest(int(k[i]), int(n[i])).proportion_ci(0.95, "exact")
         assert (low[i], high[i]) == pytest.approx((interval.low, interval.high))

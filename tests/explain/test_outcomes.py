@@ -24,7 +24,7 @@ from fairmend.explain.outcomes import (
     fit_probability,
     logistic_regression,
 )
-from fairmend.measure.tabulate import Tally
+from fairmend.measure.population import Tally
 
 
 def counted(X, y, weight=None):

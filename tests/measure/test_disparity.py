@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fairmend import FDR, FNR, FPR, SP, Alignment, DataError, Population, RateGap, audit_data
 from fairmend.datasets import example_one
 from fairmend.measure.disparity import as_disparity
-from fairmend.measure.tabulate import Tally
+from fairmend.measure.population import Tally
 
 FOR = RateGap("for", rate=lambda h, y: (1 - h) * y, given=lambda h, y: 1 - h)
 RATES = [SP, FNR, FPR, FDR, FOR]

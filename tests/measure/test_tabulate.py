@@ -14,7 +14,7 @@ from fairmend import BlackBox, DataError, FairmendWarning, Population, tabulate
 from fairmend.data.columns import Frame
 from fairmend.data.groups import read_membership
 from fairmend.data.outcomes import UNLABELLED
-from fairmend.measure.tabulate import pooled
+from fairmend.measure.population import pooled
 
 RNG = np.random.default_rng(20240229)
 N = 400

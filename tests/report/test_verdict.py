@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fairmend import RepairedClassifier, audit
-from fairmend.measure.audit import Gap
+from fairmend.measure.result import Gap
 from fairmend.report.verdict import audit_verdict, in_words
 from fairmend.tables import points
 

@@ -19,7 +19,7 @@ from scipy.stats import kstest
 
 from fairmend import FDR, FNR, FPR, SP, Alignment, AuditData, Population, audit_data
 from fairmend.data.outcomes import Labels
-from fairmend.measure.tabulate import Tally
+from fairmend.measure.population import Tally
 
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
 REPETITIONS = 2_000 if FULL else 400

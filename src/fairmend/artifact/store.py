@@ -43,8 +43,8 @@ from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
 from fairmend.explain.counterfactual import read_disparities
 from fairmend.explain.outcomes import Logistic, PairLogistic
-from fairmend.measure.audit import Audit
-from fairmend.measure.tabulate import AuditData
+from fairmend.measure.population import AuditData
+from fairmend.measure.result import Audit
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.model.probe import Probe

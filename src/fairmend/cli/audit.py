@@ -19,7 +19,7 @@ from fairmend.errors import DataError
 from fairmend.measure.disparity import as_disparity, default_metrics, words_of
 
 if TYPE_CHECKING:
-    from fairmend.measure.audit import Audit
+    from fairmend.measure.result import Audit
 
 BACKWARDS = 0.4
 """An AUC below this says that high scores foretell the other outcome."""

@@ -18,7 +18,8 @@ from fairmend.datasets import load_adult
 from fairmend.errors import MissingExtra, require
 from fairmend.explain import drivers
 from fairmend.explain.counterfactual import Counterfactual, counterfactual
-from fairmend.measure.audit import Audit, audit
+from fairmend.measure.audit import audit
+from fairmend.measure.result import Audit
 from fairmend.report.report import Report
 from fairmend.tables import TextTable, percent
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.errors import DataError
-from fairmend.measure.tabulate import AuditData, Population
+from fairmend.measure.population import AuditData, Population
 
 __all__ = ["FinitePopulation", "example_one", "joint_proxies", "toy_descent"]
 

@@ -35,7 +35,7 @@ from fairmend.progress import progress
 
 if TYPE_CHECKING:
     from fairmend.data.people import Records
-    from fairmend.measure.tabulate import AuditData
+    from fairmend.measure.population import AuditData
     from fairmend.model.blackbox import BlackBox
 
 __all__ = [
@@ -147,7 +147,7 @@ def _as(frame: Frame, place: Source) -> Frame:
 
 def audit_scored(scored: Scored) -> AuditData:
     """One population a group over the distinct answers, without inputs: exact."""
-    from fairmend.measure.tabulate import AuditData, Population, Tally
+    from fairmend.measure.population import AuditData, Population, Tally
 
     populations = []
     for group in range(len(scored.records.groups)):

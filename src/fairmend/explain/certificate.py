@@ -11,10 +11,15 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.rows import numbered
 from fairmend.explain.outcomes import CLIP, FittedProbability
 from fairmend.explain.projection import NO_GAP
-from fairmend.measure import special
 from fairmend.measure.disparity import SP, Alignment, Disparity, RateGap
 from fairmend.measure.equal_inputs import have_several
-from fairmend.measure.tabulate import Population
+from fairmend.measure.intervals import (
+    SamplingError,
+    clopper_pearson,
+    normal_quantile,
+    rate_interval,
+)
+from fairmend.measure.population import Population
 
 __all__ = ["Certificate", "certify", "counts_by_row"]
 
@@ -147,11 +152,13 @@ def certify(
     error = np.zeros(len(slope))
     if outcome is not None and outcome.standard_error is not None:
         error = slope * outcome.standard_error[usable]
-    rate, rate_error = disparity.of(baseline), _rate_error(disparity, baseline)
+    observed = baseline.observed
+    psi = disparity.influence(observed, observed)
+    rate, rate_error = disparity.of(baseline), SamplingError.of_mean(observed, psi).variance ** 0.5
     uncertain = int((error > 0).sum())
     risk = (1 - confidence) / max(1, (uncertain > 0) + (rate_error > 0))
-    margin = float(special.ndtri(1 - risk / (2 * max(1, uncertain)))) * error
-    rate_margin = float(special.ndtri(1 - risk / 2)) * rate_error
+    margin = normal_quantile(1 - risk, max(1, uncertain)) * error
+    rate_margin = normal_quantile(1 - risk) * rate_error
     extreme = np.min if downwards else np.max
     best, low, high = (
         float(extreme(ratio[usable] + sign * margin)) - rate + sign * rate_margin
@@ -218,7 +225,7 @@ def _by_counts(
     risk = (1 - confidence) / max(1, int(steep.any()) + (baseline.tally is not None))
     # people who weigh unlike count as so many who weigh alike
     people = np.divide(total**2, squared, out=np.zeros_like(total), where=kept)
-    ends = _clopper_pearson(share * people, people, risk / max(1, int((kept & steep).sum())))
+    ends = clopper_pearson(share * people, people, risk / max(1, int((kept & steep).sum())))
     rates = []
     for end in ends:
         ratio, usable = _ratios(disparity, target.with_outcome(end))
@@ -232,34 +239,8 @@ def _by_counts(
         bounds = lowest[possible].min(), highest[proven].min()
     else:
         bounds = lowest[proven].max(), highest[possible].max()
-    rate = _rate_interval(disparity, baseline, risk)
+    rate = rate_interval(disparity, baseline, risk)
     return float(bounds[0]) - rate[1], float(bounds[1]) - rate[0]
-
-
-def _rate_interval(disparity: RateGap, population: Population, risk: float) -> tuple[float, float]:
-    """Of a rate of counted people; the rate itself where it is exact."""
-    rate, observed = disparity.of(population), population.observed
-    if observed.tally is None:
-        return rate, rate
-    t = disparity.terms(observed)[1]
-    weight, squared = (part.sum(axis=1) for part in (observed.tally.weight, observed.tally.squared))
-    people = np.array([(weight @ t) ** 2 / (squared @ t**2)])
-    low, high = _clopper_pearson(rate * people, people, risk)
-    return float(low[0]), float(high[0])
-
-
-def _clopper_pearson(k: FloatArray, n: FloatArray, risk: float) -> tuple[FloatArray, FloatArray]:
-    """Exact intervals of shares k / n; 0 to 1 where there is nobody.
-
-    >>> low, high = _clopper_pearson(np.array([0.0, 5.0]), np.array([0.0, 5.0]), 0.05)
-    >>> low.round(3).tolist(), high.round(3).tolist()
-    ([0.0, 0.478], [1.0, 1.0])
-    """
-    low, high = np.zeros(len(k)), np.ones(len(k))
-    some, rest = k > 0, n - k > 1e-9
-    low[some] = special.betaincinv(k[some], n[some] - k[some] + 1, risk / 2)
-    high[rest] = special.betaincinv(k[rest] + 1, n[rest] - k[rest], 1 - risk / 2)
-    return low, high
 
 
 def _inputs_compared(
@@ -283,15 +264,6 @@ def _slope(disparity: RateGap, target: Population) -> FloatArray:
     ends = [disparity.terms(target.with_outcome(np.full(len(target), y))) for y in (0.0, 1.0)]
     r_slope, t_slope = ends[1][0] - ends[0][0], ends[1][1] - ends[0][1]
     return np.divide(r_slope * t - r * t_slope, t**2, out=np.zeros(len(target)), where=t > 0)
-
-
-def _rate_error(disparity: RateGap, population: Population) -> float:
-    observed = population.observed
-    if observed.tally is None:
-        return 0.0
-    psi = disparity.influence(observed, observed)
-    squared, weight = observed.tally.squared.sum(axis=1), float(observed.tally.weight.sum())
-    return float(np.sqrt(squared @ psi**2)) / weight
 
 
 def counts_by_row(rows: IntArray, counts: FloatArray, seen: IntArray) -> FloatArray:

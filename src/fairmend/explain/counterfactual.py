@@ -43,7 +43,8 @@ from fairmend.measure.equal_inputs import (
     decision_difference,
     names_of_the_group,
 )
-from fairmend.measure.tabulate import AuditData, Population, Tally, pooled, tabulate
+from fairmend.measure.population import AuditData, Population, Tally, pooled
+from fairmend.measure.tabulate import tabulate
 from fairmend.status import Status
 
 if TYPE_CHECKING:

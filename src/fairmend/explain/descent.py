@@ -11,7 +11,7 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import DataError
 from fairmend.explain.projection import observed_gap
 from fairmend.measure.disparity import Disparity
-from fairmend.measure.tabulate import Population
+from fairmend.measure.population import Population
 from fairmend.progress import progress
 from fairmend.status import Status
 

@@ -28,7 +28,7 @@ from fairmend.data.columns import (
 from fairmend.data.features import FeatureMap
 from fairmend.errors import DataError, require
 from fairmend.measure import special
-from fairmend.measure.tabulate import Population
+from fairmend.measure.population import Population
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,9 @@ from fairmend.data.columns import FloatArray, Frame, IntArray, distinct_rows
 from fairmend.data.rows import stacked
 from fairmend.errors import DataError
 from fairmend.explain.outcomes import cross_fitted
-from fairmend.measure import special
 from fairmend.measure.equal_inputs import SharedRows
-from fairmend.measure.tabulate import Population, Tally
+from fairmend.measure.population import Population, Tally
+from fairmend.measure.significance import covariance_test
 from fairmend.tables import p_said
 
 __all__ = ["OutcomeDifference", "outcome_difference"]
@@ -121,29 +121,14 @@ def _by_residuals(table: Frame, counts: FloatArray) -> OutcomeDifference:
         baselines = cross_fitted(table, _tally(counts.sum(axis=2)), what="P(baseline | x)")
     except DataError:  # hardly anybody of one outcome, or of one group
         return unknown
+    people = counts.sum(axis=(1, 2))
+    if any(4 * float(people @ (s * (1 - s))) < COMPARABLE for s in baselines):
+        return unknown
     tests = [
-        _covariance(counts, outcome, 1 - baseline)
+        covariance_test(counts, outcome, 1 - baseline)
         for outcome, baseline in product(outcomes, baselines)
     ]
-    if any(test is None for test in tests):
-        return unknown
-    return max(filter(None, tests), key=lambda test: test.p_value)
-
-
-def _covariance(
-    counts: FloatArray, outcome: FloatArray, target: FloatArray
-) -> OutcomeDifference | None:
-    """The test for one model of the outcome and one of the group; None with too few to compare."""
-    if 4 * float(counts.sum(axis=(1, 2)) @ (target * (1 - target))) < COMPARABLE:
-        return None
-    of_group = np.array([1.0, 0.0]) - target[:, None]
-    of_outcome = np.array([0.0, 1.0]) - outcome[:, None]
-    both = of_group[:, :, None] * of_outcome[:, None, :]
-    n, total = float(counts.sum()), float((counts * both).sum())
-    variance = float((counts * (both - total / n) ** 2).sum())
-    z = total / np.sqrt(variance) if variance > 0 else 0.0
-    spread = float((counts.sum(axis=2) * of_group**2).sum())
-    return OutcomeDifference(total / spread, float(2 * special.ndtr(-abs(z))), COVARIANCE)
+    return OutcomeDifference(*max(tests, key=lambda test: test[1]), COVARIANCE)
 
 
 def _tally(counts: FloatArray) -> Tally:

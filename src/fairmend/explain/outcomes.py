@@ -38,7 +38,7 @@ from fairmend.data.stored import stored
 from fairmend.errors import DataError, FairmendWarning
 from fairmend.measure import special
 from fairmend.measure.audit import auc
-from fairmend.measure.tabulate import Population, Tally
+from fairmend.measure.population import Population, Tally
 from fairmend.progress import progress
 
 __all__ = [

@@ -16,7 +16,7 @@ from fairmend.data.columns import FloatArray
 from fairmend.errors import DataError
 from fairmend.measure import special
 from fairmend.measure.disparity import SP, Alignment, Combination, Disparity, RateGap, as_disparity
-from fairmend.measure.tabulate import Population
+from fairmend.measure.population import Population
 from fairmend.status import Status
 
 __all__ = ["closest", "observed_gap", "project", "reachable", "tilt"]

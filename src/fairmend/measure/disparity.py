@@ -28,7 +28,7 @@ from fairmend.data.limits import Finite
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, FairmendWarning, in_a_line, nearest
 from fairmend.measure import special
-from fairmend.measure.tabulate import AuditData, Population
+from fairmend.measure.population import AuditData, Population
 
 __all__ = [
     "FDR",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fairmend.data.columns import Frame
     from fairmend.data.people import Counts
-    from fairmend.measure.tabulate import AuditData
+    from fairmend.measure.population import AuditData
     from fairmend.model.blackbox import BlackBox
 
 __all__ = ["Engines", "Gathered", "engines", "is_elsewhere", "register"]

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import Encoded, FloatArray, Frame, IntArray
 from fairmend.data.rows import codes_among, numbered
-from fairmend.measure import special
-from fairmend.measure.tabulate import Population
+from fairmend.measure.intervals import normal_quantile
+from fairmend.measure.population import Population
+from fairmend.measure.significance import hypergeometric_sum_test, two_sided
 from fairmend.tables import p_said, percent, points
 
 __all__ = [
@@ -237,7 +237,7 @@ class SharedRows:
         people on each of many rows as well as many on each of few. Soft ones: the variance of the
         test below once d is taken off the target group's decisions.
         """
-        z2 = float(special.ndtri(0.5 + CONFIDENCE / 2)) ** 2
+        z2 = normal_quantile(CONFIDENCE) ** 2
         w, d, everybody = self.weight, self.by_row, self.n.sum(axis=1)
         if self.hard:
             (n0, n1), (k0, k1) = self.n.T, self.total.T
@@ -263,30 +263,12 @@ class SharedRows:
         n, total = self.n[self.varied], self.total[self.varied]
         n0, everybody, decided = n[:, 0], n.sum(axis=1), total.sum(axis=1)
         if self.hard:
-            least = np.maximum(0, decided - n[:, 1])
-            most = np.minimum(n0, decided)
+            most, least = np.minimum(n0, decided), np.maximum(0, decided - n[:, 1])
             if (most - least).sum() <= MOST_EXACT:
-                return _exact(total[:, 0].sum(), least, most, n0, decided, everybody)
+                return hypergeometric_sum_test(total[:, 0].sum(), n0, decided, everybody)
         elif n.sum(axis=0).min() < ENOUGH:
             return float("nan")
         spread = self.squared[self.varied].sum(axis=1) / everybody - (decided / everybody) ** 2
         variance = float((n.prod(axis=1) / (everybody - 1) * spread).sum())
         excess = float((total[:, 0] - n0 * decided / everybody).sum())
-        return float(2 * special.ndtr(-abs(excess) / np.sqrt(variance)))
-
-
-def _exact(observed: float, least: FloatArray, most: FloatArray, *sizes: Any) -> float:
-    """P(as improbable as what was seen, or more) for a sum of hypergeometric counts."""
-    law = np.ones(1)
-    for low, high, drawn, marked, everybody in zip(least, most, *sizes, strict=True):
-        k = np.arange(low, high + 1)
-        law = np.convolve(law, np.exp(
-            _log_choose(marked, k) + _log_choose(everybody - marked, drawn - k)
-            - _log_choose(everybody, drawn)
-        ))  # fmt: skip
-    seen = law[round(observed - least.sum())]
-    return float(min(1.0, law[law <= seen * (1 + 1e-7)].sum()))
-
-
-def _log_choose(n: Any, k: Any) -> Any:
-    return special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+        return two_sided(excess / np.sqrt(variance))

@@ -21,7 +21,7 @@ from fairmend.data.limits import Between, Chance, by_outcome
 from fairmend.data.stored import stored
 from fairmend.data.weights import HEAVIEST
 from fairmend.measure.disparity import RateGap
-from fairmend.measure.tabulate import Population
+from fairmend.measure.population import Population
 
 __all__ = ["RealisedGap", "half_a_person"]
 

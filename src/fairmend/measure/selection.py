@@ -22,7 +22,7 @@ from fairmend.measure.disparity import (
     parts_of,
     uses_outcome,
 )
-from fairmend.measure.tabulate import AuditData, Population
+from fairmend.measure.population import AuditData, Population
 from fairmend.tables import percent
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame
 from fairmend.data.rows import find_rows, stacked
-from fairmend.measure.tabulate import AuditData
+from fairmend.measure.population import AuditData
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.least_change import FlipPlan, Turning
 from fairmend.repair.plan import Plan

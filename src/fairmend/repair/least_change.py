@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Side
 from fairmend.data.stored import stored
+from fairmend.measure.population import AuditData
 from fairmend.measure.realised import RealisedGap
-from fairmend.measure.tabulate import AuditData
 from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.joint import close_jointly

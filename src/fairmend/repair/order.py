@@ -20,7 +20,7 @@ from fairmend.data.limits import Between, Chance, Chances, Places, Scores, alike
 from fairmend.data.stored import stored
 from fairmend.errors import DataError
 from fairmend.measure import special
-from fairmend.measure.tabulate import AuditData, pooled
+from fairmend.measure.population import AuditData, pooled
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import EditCost
 from fairmend.repair.destinations import Destinations

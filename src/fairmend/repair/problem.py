@@ -23,7 +23,7 @@ from fairmend.explain.outcomes import (
     logistic_regression,
     one_thread,
 )
-from fairmend.measure.audit import TOO_FEW, Gap, audit_data, lower_reach
+from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import (
     SELECTION,
     SP,
@@ -34,8 +34,10 @@ from fairmend.measure.disparity import (
     check_outcomes_are_known,
     parts_of,
 )
+from fairmend.measure.intervals import TOO_FEW, lower_reach
+from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.measure.realised import RealisedGap, half_a_person
-from fairmend.measure.tabulate import AuditData, Population, Tally
+from fairmend.measure.result import Gap
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.costs import Cost, EditCost

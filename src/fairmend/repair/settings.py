@@ -21,7 +21,7 @@ from fairmend.errors import check, check_choice, check_names, check_whole
 from fairmend.explain.counterfactual import check_level, read_disparities
 from fairmend.explain.outcomes import check_estimator
 from fairmend.measure.disparity import Disparity
-from fairmend.measure.tabulate import AuditData
+from fairmend.measure.population import AuditData
 from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.methods import Method, method_of
 

@@ -18,8 +18,8 @@ import numpy as np
 from fairmend.data.columns import FloatArray
 from fairmend.errors import FairmendWarning
 from fairmend.measure.disparity import RateGap
+from fairmend.measure.population import AuditData, Population, pooled
 from fairmend.measure.realised import half_a_person
-from fairmend.measure.tabulate import AuditData, Population, pooled
 from fairmend.repair.plan import Plan
 from fairmend.repair.problem import RepairTask
 

@@ -19,7 +19,7 @@ from fairmend.errors import DataError
 from fairmend.explain.counterfactual import read_disparities
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import RateGap
-from fairmend.measure.tabulate import AuditData, Population
+from fairmend.measure.population import AuditData, Population
 from fairmend.repair.least_change import Turning
 from fairmend.repair.plan import Plan
 from fairmend.repair.problem import RepairTask, allow_for_rivals, judged

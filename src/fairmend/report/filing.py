@@ -20,8 +20,9 @@ from scipy.special import ndtri
 from fairmend.data.columns import FloatArray, is_missing
 from fairmend.data.naming import JOINER, GroupNames
 from fairmend.errors import DataError
-from fairmend.measure.audit import TOO_FEW, Audit, GroupSummary, is_below_four_fifths
-from fairmend.measure.tabulate import AuditData
+from fairmend.measure.intervals import TOO_FEW
+from fairmend.measure.population import AuditData
+from fairmend.measure.result import Audit, GroupSummary, is_below_four_fifths
 
 __all__ = [
     "GroupMetrics",

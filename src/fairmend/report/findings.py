@@ -22,7 +22,7 @@ from fairmend.explain import drivers
 from fairmend.explain.counterfactual import Counterfactual
 from fairmend.explain.drivers import FeatureScore, JointProxy, Marginal
 from fairmend.measure.disparity import Disparity
-from fairmend.measure.tabulate import AuditData, Population
+from fairmend.measure.population import AuditData, Population
 from fairmend.repair.plan import Outlook, Plan
 from fairmend.status import Status
 

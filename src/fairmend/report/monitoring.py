@@ -8,53 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from fairmend.measure.drift import Moved
+from fairmend.measure.drift import InputWindow
+from fairmend.measure.windows import GapWindow, Interval
 
 __all__ = [
     "Alert",
-    "GapWindow",
-    "InputWindow",
-    "Interval",
     "LoggedEdit",
     "MonitorFigures",
     "Monitored",
     "find_alerts",
 ]
-
-Interval = tuple[float, float, float]
-"""Gap, low and high as shares."""
-
-
-@dataclass(frozen=True)
-class GapWindow:
-    """One stretch of time: the gap the vendor alone leaves, and the gap with the repair."""
-
-    start: float
-    people: int
-    labelled: int
-    """People whose outcome is known."""
-    original: Interval | None
-    """At 95 % confidence, as in an audit; None where it is not known yet."""
-    repaired: Interval | None
-    judged: Interval | None
-    """The same gap with the wider interval that alerts rest on."""
-    alert: bool
-    """Whether that interval lies beyond the tolerance."""
-
-
-@dataclass(frozen=True)
-class InputWindow:
-    """The target group's inputs on one day, against the audit."""
-
-    day: str
-    people: int
-    cells: int
-    """Distinct rows of the audit that came."""
-    unseen: float
-    """Share of people whose row was not in the audit."""
-    moved: Moved
-    """The column that moved most; of those that moved beyond chance, if any did."""
-    alert: bool
 
 
 @dataclass(frozen=True)
@@ -71,7 +34,7 @@ class Monitored:
     overall_alert: bool
     inputs: tuple[InputWindow, ...]
     unseen_expected: float
-    """Share of unseen rows to expect if nothing changes: see `Audited`."""
+    """Share of unseen rows to expect if nothing changes: see `AuditedInputs`."""
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,10 @@ from fairmend.data.columns import (
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.data.rows import differing, find_rows
-from fairmend.measure.audit import Audit, Gap, auc, audit_data
+from fairmend.measure.audit import auc, audit_data
 from fairmend.measure.disparity import Disparity, RateGap, as_disparity, default_metrics
-from fairmend.measure.tabulate import AuditData, Population
+from fairmend.measure.population import AuditData, Population
+from fairmend.measure.result import Audit, Gap
 from fairmend.measure.wording import share
 from fairmend.repair.plan import Plan, Route
 from fairmend.repair.problem import KnownOutcome

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairmend.data.naming import GroupNames
-from fairmend.measure.audit import FOUR_FIFTHS, Audit, Gap
 from fairmend.measure.disparity import words_of
+from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap
 from fairmend.measure.wording import EXACT, Affected, figures, share, tell_people, verb
 from fairmend.tables import counted, p_said, percent
 

@@ -12,7 +12,7 @@ from fairmend.errors import DataError
 from fairmend.explain.counterfactual import counterfactual_data
 from fairmend.explain.descent import Stop
 from fairmend.measure.disparity import Disparity, as_disparity
-from fairmend.measure.tabulate import AuditData, Population
+from fairmend.measure.population import AuditData, Population
 from fairmend.repair.costs import Cost
 from fairmend.repair.methods import repair_method
 from fairmend.repair.plan import Outlook, Plan

@@ -17,8 +17,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from fairmend.measure.audit import Audit
 from fairmend.measure.disparity import words_of
+from fairmend.measure.result import Audit
 from fairmend.report.html import mending, people
 from fairmend.report.html.blocks import MOST_OPEN, Section, Slider
 from fairmend.report.html.table import typeset

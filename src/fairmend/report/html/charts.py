@@ -13,7 +13,7 @@ import altair
 
 from fairmend.data.naming import GroupNames
 from fairmend.errors import DataError
-from fairmend.measure.audit import FOUR_FIFTHS, Gap
+from fairmend.measure.result import FOUR_FIFTHS, Gap
 from fairmend.measure.wording import share as share_text
 from fairmend.report import plot
 from fairmend.report.filing import ImpactTable

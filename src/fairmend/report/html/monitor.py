@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from fairmend.report.monitoring import GapWindow, InputWindow, Monitored, MonitorFigures
+from fairmend.measure.drift import InputWindow
+from fairmend.measure.windows import GapWindow
+from fairmend.report.monitoring import Monitored, MonitorFigures
 from fairmend.tables import TextTable, percent, points
 
 __all__ = ["SCRIPT", "STYLE", "monitor_page"]

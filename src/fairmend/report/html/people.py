@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from math import isnan
 
 from fairmend.data.naming import JOINER
-from fairmend.measure.audit import BY_PERSON, FOUR_FIFTHS, Audit, Gap, is_below_four_fifths
+from fairmend.measure.result import BY_PERSON, FOUR_FIFTHS, Audit, Gap, is_below_four_fifths
 from fairmend.measure.wording import share
 from fairmend.report.filing import (
     SMALL,

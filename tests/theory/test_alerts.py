@@ -1,0 +1,165 @@
+"""How often windows and days that are within bounds raise an alert: at most as said."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom, fisher_exact
+
+from fairmend.data.columns import Frame
+from fairmend.measure.disparity import SP
+from fairmend.measure.drift import AuditedInputs, _binned
+from fairmend.measure.intervals import mean_gap
+from fairmend.measure.result import Gap
+from fairmend.measure.windows import WindowedGap
+
+FALSE_ALERTS = 0.05
+
+TOLERANCE = 0.05
+
+
+def a_gap(n, seen, m, others):
+    """What an audit says of two rates."""
+    return Gap("sp", "b", "a", seen / n, others / m, seen / n - others / m, -1, 1, 1, n, m, 1, n, m)
+
+
+def at_most(pages):
+    """How many pages with a false alert are still no sign that more than one in twenty has one."""
+    return int(binom.ppf(0.999, pages, FALSE_ALERTS))
+
+
+@pytest.mark.parametrize(("n", "m"), [(5, 5), (5, 60), (20, 20), (20, 120), (50, 50)])
+@pytest.mark.parametrize("tolerance", [0.0, TOLERANCE, 0.3])
+def test_no_window_strays_more_often_than_said(n, m, tolerance):
+    """Every outcome of two groups, weighed by its chance, where the gap is as wide as may be."""
+    chance = FALSE_ALERTS / 47
+    beyond = np.zeros((n + 1, m + 1))
+    for x in range(n + 1):
+        for y in range(m + 1):
+            _, low, high = mean_gap([a_gap(n, x, m, y)], chance)
+            beyond[x, y] = low > tolerance or high < -tolerance
+    for q in np.linspace(0, 1 - tolerance, 41):
+        for rates in ((q + tolerance, q), (q, q + tolerance)):
+            p, r = (
+                binom.pmf(np.arange(k + 1), k, rate) for k, rate in zip((n, m), rates, strict=True)
+            )
+            assert p @ beyond @ r <= chance
+
+
+def test_at_most_one_page_in_twenty_shows_a_gap_that_is_none():
+    """Gaps as wide as may be in 46 small windows, whose base rates and group shares change."""
+    rng = np.random.default_rng(0)
+    compared = WindowedGap("b", "a", SP, TOLERANCE, FALSE_ALERTS)
+    pages, shown, strayed = 40, 0, 0
+    for _ in range(pages):
+        counts = {}
+        for window in range(46):
+            rate = rng.uniform(0.02, 0.9)
+            for group, chance in (("a", rate), ("b", rate + TOLERANCE)):
+                n = rng.integers(5, 80)
+                negative = int(rng.binomial(n, chance))
+                counts[window, group, 0, 0, None] = negative
+                counts[window, group, 1, 1, None] = int(n) - negative
+        windows, overall = compared.windows(counts)
+        shown += any(w.alert for w in windows) or compared.is_beyond(overall)
+        strayed += any(w.repaired[1] > TOLERANCE for w in windows)
+    assert shown <= at_most(pages)
+    assert strayed > pages / 2, "intervals judged one by one stray on most pages"
+
+
+def test_a_small_gap_that_lasts_is_found_over_all_windows():
+    rng = np.random.default_rng(1)
+    compared = WindowedGap("b", "a", SP, TOLERANCE, FALSE_ALERTS)
+    counts = {}
+    for window in range(40):
+        for group, chance in (("a", 0.3), ("b", 0.4)):
+            negative = int(rng.binomial(100, chance))
+            counts[window, group, 0, 0, None] = negative
+            counts[window, group, 1, 1, None] = 100 - negative
+    windows, overall = compared.windows(counts)
+    assert not any(w.alert for w in windows)
+    assert compared.is_beyond(overall)
+    assert abs(overall[0] - 0.1) < 4 * np.sqrt((0.3 * 0.7 + 0.4 * 0.6) / 4_000)
+
+
+def test_a_mean_of_no_gaps_is_none():
+    """Rates that change with the groups' shares: added up, the counts would show a gap of 40."""
+    gaps = [a_gap(900, 810, 100, 90), a_gap(100, 10, 900, 90)]
+    gap, low, high = mean_gap(gaps, 0.05)
+    assert abs(gap) < 1e-12
+    assert low < 0 < high
+
+
+# ------------------------------------------------------------------ drift
+
+
+def sparse(rng, n):
+    """Rows many of which are met once: the more so, the larger the first number."""
+    return np.stack([rng.exponential(30, n) // 1, rng.integers(0, 3, n), rng.integers(0, 3, n)], 1)
+
+
+def rare(rng, n):
+    return np.stack([rng.choice(10, n, p=[0.955] + [0.005] * 9), rng.integers(0, 8, n)], 1)
+
+
+@pytest.mark.parametrize("people", [sparse, rare])
+def test_at_most_one_page_in_twenty_shows_a_drift_that_is_none(people):
+    rng = np.random.default_rng(0)
+    pages, shown = 40, 0
+    for _ in range(pages):
+        both = np.concatenate([people(rng, 500), people(rng, 300)])  # a group, and another
+        rows, place = np.unique(both, axis=0, return_inverse=True)
+        known = {tuple(row): at for at, row in enumerate(rows)}
+        group, everybody = (
+            np.bincount(part, minlength=len(rows)).astype(float)
+            for part in (place.ravel()[:500], place.ravel())
+        )
+        audited = AuditedInputs(Frame.read(rows), group, everybody)
+        alerts = []
+        for _ in range(45):
+            places = np.array([known.get(tuple(row), -1) for row in people(rng, 60)])
+            here = np.bincount(places[places >= 0], minlength=len(rows)).astype(float)
+            chance = FALSE_ALERTS / 45
+            alerts.append(audited.most_moved(here, int((places < 0).sum()), chance)[1])
+        shown += any(alerts)
+    assert shown <= at_most(pages)
+
+
+def test_distance_and_p_value_are_those_of_the_column_named():
+    """One value is too frequent for chance, but few have it; the other column strays by chance."""
+    kinds, places = np.meshgrid([0, 1], np.arange(8), indexing="ij")
+    table = pd.DataFrame({"kind": kinds.ravel(), "place": places.ravel()})
+    people = np.where(table.kind == 0, 996.0, 4.0)
+    audited = AuditedInputs(Frame.read(table), people, people)
+    here = np.array([12, 4, 9, 5, 11, 6, 2, 8, 3, 0, 0, 0, 0, 0, 0, 0], float)
+    moved, alert = audited.most_moved(here, 0, FALSE_ALERTS / 45)
+    assert (moved.column, moved.value, alert) == ("place", "0", False)
+    by_place = here.reshape(2, 8).sum(0)
+    np.testing.assert_allclose(moved.distance, np.abs(by_place / 60 - 1 / 8).sum() / 2)
+    np.testing.assert_allclose([moved.before, moved.now], [1 / 8, 15 / 60])
+    exact = min(
+        fisher_exact([[k, 60 - k], [1000, 7000]], alternative=side).pvalue
+        for k in by_place
+        for side in ("less", "greater")
+    )
+    np.testing.assert_allclose(moved.p_value, min(1.0, 2 * exact * 8 * 3), rtol=1e-9)
+
+    here[:8] = [30, 2, 3, 2, 2, 3, 2, 2]
+    moved, alert = audited.most_moved(here, 0, FALSE_ALERTS / 45)
+    assert (moved.column, moved.value, alert) == ("place", "0", True)
+    here[8:] = 10
+    moved, alert = audited.most_moved(here, 0, FALSE_ALERTS / 45)
+    assert (moved.column, alert) == ("kind", True)
+    moved, alert = audited.most_moved(here // 10, 200, FALSE_ALERTS / 45)
+    assert (moved.column, alert) == ("row", True)
+
+
+def test_bins_are_tenths_of_people_and_what_is_missing_is_one():
+    column = pd.Series([0.0] * 60 + [*range(1, 31)] + [None] * 10, name="gain")
+    encoded = Frame.read(column.drop_duplicates().to_frame()).encoded[0]
+    people = np.array([60.0] + [1.0] * 30 + [10.0])
+    bins, labels = _binned(encoded, people)
+    assert labels == ["0", "1 to 3", "4 to 12", "13 to 21", "from 22", "missing"]
+    assert np.bincount(bins, people).tolist() == [60, 3, 9, 9, 9, 10]
+    numbers = Frame.read(pd.DataFrame({"age": np.arange(20)})).encoded[0]
+    labels = _binned(numbers, np.ones(20))[1]
+    assert (labels[0], labels[1], labels[-1]) == ("up to 1", "2 to 3", "from 18")
