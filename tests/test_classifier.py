@@ -352,7 +352,7 @@ def test_nobody_worse_off_means_no_plan():
     X, y = pd.concat([X[:200]] * 2, ignore_index=True), np.r_[y[:200], y[:200]]
     kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
     assert kept.plans_ == {}
-    with pytest.raises(AttributeError, match="no group is known to fare worse"):
+    with pytest.raises(AttributeError, match="no group is worse off"):
         kept.plan_  # noqa: B018
     assert np.array_equal(kept.predict(X, sensitive_features=s), (vendor(X) > 0.5).astype(int))
 
@@ -560,7 +560,7 @@ def test_a_gap_that_may_be_chance_can_be_refused():
     X, y = pd.DataFrame(rng.random((200, 2)), columns=["u", "v"]), rng.integers(0, 2, 200)
     s = np.where(np.arange(200) % 2, "a", "b")
     careful = RepairedClassifier(lambda rows: rows["u"], "sp", require_significant=True)
-    with pytest.raises(RepairRefused, match="must be more than chance to be mended"):
+    with pytest.raises(RepairRefused, match="must be significant to be repaired"):
         careful.fit(X, y, sensitive_features=s)
     with pytest.warns(FairmendWarning, match="may be chance"):
         clone(careful).set_params(require_significant=False).fit(X, y, sensitive_features=s)
@@ -765,98 +765,55 @@ def test_scikit_learn_s_checks_with_labels_1_and_2_pass_when_told_which_is_posit
 
 
 @pytest.mark.parametrize(
-    ("settings_", "message"),
+    ("settings_", "what", "got"),
     [
-        ({"model": None}, "model: must be given; got None. Pass the classifier to mend."),
-        ({"disparity": "parity"},
-         "metric: must be one of sp, fnr, fpr, fdr, da, or a Disparity; got 'parity'. "
-         "Known: 'sp', 'fnr', 'fpr', 'fdr', 'da'."),
-        ({"method": "least-change"},
-         "method: must be one of least_change, order, transport, paper; got 'least-change'. "
-         "Did you mean 'least_change'?"),
-        ({"target": "A "},
-         "target: must be one of the 2 groups in sensitive_features; got 'A '. "
-         "Did you mean 'a'?"),
-        ({"reference": "z"},
-         "reference: must be one of the 2 groups in sensitive_features; got 'z'. "
-         "Known: 'a', 'b'."),
-        ({"immutable": "town"},
-         "immutable: must be a list of names; got the text 'town'. Write ['town']."),
-        ({"immutable": ["twon"]},
-         "immutable: must name features of X; got 'twon'. Did you mean 'town'?"),
-        ({"immutable": NAMES},
-         "immutable: must leave something to edit; got every feature. Leave out what may change."),
-        ({"one_way": {"inkome": "up"}},
-         "one_way: must name features of X; got 'inkome'. Did you mean 'income'?"),
-        ({"one_way": {"income": "+"}},
-         "one_way: must say 'up' or 'down'; got '+' for 'income'. For example {'age': 'up'}."),
-        ({"cost": "manhattan"},
-         "cost: must be 'l1', 'l2', 'squared_l2' or a callable; got 'manhattan'. "
-         "l1 is the default."),
-        ({"cost": lambda a, b: np.zeros((1, 1))},
-         None),
-        ({"cost": lambda a, b: np.full((len(a), len(b)), -2.0)},
-         "cost: must give a matrix of costs, none negative, one row per source row; got -2. "
-         "A callable cost takes two tables and compares all their rows."),
-        ({"level": -0.1},
-         "level: must lie between 0 and 1; got -0.1. 1 closes the whole gap, 0.5 half of it."),
-        ({"rank": "income"},
-         "rank: must be 'score', 'outcome' or 'cost'; got 'income'. It says who is edited first."),
-        ({"favorable_label": "yes"},
-         "favorable_label: must be one of the values of y; got 'yes'. Known: 0, 1."),
-        ({"unknown_group": "ignore"},
-         "unknown_group: must be 'error' or 'keep'; got 'ignore'. "
-         "'keep' gives people of unaudited groups the model's own answer."),
-        ({"key": b"short"},
-         "key: must be 32 bytes, written as 64 hexadecimal digits in text; got 5 bytes. "
-         "Make a key once with fairmend.apply.draw.random_key().hex(), and keep it secret."),
-        ({"random_state": "seed"},
-         "random_state: must be a whole number, not negative, or None; got 'seed'. "
-         "It seeds folds and, without a key, the draws."),
-        ({"random_state": -1},
-         "random_state: must be a whole number, not negative, or None; got -1. "
-         "It seeds folds and, without a key, the draws."),
-        ({"method_options": {"calibrat": 1}, "method": "transport"},
-         "method_options: must be further settings of method='transport'; got 'calibrat'. "
-         "Did you mean 'calibrate'?"),
-        ({"method_options": {"level": 0.5}},
-         "method_options: must be further settings of method='least_change'; got 'level'. "
-         "Known: 'require_significant'."),
-        ({"method": "paper", "immutable": ["town"]}, None),
-        ({"method": "paper", "level": 0.5},
-         "method='paper': must do without level; got 0.5. "
-         "Leave it out, or use method='least_change'."),
-        ({"method": "transport", "rank": "cost"},
-         "method='transport': must do without rank; got 'cost'. "
-         "Leave it out, or use method='least_change'."),
-        ({"method": "order", "immutable": ["town"]},
-         "method='order': must be free to place everybody; got forbidden edits. "
-         "Use method='least_change', which respects them."),
-        ({"outcome_model": "tree", "rank": "outcome"},
-         "outcome_model: must be fitted by 'auto', 'logistic', 'empirical' or a scikit-learn "
-         "classifier; got 'tree'. For example HistGradientBoostingClassifier()."),
-        ({"pos_label": 2},
-         "pos_label: must be the value of y that counts as positive; got 2 where y holds 0, 1. "
-         "Known: 0, 1."),
+        ({"model": None}, "model", "got None"),
+        ({"disparity": "parity"}, "metric", "got 'parity'"),
+        ({"method": "least-change"}, "method", "got 'least-change'"),
+        ({"target": "A "}, "target", "got 'A '"),
+        ({"reference": "z"}, "reference", "got 'z'"),
+        ({"immutable": "town"}, "immutable", "got the text 'town'"),
+        ({"immutable": ["twon"]}, "immutable", "got 'twon'"),
+        ({"immutable": NAMES}, "immutable", "got every feature"),
+        ({"one_way": {"inkome": "up"}}, "one_way", "got 'inkome'"),
+        ({"one_way": {"income": "+"}}, "one_way", "got '+' for 'income'"),
+        ({"cost": "manhattan"}, "cost", "got 'manhattan'"),
+        (
+            {"cost": lambda a, b: np.zeros((1, 1))},
+            "cost",
+            "got shape (1, 1)",
+        ),
+        ({"cost": lambda a, b: np.full((len(a), len(b)), -2.0)}, "cost", "got -2"),
+        ({"level": -0.1}, "level", "got -0.1"),
+        ({"rank": "income"}, "rank", "got 'income'"),
+        ({"favorable_label": "yes"}, "favorable_label", "got 'yes'"),
+        ({"unknown_group": "ignore"}, "unknown_group", "got 'ignore'"),
+        ({"key": b"short"}, "key", "got 5 bytes"),
+        ({"random_state": "seed"}, "random_state", "got 'seed'"),
+        ({"random_state": -1}, "random_state", "got -1"),
+        (
+            {"method_options": {"calibrat": 1}, "method": "transport"},
+            "method_options",
+            "got 'calibrat'",
+        ),
+        ({"method_options": {"level": 0.5}}, "method_options", "got 'level'"),
+        ({"method": "paper", "immutable": ["town"]}, "method='paper'", "got Cost("),
+        ({"method": "order", "rank": "cost"}, "method='order'", "got 'cost'"),
+        ({"method": "paper", "level": 0.5}, "method='paper'", "got 0.5"),
+        ({"method": "transport", "rank": "cost"}, "method='transport'", "got 'cost'"),
+        ({"method": "order", "immutable": ["town"]}, "method='order'", "got forbidden edits"),
+        ({"outcome_model": "tree", "rank": "outcome"}, "outcome_model", "got 'tree'"),
+        ({"pos_label": 2}, "pos_label", "got 2 where y holds 0, 1"),
     ],
-)  # fmt: skip
-def test_mistakes_in_settings_are_named(audit, settings_, message):
+)
+def test_mistakes_in_settings_are_named(audit, settings_, what, got):
     X, y, s = audit
     with pytest.raises(DataError) as error:
         RepairedClassifier(**{"model": vendor, "disparity": "sp", **settings_}).fit(
             X, y, sensitive_features=s
         )
-    if message is not None:
-        assert str(error.value) == message
-    elif settings_.get("method") == "paper":
-        assert str(error.value).startswith(
-            "method='paper': must do without immutable, one_way and cost; got Cost("
-        )
-    else:  # the shape asked for depends on how many were refused
-        assert (
-            "must give a matrix of costs, none negative, one row per source row; got shape (1, 1)"
-            in (str(error.value))
-        )
+    assert error.value.what == what
+    assert error.value.got.startswith(got)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b
-from inspect import signature
-from numbers import Integral
 from os import PathLike
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,55 +29,38 @@ from fairmend.data.columns import (
     as_column,
     check_order,
     container_name,
-    scalar,
 )
-from fairmend.data.groups import RESERVED, are_names, read_membership
+from fairmend.data.groups import are_names, read_membership
 from fairmend.data.ids import content_ids
 from fairmend.data.limits import faults
-from fairmend.data.outcomes import UNLABELLED, Labels
+from fairmend.data.outcomes import UNLABELLED
 from fairmend.data.rows import replaced
 from fairmend.errors import (
     ArtifactError,
     DataError,
     FairmendWarning,
-    RepairRefused,
+    check_given,
+    check_whole,
     listed,
-    nearest,
 )
-from fairmend.explain.counterfactual import (
-    Counterfactual,
-    check_level,
-    counterfactual_data,
-    read_disparities,
-)
-from fairmend.explain.outcomes import check_estimator
+from fairmend.explain.counterfactual import Counterfactual, counterfactual_data
 from fairmend.measure.audit import audit_data
-from fairmend.measure.disparity import Disparity, check_outcomes_are_known, parts_of
+from fairmend.measure.disparity import Disparity, check_outcomes_are_known
 from fairmend.measure.elsewhere import engines, is_elsewhere
-from fairmend.measure.population import AuditData, Population
+from fairmend.measure.population import AuditData
 from fairmend.measure.result import Audit
 from fairmend.measure.selection import find_one_decision
 from fairmend.measure.tabulate import tabulate, with_predictions
-from fairmend.measure.wording import share
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import RECORDED, BlackBox
 from fairmend.progress import progress
-from fairmend.repair.costs import Cost, check_rules
-from fairmend.repair.frontier import Levels
-from fairmend.repair.least_change import FlipPlan, least_change
-from fairmend.repair.order import order_preserving
-from fairmend.repair.plan import HarmlessPlan, Plan, Route
-from fairmend.repair.problem import (
-    IdentityPlan,
-    KnownOutcome,
-    RepairTask,
-    allow_for_rivals,
-    check_rank,
-    judged,
-)
-from fairmend.repair.together import plans_against_the_rest
-from fairmend.repair.transport import paper, transport
-from fairmend.repair.two_sided import meet
+from fairmend.repair.costs import Cost
+from fairmend.repair.frontier import plans_by_level
+from fairmend.repair.outcomes import RowOutcomes
+from fairmend.repair.plan import Plan, Route
+from fairmend.repair.plans import check_harm, make_plans
+from fairmend.repair.problem import RepairProblem
+from fairmend.repair.settings import Rank, RepairSettings, UnknownGroup
 from fairmend.report.findings import (
     SMALLEST_CELL,
     Explanation,
@@ -88,87 +69,35 @@ from fairmend.report.findings import (
     repair_fingerprint,
 )
 from fairmend.report.report import Report, frontier_points, make_report
-from fairmend.status import PlanStatus
 
 __all__ = ["RepairedClassifier"]
 
-Method = Literal["least_change", "order", "transport", "paper"]
-UnknownGroup = Literal["error", "keep"]
 _PASS_IDS = "Pass ids=..., or read positive_chance()."
 LEVELS = tuple(float(level) for level in np.linspace(0, 1, 11))
 """Of the frontier: nothing of the gap closed, a tenth of it, ... all of it."""
 
-_METHODS: dict[str, Callable[..., Plan]] = {
-    "least_change": least_change,
-    "order": order_preserving,
-    "transport": transport,
-    "paper": paper,
-}
-
 
 class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A black-box classifier with the inputs of the worse-off groups mended before it sees them.
+    """A black-box classifier with the inputs of the worse-off groups repaired before it sees them.
 
-    The model is never cloned or refitted. Only people of a group that fares worse than the
-    reference are ever edited; everybody else gets the model's own answer.
+    The model is never cloned or refitted. Only people of a group that is worse off than the
+    reference group are ever edited; everybody else gets the model's own decision.
 
     Parameters
     ----------
     model
         Anything `fairmend.BlackBox` takes.
-    disparity
-        What to close: a name (sp, fnr, fpr, fdr, da), a `Disparity`, or several to close together;
-        of several, the first says which groups are worse off.
-    method
-        ``"least_change"`` (default), ``"order"``, ``"transport"``, ``"paper"``, or a function of
-        your own from `AuditData` to a `Plan`.
-    target
-        The group to mend; by default every group that fares worse than the reference.
-    reference
-        The group to compare with; by default the best-off. ``"rest"``: all others together.
-    immutable, one_way, cost
-        Features that may not change; features that may only rise or fall (``{"age": "up"}``); and
-        everything else about costs, a `Cost`.
-    level
-        How much of the gap to close, from 0 to 1.
-    two_sided
-        Let the reference move as well: all groups come to the one rate that keeps most decisions
-        right. It takes from people whom the gap did not harm, so it is never the default.
-    rank
-        Who is edited first: by score, outcome or cost (see `least_change`).
-    key
-        The secret for people's draws, 32 bytes; by default made from ``random_state``, or at
-        random in ``fit``.
-    favorable_label
-        The decision people want; by default the positive label of y.
-    do_no_harm
-        Refuse a repair that takes favourable decisions away from people of its target group.
-    require_significant
-        Refuse to repair a gap that may be chance, instead of warning.
-    unknown_group
-        What to do with people of a group that was not audited: ``"error"`` or ``"keep"`` the
-        model's answer. A missing group is an opt-out and always keeps it.
-    groups_from
-        Where to find the group when ``sensitive_features`` is not passed: the name of a column of
-        X, or a function of X. For pipelines that pass X alone.
-    outcome_model
-        How to estimate P(Y=1 | x), as in `fairmend.counterfactual`; with ``"auto"`` the repair
-        itself uses no gradient boosting, so that it can be saved as numbers.
-    pos_label
-        Which value of y counts as positive, where that is not plain.
-    method_options
-        Further settings of the method, e.g. ``{"calibrate": "counterfactual"}`` for transport.
-    random_state
-        Seeds folds and, without ``key``, the draws.
+    others
+        See `fairmend.repair.settings.RepairSettings`.
 
     Examples
     --------
     >>> from fairmend import datasets
     >>> X, y, s = datasets.toy_descent().sample(4_000, random_state=0)
     >>> vendor = datasets.toy_descent().decision
-    >>> mended = RepairedClassifier(vendor, "fpr", favorable_label=0, random_state=0)
-    >>> mended = mended.fit(X, y, sensitive_features=s)
-    >>> bool(abs(mended.plan_.outlook.gap_after) < 0.001)
+    >>> repaired = RepairedClassifier(vendor, "fpr", favorable_label=0, random_state=0)
+    >>> repaired = repaired.fit(X, y, sensitive_features=s)
+    >>> bool(abs(repaired.plan_.outlook.gap_after) < 0.001)
     True
 
     """
@@ -185,7 +114,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         model: Any = None,
         disparity: str | Disparity | Sequence[str | Disparity] = "sp",
         *,
-        method: Method | Callable[..., Plan] = "least_change",
+        method: str | Callable[[RepairProblem], Plan] = "least_change",
         target: Hashable = None,
         reference: Hashable = "best",
         immutable: Sequence[Name] = (),
@@ -193,7 +122,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         cost: Cost | Callable[[Any, Any], Any] | str | None = None,
         level: float = 1.0,
         two_sided: bool = False,
-        rank: str | None = None,
+        rank: Rank | None = None,
         key: bytes | None = None,
         favorable_label: Hashable = None,
         do_no_harm: bool = False,
@@ -248,10 +177,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         everybody or of those who were turned down. ``ids`` say who it is, as in `fairmend.audit`:
         where people have several rows, tests and the plans' expected intervals are by person.
         """
-        if self.model is None:
-            raise DataError("model", "must be given", "got None", "Pass the classifier to mend.")
+        check_given("model", self.model, "Pass the classifier to repair.")
+        settings = self.settings
         with progress("repairing"):
-            self._check_settings()
+            settings.check()
             box = BlackBox.of(self.model)
             data = tabulate(
                 box,
@@ -263,28 +192,29 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 pos_label=self.pos_label,
                 unlabelled=UNLABELLED,
             )
-            check_outcomes_are_known(data, read_disparities(self.disparity))
-            if data.table is None:
-                raise DataError("X", "must hold the model's inputs", "got predictions alone",
-                                "A repair edits inputs: pass them.")  # fmt: skip
-            self._check_favorable(data.labels)
-            check_rules(self._cost(), data.table.names)
+            check_outcomes_are_known(data, settings.disparities)
+            settings.check_data(data)
             one_decision = find_one_decision(data)
             audited = audit_data(data, reference=self.reference, one_decision=one_decision)
-            plans = self._make_plans(data, box, self.level)
+            plans = make_plans(data, settings, box)
             for wrong in faults(data, audited, *plans.values()):
                 raise DataError(
-                    f"method={self._method_name!r}",
+                    f"method={settings.method_name!r}",
                     "must give figures that make sense",
                     f"got {wrong}",
                     "Look at the method if it is your own; otherwise please report this.",
                 )
             for plan in plans.values():
-                self._judge(plan, data.labels)
+                check_harm(plan, settings, data.labels)
             # nothing is kept of a repair that was refused
             self.key_: bytes | None = self._make_key()
             self._keep(box, data, audited, plans)
         return self
+
+    @property
+    def settings(self) -> RepairSettings:
+        """Everything but the model, as one value that can be checked, shown and stored."""
+        return RepairSettings.from_estimator(self)
 
     def _keep(
         self, box: BlackBox, data: AuditData, audited: Audit, plans: dict[Hashable, Plan]
@@ -298,7 +228,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if not data.table.is_array:
             self.feature_names_in_ = np.array(data.table.names, object)
         self.__dict__.pop("counterfactual_", None)
-        self._outcomes: dict[Hashable, KnownOutcome | None] = {}
+        self._outcomes: dict[Hashable, RowOutcomes | None] = {}
         self._fingerprint: list[str] = []
         self._warned: set[str] = set()
         self._loaded = False
@@ -316,51 +246,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids)
         return self.transform(X, sensitive_features=sensitive_features, ids=ids)
 
-    def _check_settings(self) -> None:
-        """What can be said against the settings before there is data; in `load` as in `fit`."""
-        if not callable(self.method) and self.method not in _METHODS:
-            raise DataError(
-                "method",
-                f"must be one of {', '.join(_METHODS)}",
-                f"got {self.method!r}",
-                nearest(self.method, _METHODS),
-            )
-        check_estimator(self.outcome_model)
-        if self.unknown_group not in ("error", "keep"):
-            raise DataError(
-                "unknown_group",
-                "must be 'error' or 'keep'",
-                f"got {self.unknown_group!r}",
-                "'keep' gives people of unaudited groups the model's own answer.",
-            )
-        seed = self.random_state
-        if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
-            raise DataError(
-                "random_state",
-                "must be a whole number, not negative, or None",
-                f"got {seed!r}",
-                "It seeds folds and, without a key, the draws.",
-            )
-        check_level(self.level)
-        if self.rank is not None:
-            check_rank(self.rank)
-
-    def _check_groups(self, data: AuditData) -> None:
-        """Whether the groups that the settings name are there."""
-        for what, group in (("target", self.target), ("reference", self.reference)):
-            if group is not None and group not in RESERVED:
-                data.place(group, what)
-
     def _groups(self, X: Any, sensitive_features: Any) -> Any:
         if sensitive_features is not None:
             return sensitive_features
-        if self.groups_from is None:
-            raise DataError(
-                "sensitive_features",
-                "must be given",
-                "got None",
-                "Pass one label a person, or say groups_from=... where to find them in X.",
-            )
+        where = "Pass one label a person, or say groups_from=... where to find them in X."
+        check_given("sensitive_features", self.groups_from, where)
         return self.groups_from(X) if callable(self.groups_from) else self.groups_from
 
     def _make_key(self) -> bytes:
@@ -370,199 +260,12 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         assert key is not None
         return key
 
-    def _make_plans(self, data: AuditData, box: BlackBox, level: float) -> dict[Hashable, Plan]:
-        """A plan for the named group, or for every group that is worse off."""
-        if self.two_sided:
-            return self._meet(data, box, level)
-        disparities = read_disparities(self.disparity)
-        gaps = audit_data(data, metrics=disparities[:1], reference=self.reference).gaps
-        against = {gap.target: gap.baseline for gap in gaps}
-        if self.target is None:
-            targets = [gap.target for gap in judged(gaps) if gap.gap > 0]
-        else:
-            data.place(self.target, "target")
-            if self.target == self.reference:
-                raise DataError(
-                    "reference",
-                    "must differ from the target",
-                    f"both are {self.target!r}",
-                    "Name another group, or leave it out.",
-                )
-            targets = [self.target]
-
-        def make(target: Hashable, other: Population | None = None) -> Plan:
-            return self._make_plan(data, box, target, against.get(target), level=level, other=other)
-
-        def read(target: Hashable, other: Population | None = None) -> RepairTask:
-            settings: dict[str, Any] = {
-                "method": self._method_name,
-                "target": target,
-                "baseline": against.get(target),
-                "level": level,
-                "other": other,
-            }
-            if len(disparities) == 1:
-                return RepairTask.read_sum(data, disparities[0], **settings)
-            return RepairTask.read(data, disparity=disparities, **settings)
-
-        if self.reference == "rest" and targets:
-            return plans_against_the_rest(data, targets, make, read)
-        plans = {target: make(target) for target in targets}
-        if callable(self.method):  # its word is checked too, where that can be
-            with suppress(DataError):
-                plans = {target: read(target).again(plan) for target, plan in plans.items()}
-        rivals = {gap.target: gap.rivals for gap in gaps}
-        return {t: allow_for_rivals(plan, rivals.get(t, 1)) for t, plan in plans.items()}
-
-    def _meet(self, data: AuditData, box: BlackBox, level: float) -> dict[Hashable, Plan]:
-        """A plan for every group, the reference included."""
-        for what, said, usual in (
-            ("method", self.method, "least_change"),
-            ("target", self.target, None),
-            ("method_options", dict(self.method_options or {}), {}),
-        ):
-            if said != usual:
-                raise DataError(what, f"must be {usual!r} for two_sided", f"got {said!r}",
-                                "Leave it out, or leave two_sided out.")  # fmt: skip
-        plans = meet(
-            data,
-            disparity=self.disparity,
-            reference=self.reference,
-            level=level,
-            box=box if box.can_query else None,
-            cost=self._cost(),
-            rank=self.rank,
-            outcome_model=self.outcome_model,
-            random_state=int(self.random_state or 0),
-            require_significant=self.require_significant,
-        )
-        return {group: self._harmless(plan, data.labels) for group, plan in plans.items()}
-
-    def _make_plan(
-        self,
-        data: AuditData,
-        box: BlackBox,
-        target: Hashable,
-        baseline: Hashable,
-        *,
-        level: float,
-        other: Population | None,
-    ) -> Plan:
-        method = self.method if callable(self.method) else _METHODS[self.method]
-        settings: dict[str, Any] = {
-            "disparity": self.disparity,
-            "target": target,
-            "baseline": baseline,
-            "outcome_model": self.outcome_model,
-            "random_state": int(self.random_state or 0),
-        }
-        if self.require_significant:
-            wanted = read_disparities(self.disparity)
-            parts = [part for one in wanted for _, part in parts_of(one)]
-            task = RepairTask.read(
-                data, method=self._method_name, require_significant=True, level=level,
-                **{**settings, "disparity": parts},
-            )  # fmt: skip
-            if not task.nothing_to_close:
-                task.warn_if_not_significant()
-        settings["box"] = box if box.can_query else None
-        own = {"level": level, "cost": self._cost(), "rank": self.rank}
-        for name, value in own.items():
-            if _takes(method, name):
-                settings[name] = value
-            elif value != {"level": 1.0, "cost": Cost(), "rank": None}[name]:
-                raise DataError(
-                    f"method={self._method_name!r}",
-                    f"must do without {_SAID_BY[name]}",
-                    f"got {value!r}",
-                    "Leave it out, or use method='least_change'.",
-                )
-        settings |= {"other": other, "protected": self._protected(data.labels)}
-        for name in ("box", "other", "protected"):
-            if not _takes(method, name):
-                del settings[name]
-        for name in self.method_options or {}:
-            if name in settings or not _takes(method, name):
-                raise DataError(
-                    "method_options",
-                    f"must be further settings of method={self._method_name!r}",
-                    f"got {name!r}",
-                    nearest(name, _further(method, settings)),
-                )
-        plan = method(data, **settings, **dict(self.method_options or {}))
-        return self._harmless(plan, data.labels)
-
-    def _protected(self, labels: Labels) -> float | None:
-        """The decision nobody may lose; None without ``do_no_harm``."""
-        return float(self._favours_positive(labels)) if self.do_no_harm else None
-
-    def _harmless(self, plan: Plan, labels: Labels) -> Plan:
-        """The plan, bound to the promise of ``do_no_harm`` for rows it never saw."""
-        protected = self._protected(labels)
-        one_way = isinstance(plan, FlipPlan) and plan.ranking.turned != protected
-        if protected is None or one_way or isinstance(plan, IdentityPlan):
-            return plan
-        common = {one.name: getattr(plan, one.name) for one in fields(Plan)}
-        return HarmlessPlan(**common, plan=plan, protected=protected)
-
-    @property
-    def _method_name(self) -> str:
-        return str(getattr(self.method, "__name__", self.method))
-
-    def _cost(self) -> Cost:
-        given = self.cost if isinstance(self.cost, Cost) else Cost(kind=self.cost or "l1")  # type: ignore[arg-type]
-        for what, said in (("immutable", self.immutable), ("one_way", self.one_way)):
-            if isinstance(said, str):
-                raise DataError(what, "must be a list of names", f"got the text {said!r}",
-                                f"Write [{said!r}].")  # fmt: skip
-        return replace(
-            given,
-            immutable=tuple(dict.fromkeys((*given.immutable, *_as_names(self.immutable)))),
-            one_way={**given.one_way, **(self.one_way or {})},  # type: ignore[dict-item]
-        )
-
-    def _check_favorable(self, labels: Labels) -> None:
-        known = (labels.negative, labels.positive)
-        if self.favorable_label is not None and self.favorable_label not in known:
-            raise DataError(
-                "favorable_label",
-                "must be one of the values of y",
-                f"got {self.favorable_label!r}",
-                nearest(self.favorable_label, known),
-            )
-
-    def _favours_positive(self, labels: Labels) -> bool:
-        return self.favorable_label is None or bool(self.favorable_label == labels.positive)
-
-    def _judge(self, plan: Plan, labels: Labels) -> None:
-        """Say loudly, or refuse, when people lose the decision they want."""
-        outlook = plan.outlook
-        loses = outlook.to_negative if self._favours_positive(labels) else outlook.to_positive
-        if loses <= 0:
-            return
-        if self.do_no_harm:
-            raise RepairRefused(
-                f"the repair of {plan.metric} for {plan.group_names[0]}",
-                "must not take favourable decisions away",
-                f"it would take them from {share(loses)} of the group",
-                "Choose another disparity, or leave do_no_harm out.",
-            )
-        closes = "closes" if plan.status is PlanStatus.CLOSED else "changes"
-        warnings.warn(
-            f"This repair {closes} the gap in {plan.metric} by taking the favourable decision from "
-            f"{share(loses)} of {plan.group_names[0]}.",
-            FairmendWarning,
-            stacklevel=3,
-        )
-
     @property
     def plan_(self) -> Plan:
         """The plan, where there is one; of several, that of the group with the largest gap."""
         check_is_fitted(self, "plans_")
         if not self.plans_:
-            raise AttributeError(
-                "no group is known to fare worse than the reference, so there is no plan"
-            )
+            raise AttributeError("no group is worse off than the reference: there is no plan")
         return max(
             self.plans_.values(), key=lambda plan: max(before for _, before, _ in plan.by_metric)
         )
@@ -576,7 +279,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             target=self.plan_.target,
             baseline=self.plan_.baseline,
             outcome_model=self.outcome_model,
-            random_state=self.random_state or 0,
+            random_state=self.settings.seed,
         )
 
     @property
@@ -712,20 +415,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         outcome or group is not known. Rows and values that fewer than ``smallest_cell`` people
         share are suppressed: the report counts them and does not show them.
         """
-        if isinstance(smallest_cell, bool) or not (
-            isinstance(smallest_cell, Integral) and smallest_cell >= 1
-        ):
-            raise DataError(
-                "smallest_cell",
-                "must be a whole number of people, at least 1",
-                f"got {smallest_cell!r}",
-                f"{SMALLEST_CELL} is usual; 1 shows everything.",
-            )
+        usual = f"{SMALLEST_CELL} is usual; 1 shows everything."
+        check_whole("smallest_cell", smallest_cell, 1, usual, of="people")
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
-        defaults = signature(type(self)).parameters
-        settings = {
-            name: value for name, value in self._told().items() if value != defaults[name].default
-        }
         explained, why_not = self._explained(int(smallest_cell)) if explanation else (None, "")
         return replace(
             self._report(data, int(smallest_cell)),
@@ -735,7 +427,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 self.data_,
                 data,
                 model=self.box_.model,
-                settings=settings,
+                settings=self.settings.changed(),
                 command=command,
                 holdout=apart if holdout is None else holdout,
                 loaded=self._loaded,
@@ -777,42 +469,18 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         points: dict[float, list[FrontierPoint]] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)  # said once, in fit
-            plans_at = self._levels()
+            plans_at = plans_by_level(self.plans_, self.data_, self.settings, self.box_)
             # those who are edited at some level are edited at every higher one: found first
             for level in sorted({float(level) for level in levels}, reverse=True):
                 points[level] = frontier_points(
                     data,
                     plans_at(level),
                     level,
-                    disparity=read_disparities(self.disparity)[0],
+                    disparity=self.settings.disparities[0],
                     scores_are_probabilities=self.box_.output == "probability",
-                    favours_positive=self._favours_positive(self.data_.labels),
+                    favours_positive=self.settings.favours_positive(self.data_.labels),
                 )
         return [point for level in levels for point in points[float(level)]]
-
-    def _levels(self) -> Callable[[float], Mapping[Hashable, Plan]]:
-        """The plans of any level: those of `fit` cut elsewhere, or made anew if that cannot be."""
-        fitted = [plan for plan in self.plans_.values() if isinstance(plan, FlipPlan)]
-        together = self.reference == "rest" and len(fitted) > 1
-        other_rule = self.two_sided or self.method != "least_change" or together
-        if other_rule or len(fitted) < len(self.plans_):
-            return lambda level: self._make_plans(self.data_, self.box_, level)
-        cuts = {
-            plan.target: Levels.of(
-                plan,
-                self.data_,
-                disparity=self.disparity,
-                box=self.box_ if self.box_.can_query else None,
-                target=plan.target,
-                baseline=plan.baseline,
-                cost=self._cost(),
-                rank=self.rank,
-                outcome_model=self.outcome_model,
-                random_state=int(self.random_state or 0),
-            )
-            for plan in fitted
-        }
-        return lambda level: {target: one.at(level) for target, one in cuts.items()}
 
     def save(
         self,
@@ -833,25 +501,16 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             data,
             self.plans_,
             self.data_,
-            disparities=read_disparities(self.disparity),
+            disparities=self.settings.disparities,
             outcomes={group: self._outcome(group) for group in self.plans_},
             scores_are_probabilities=self.box_.output == "probability",
-            favours_positive=self._favours_positive(self.data_.labels),
+            favours_positive=self.settings.favours_positive(self.data_.labels),
             smallest_cell=smallest_cell,
             reference=self.reference,
         )
 
-    def _told(self) -> dict[str, Any]:
-        """The settings but for the model and the secret, as values to compare, show and store."""
-        said = {
-            name: scalar(value)
-            for name, value in self.get_params(deep=False).items()
-            if name not in ("model", "key")
-        }
-        return {**said, "immutable": _as_names(self.immutable)}
-
-    def _outcome(self, group: Hashable) -> KnownOutcome | None:
-        """The group's own P(Y=1 | x), fitted when first asked for.
+    def _outcome(self, group: Hashable) -> RowOutcomes | None:
+        """The group's own P(Y=1 | x), fitted when first needed.
 
         None if it knows no new rows, or cannot be fitted: no repair rests on it here.
         """
@@ -859,18 +518,10 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if empirical or not self.data_.outcome_known:
             return None
         if group not in self._outcomes:
-            task = RepairTask.read(
-                self.data_,
-                method=self._method_name,
-                disparity="sp",
-                target=group,
-                outcome_model=self.outcome_model,
-                random_state=int(self.random_state or 0),
-            )
-            known = None
+            outcome = None
             with suppress(DataError):  # of a group with hardly any of one outcome
-                known = task.outcome(pooled=False)
-            self._outcomes[group] = known
+                outcome = RowOutcomes.fit(self.data_, group, self.settings, pooled=False)
+            self._outcomes[group] = outcome
         return self._outcomes[group]
 
     def _tabulate_new(
@@ -1084,15 +735,6 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         return tags
 
 
-# -------------------------------------------------------------------- what methods can be told
-
-_SAID_BY = {
-    "level": "level",
-    "cost": "immutable, one_way and cost",
-    "rank": "rank",
-}
-
-
 def _new_ids(ids: Any, frame: Frame) -> Any:
     """One id a row, from values or from the name of a column; None where there are none."""
     if isinstance(ids, str):
@@ -1108,30 +750,6 @@ def _new_ids(ids: Any, frame: Frame) -> Any:
             "Check that both come from the same filter.",
         )
     return found
-
-
-def _as_names(said: Any) -> Any:
-    """Names as a list or tuple, where they come in some other container."""
-    if isinstance(said, list | tuple):
-        return said
-    return tuple(map(scalar, sorted(said, key=str) if isinstance(said, Set) else said))
-
-
-def _takes(method: Callable[..., Plan], name: str) -> bool:
-    """Whether a method has such a setting."""
-    return name in _settings(method)
-
-
-def _settings(method: Callable[..., Plan]) -> list[str]:
-    """The names of a method's settings; one that passes them on has those of `RepairTask.read`."""
-    named = [p.name for p in signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    return named or [
-        name for name in signature(RepairTask.read).parameters if name not in ("data", "method")
-    ]
-
-
-def _further(method: Callable[..., Plan], settings: Mapping[str, Any]) -> list[str]:
-    return [name for name in _settings(method) if name not in settings] or ["none"]
 
 
 # -------------------------------------------------------------------- people and their routes

@@ -20,6 +20,8 @@ import importlib
 import math
 import os
 import re
+import sys
+import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence, Sized
 from contextlib import suppress
 from numbers import Integral, Real
@@ -48,6 +50,7 @@ __all__ = [
     "plain_text",
     "require",
     "unreadable",
+    "warn",
     "without_secrets",
 ]
 
@@ -115,6 +118,14 @@ class FairmendWarning(UserWarning):
 
 DAMAGED = "It is damaged, or was made by something else: get it again from its maker."
 """What to do about an artifact that fairmend would not have written."""
+
+
+def warn(message: str) -> None:
+    """Give a `FairmendWarning` that points at the caller's line: the first outside this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("fairmend."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, FairmendWarning, stacklevel=level)
 
 
 def require(module: str, *, extra: str, why: str) -> ModuleType:

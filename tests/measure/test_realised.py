@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairmend import FDR, FNR, FPR, SP, DataError, Population, RateGap, tabulate
 from fairmend.measure.realised import RealisedGap
-from fairmend.repair.problem import RepairTask
+from planning import problem_of
 
 OMISSION = RateGap("for", rate=lambda h, y: (1 - h) * y, given=lambda h, y: 1 - h)
 METRICS = [SP, FNR, FPR, FDR, OMISSION]
@@ -106,8 +106,8 @@ def test_a_rate_that_is_not_linear_in_the_decision_cannot_be_repaired():
     squared = RateGap("sq", rate=lambda h, y: h**2 * y, given=lambda h, y: y)
     data, *_ = audit(0, weighted=False)
     with pytest.raises(DataError) as error:
-        RepairTask.read(data, method="least_change", disparity=squared, target="a")
+        problem_of(data, disparity=squared, target="a")
     assert str(error.value) == (
         "RateGap 'sq': must be linear in the decision to be repaired; at h = 0.5 it is not "
-        "half-way between h = 0 and h = 1. A decision that is drawn has the mean of its two rates."
+        "half-way between h = 0 and h = 1. A randomised decision has the mean of its two rates."
     )

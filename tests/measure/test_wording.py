@@ -19,8 +19,7 @@ from fairmend.measure.wording import (
     tell_people,
     verb,
 )
-from fairmend.repair.plan import Outlook
-from fairmend.repair.problem import IdentityPlan
+from fairmend.repair.plan import IdentityPlan, Outlook
 from fairmend.status import PlanStatus
 
 NAN = float("nan")

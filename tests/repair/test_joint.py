@@ -14,8 +14,8 @@ from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.repair.costs import Cost
 from fairmend.repair.joint import JointPlan, _Program
-from fairmend.repair.least_change import least_change
 from fairmend.status import PlanStatus
+from planning import least_change
 from programs import full_program
 
 BOTH = (FNR, FPR)

@@ -35,10 +35,9 @@ from fairmend.repair.least_change import (
     Flipping,
     calibrate,
     calibrate_over_decisions,
-    least_change,
 )
-from fairmend.repair.problem import RepairTask
 from fairmend.status import PlanStatus
+from planning import least_change, problem_of
 from programs import full_program
 
 LABELS = Labels(0, 1)
@@ -361,7 +360,7 @@ def test_or_refused():
     with pytest.raises(RepairRefused) as error:
         least_change(data, disparity="sp", box=box, require_significant=True)
     assert str(error.value) == (
-        "the gap in sp of b: must be more than chance to be mended; got +3.0 points, p = .674. "
+        "the gap in sp of b: must be significant to be repaired; got +3.0 points, p = .674. "
         "Audit more people, or leave require_significant out."
     )
 
@@ -517,41 +516,29 @@ def test_labels_only_are_ranked_by_outcome_and_close_too(audited):
 
 
 @pytest.mark.parametrize(
-    ("settings_", "message"),
+    ("settings_", "what", "got"),
     [
-        ({"disparity": "fnrr"},
-         "metric: must be one of sp, fnr, fpr, fdr, da, or a Disparity; got 'fnrr'. "
-         "Did you mean 'fnr'?"),
-        ({"target": "whit"},
-         "target: must be one of the 2 groups in sensitive_features; got 'whit'. "
-         "Did you mean 'white'?"),
-        ({"baseline": "white", "target": "white"},
-         "baseline: must differ from the target; both are 'white'. "
-         "Name another group, or leave it out."),
-        ({"level": 1.5},
-         "level: must lie between 0 and 1; got 1.5. 1 closes the whole gap, 0.5 half of it."),
-        ({"level": "all"},
-         "level: must lie between 0 and 1; got 'all'. 1 closes the whole gap, 0.5 half of it."),
-        ({"level": True},
-         "level: must lie between 0 and 1; got True. 1 closes the whole gap, 0.5 half of it."),
-        ({"rank": "age"},
-         "rank: must be 'score', 'outcome' or 'cost'; got 'age'. It says who is edited first."),
-        ({"disparity": Alignment(weight=0.5)},
-         "disparity: must be Alignment of decisions for method='least_change'; got 'da(0.5)', "
-         "which aligns inputs too. Use Alignment(), or method='transport'."),
-        ({"disparity": 0.5 * FNR + 0.5 * FPR},
-         "disparity: must be a rate gap or Alignment to be repaired this way; "
-         "got '0.5 fnr + 0.5 fpr'. "
-         "Give the parts of a sum as a list, or use method='transport'."),
-        ({"disparity": []},
-         "disparity: must be at least one; got none. For example 'fnr'."),
+        ({"disparity": "fnrr"}, "metric", "got 'fnrr'"),
+        ({"target": "whit"}, "target", "got 'whit'"),
+        ({"baseline": "white", "target": "white"}, "baseline", "both are 'white'"),
+        ({"level": 1.5}, "level", "got 1.5"),
+        ({"level": "all"}, "level", "got 'all'"),
+        ({"level": True}, "level", "got True"),
+        ({"rank": "age"}, "rank", "got 'age'"),
+        (
+            {"disparity": Alignment(weight=0.5)},
+            "disparity",
+            "got 'da(0.5)', which aligns inputs too",
+        ),
+        ({"disparity": 0.5 * FNR + 0.5 * FPR}, "disparity", "got '0.5 fnr + 0.5 fpr'"),
+        ({"disparity": []}, "disparity", "got none"),
     ],
-)  # fmt: skip
-def test_mistakes_are_named(audited, settings_, message):
+)
+def test_mistakes_are_named(audited, settings_, what, got):
     box, data = audited
     with pytest.raises(DataError) as error:
         least_change(data, **{"disparity": "fnr", "box": box, **settings_})
-    assert str(error.value) == message
+    assert (error.value.what, error.value.got) == (what, got)
 
 
 def test_ranking_by_score_needs_scores(audited):
@@ -579,7 +566,7 @@ def test_a_model_that_decides_one_way_has_nobody_to_resemble():
     X = np.random.default_rng(0).random((40, 1))
     y, s = np.tile([0, 1], 20), np.repeat(["a", "b"], 20)
     data = tabulate(lambda rows: np.ones(len(rows)), X, y, sensitive_features=s)
-    task = RepairTask.read(data, method="least_change", disparity="fpr", target="a", baseline="b")
+    task = problem_of(data, disparity="fpr", target="a", baseline="b")
     with pytest.raises(DataError) as error:
         task.donors(0.0)
     assert str(error.value) == (

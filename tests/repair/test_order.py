@@ -12,8 +12,9 @@ from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost
-from fairmend.repair.order import monotone_map, order_preserving, shifted
+from fairmend.repair.order import monotone_map, shifted
 from fairmend.status import PlanStatus
+from planning import order_preserving
 
 LABELS = Labels(0, 1)
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from fairmend.data.columns import Frame
 from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations
-from fairmend.repair.plan import Outlook, Route
-from fairmend.repair.problem import IdentityPlan
+from fairmend.repair.plan import IdentityPlan, Outlook, Route
 from fairmend.status import PlanStatus
 
 PLACES = Frame.read(np.arange(6).reshape(-1, 1))

@@ -11,9 +11,9 @@ from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.measure.disparity import as_disparity
 from fairmend.repair.costs import Cost, EditCost
-from fairmend.repair.least_change import least_change
 from fairmend.repair.soft import spread_out
 from fairmend.status import PlanStatus
+from planning import least_change
 from programs import full_program
 
 

@@ -48,16 +48,15 @@ from fairmend.repair.transport import (
     PointPrices,
     TransportProblem,
     lower_bound,
-    paper,
     solve,
     solve_entropic,
     solve_exact,
     solve_individually_fair,
-    transport,
 )
 from fairmend.repair.transport.prices import ScorePrices, edit_prices
 from fairmend.repair.transport.simplex import ship_exactly
 from fairmend.status import PlanStatus
+from planning import paper, transport
 
 EXACT = 1e-9
 
@@ -830,6 +829,7 @@ def test_the_closest_where_it_cannot_be_closed():
     assert 0 < plan.outlook.gap_after < plan.outlook.gap_before + 1e-12
 
 
+@pytest.mark.filterwarnings("ignore:The gap in sp")
 def test_what_is_wrong_is_said():
     for settings_, message in (
         ({"calibrate": "wish"}, "calibrate: must be"),

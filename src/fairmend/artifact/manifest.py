@@ -16,7 +16,7 @@ from fairmend.artifact.codec import Decoder, Encoder, parse, unknown, write
 from fairmend.artifact.container import MANIFEST, Container, opened
 from fairmend.data.limits import MOST, Between, Count, Label, Value, fits
 from fairmend.data.naming import GroupNames
-from fairmend.data.stored import stored
+from fairmend.data.stored import stored, stored_by_tag
 from fairmend.measure.wording import figures, share
 from fairmend.model.blackbox import Output
 from fairmend.repair.plan import Outlook
@@ -192,9 +192,11 @@ class Manifest:
 
 
 def _is_part(one: Any, whole: Any) -> bool:
-    """Whether JSON values are equal, but for entries of objects that only ``whole`` has."""
+    """Whether JSON values are equal, but for fields that are younger, or that were dropped."""
     if isinstance(one, dict) and isinstance(whole, dict):
-        return all(name in whole and _is_part(value, whole[name]) for name, value in one.items())
+        about = stored_by_tag(str(one.get("$")))
+        names = one.keys() - (about.dropped if about else set())
+        return all(name in whole and _is_part(one[name], whole[name]) for name in names)
     if isinstance(one, list) and isinstance(whole, list | tuple):
         return len(one) == len(whole) and all(map(_is_part, one, whole))
     return type(one) is type(whole) and bool(one == whole)

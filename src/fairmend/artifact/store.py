@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,10 +48,11 @@ from fairmend.measure.result import Audit
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.model.probe import Probe
-from fairmend.repair.costs import Cost, EditCost, check_rules
+from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.least_change import Ranking
+from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan
-from fairmend.repair.problem import KnownOutcome
+from fairmend.repair.settings import RepairSettings
 from fairmend.report.findings import fingerprint
 
 __all__ = ["load", "save"]
@@ -69,7 +70,7 @@ class Body:
     data: AuditData
     audit: Audit
     plans: tuple[tuple[Hashable, Plan], ...]
-    outcomes: tuple[tuple[Hashable, KnownOutcome], ...]
+    outcomes: tuple[tuple[Hashable, RowOutcomes], ...]
     """The groups' own P(Y=1 | x), for reports; none where their model is the caller's own."""
     probe: Probe
     fingerprint: Digest
@@ -175,7 +176,7 @@ def _body(repaired: RepairedClassifier) -> Body:
     box, data = repaired.box_, repaired.data_
     assert data.table is not None
     _refuse_other_names(data)
-    settings = dict(sorted(repaired._told().items()))
+    settings = dict(sorted(repaired.settings.to_dict().items()))
     if repaired.key is None:  # the key was made from it
         settings["random_state"] = None
     own = not isinstance(repaired.outcome_model, str)
@@ -234,7 +235,7 @@ def _refuse_if_needed(repaired: RepairedClassifier) -> None:
             )
 
 
-def _outcomes(repaired: RepairedClassifier) -> Iterator[tuple[Hashable, KnownOutcome]]:
+def _outcomes(repaired: RepairedClassifier) -> Iterator[tuple[Hashable, RowOutcomes]]:
     """The models that reports use; none where one cannot be fitted."""
     for group in repaired.plans_:
         with warnings.catch_warnings():
@@ -462,11 +463,10 @@ def _with_settings(
 
     A setting that is younger than the file keeps its default.
     """
-    settings, table = body.settings, body.data.table
-    assert table is not None
-    if more := settings.keys() - RepairedClassifier()._told().keys():
+    settings = body.settings
+    if more := settings.keys() - RepairSettings().to_dict().keys():
         raise unknown(f"the settings {', '.join(sorted(map(str, more)))!r:.60}", writer)
-    hints = get_type_hints(RepairedClassifier.__init__, include_extras=True)
+    hints = hints_of(cast(Any, RepairSettings))
     for name, value in settings.items():
         code = isinstance(value, NotStored)  # stands for code, which one setting may be
         right = fits(value, hints[name]) and not code
@@ -477,11 +477,9 @@ def _with_settings(
     own = settings["outcome_model"]
     given = {**settings, "key": key, "outcome_model": own if isinstance(own, str) else "auto"}
     repaired = RepairedClassifier(model, **given)
-    repaired._check_settings()
+    repaired.settings.check()
     repaired.outcome_model = own
-    repaired._check_groups(body.data)
-    repaired._check_favorable(body.data.labels)
-    check_rules(repaired._cost(), table.names)
+    repaired.settings.check_data(body.data)
     return repaired
 
 

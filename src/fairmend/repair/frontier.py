@@ -6,9 +6,9 @@ edited row goes, and what is expected of people do not: they are found once and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame
 from fairmend.data.rows import find_rows, stacked
 from fairmend.measure.population import AuditData
+from fairmend.model.blackbox import BlackBox
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.least_change import FlipPlan, Turning
+from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan
-from fairmend.repair.problem import KnownOutcome, RepairTask
+from fairmend.repair.plans import make_plans
+from fairmend.repair.problem import RepairProblem
+from fairmend.repair.settings import RepairSettings
 
-__all__ = ["Levels"]
+__all__ = ["plans_by_level"]
 
 Found = TypeVar("Found", Destinations, NDArray[np.bool_])
 
@@ -76,31 +80,51 @@ class Levels:
 
     plan: FlipPlan
     data: AuditData
-    settings: dict[str, Any]
-    outcomes: dict[bool, KnownOutcome]
+    settings: RepairSettings
+    box: BlackBox
+    outcomes: dict[bool, RowOutcomes]
 
     @classmethod
-    def of(cls, plan: FlipPlan, data: AuditData, **settings: Any) -> Levels:
-        """``settings`` are those the plan was made with (see `least_change`)."""
+    def of(cls, plan: FlipPlan, data: AuditData, settings: RepairSettings, box: BlackBox) -> Levels:
+        """``settings`` are those the plan was made with."""
         donors = _Donors(**{one.name: getattr(plan.donors, one.name) for one in fields(Donors)})
-        known = plan.ranking.outcome
-        outcomes = {} if known is None else {True: known}
-        return cls(replace(plan, donors=donors), data, settings, outcomes)
+        outcome = plan.ranking.outcome
+        outcomes = {} if outcome is None else {True: outcome}
+        return cls(replace(plan, donors=donors), data, settings, box, outcomes)
 
     def at(self, level: float) -> Plan:
         """The plan that closes so much of the gap."""
-        task = RepairTask.read(self.data, method=self.plan.method, level=level, **self.settings)
-        task = replace(task, outcomes=self.outcomes)
-        if task.nothing_to_close:
-            return task.identity()
-        source, ranking = task.source, replace(self.plan.ranking, gap=task.gaps[0])
-        if task.gaps[0].over_decisions:  # it may flip the other decisions at another level
-            return Turning.read(task).plan(task)
+        problem = RepairProblem.read(
+            self.data,
+            replace(self.settings, level=level),
+            self.box,
+            target=self.plan.target,
+            baseline=self.plan.baseline,
+        )
+        problem = replace(problem, outcomes=self.outcomes)
+        if problem.nothing_to_close:
+            return problem.identity()
+        source, ranking = problem.source, replace(self.plan.ranking, gap=problem.gaps[0])
+        if problem.gaps[0].over_decisions:  # it may flip the other decisions at another level
+            return Turning.read(problem).plan(problem)
         eligible = np.flatnonzero(source.decision == ranking.turned)
-        rows, answers = task.table.take(eligible), source.answers.take(eligible)
+        rows, answers = problem.table.take(eligible), source.answers.take(eligible)
         donors = self.plan.donors
         cost = donors.nearest(rows).cost if ranking.rank == "cost" else None
         keys = ranking.keys(rows, answers, cost)
         reached = None if cost is None else np.isfinite(cost)
-        cut, _ = Turning(ranking, donors, eligible, keys, reached).chances(task)
+        cut, _ = Turning(ranking, donors, eligible, keys, reached).chances(problem)
         return replace(self.plan, ranking=ranking, cut=cut)
+
+
+def plans_by_level(
+    plans: Mapping[Hashable, Plan], data: AuditData, settings: RepairSettings, box: BlackBox
+) -> Callable[[float], Mapping[Hashable, Plan]]:
+    """The plans of any level: fitted ones with another cut, or made anew if that cannot be."""
+    flips = [plan for plan in plans.values() if isinstance(plan, FlipPlan)]
+    together = settings.reference == "rest" and len(flips) > 1
+    other_rule = settings.two_sided or settings.method != "least_change" or together
+    if other_rule or len(flips) < len(plans):
+        return lambda level: make_plans(data, replace(settings, level=level), box)
+    cuts = {plan.target: Levels.of(plan, data, settings, box) for plan in flips}
+    return lambda level: {target: one.at(level) for target, one in cuts.items()}

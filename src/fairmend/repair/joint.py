@@ -27,8 +27,9 @@ from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers, find_seen
 from fairmend.progress import progress
 from fairmend.repair.destinations import Destinations, Donors, join
-from fairmend.repair.plan import Outlook, Plan, Route
-from fairmend.repair.problem import KnownOutcome, RepairTask
+from fairmend.repair.outcomes import RowOutcomes
+from fairmend.repair.plan import Plan, Route
+from fairmend.repair.problem import RepairProblem
 from fairmend.status import PlanStatus
 
 __all__ = ["JointPlan", "close_jointly"]
@@ -54,7 +55,7 @@ class JointPlan(Plan):
 
     gaps: tuple[RealisedGap, ...]
     prices: Coefficients
-    outcome: KnownOutcome
+    outcome: RowOutcomes
     donors: tuple[Donors, Donors]
     """Where rows decided 0 go, and where rows decided 1 go."""
     seen: Frame
@@ -125,28 +126,28 @@ def _turning(gaps: Sequence[RealisedGap], outcome: FloatArray, decision: FloatAr
     return np.stack([gap.slope(outcome) for gap in gaps]) * (1 - 2 * decision)
 
 
-def close_jointly(task: RepairTask) -> Plan:
+def close_jointly(problem: RepairProblem) -> Plan:
     """Solve the program, and move its right-hand side until the observed outcomes agree."""
-    source, outcome = task.source, task.outcome(pooled=False)
-    donors = (task.donors(1.0), task.donors(0.0))
+    source, outcome = problem.source, problem.outcome(pooled=False)
+    donors = (problem.donors(1.0), problem.donors(0.0))
     cost = np.empty(len(source))
     places = [np.flatnonzero(source.decision == decision) for decision in (0, 1)]
     parts = [
-        (at, donors[decision].nearest(task.table.take(at)))
+        (at, donors[decision].nearest(problem.table.take(at)))
         for decision, at in enumerate(places)
         if len(at) > 0
     ]
     for at, found in parts:
         cost[at] = found.cost
-    cost[source.decision == task.protected] = np.inf
-    chance, prices, feasible = _solved(task, outcome.of(task.table), cost)
+    cost[source.decision == problem.protected] = np.inf
+    chance, prices, feasible = _solved(problem, outcome.of(problem.table), cost)
     plan = JointPlan(
-        **task.common(task.done, Outlook()),
-        gaps=task.gaps,
+        **problem.common(PlanStatus.REMAINS if feasible else PlanStatus.INFEASIBLE),
+        gaps=problem.gaps,
         prices=prices,
         outcome=outcome,
         donors=donors,
-        seen=task.table,
+        seen=problem.table,
         answers=source.answers,
         chance=chance,
     )
@@ -155,26 +156,22 @@ def close_jointly(task: RepairTask) -> Plan:
         for at, found in parts
         for kept in [np.flatnonzero(chance[at] > 0)]
     ]
-    return task.finished(
-        plan,
-        PlanStatus.REMAINS if feasible else PlanStatus.INFEASIBLE,
-        route=_flips(len(source), chance, moving),
-    )
+    return problem.finished(plan, route=_flips(len(source), chance, moving))
 
 
 def _solved(
-    task: RepairTask, outcome: FloatArray, cost: FloatArray
+    problem: RepairProblem, outcome: FloatArray, cost: FloatArray
 ) -> tuple[FloatArray, FloatArray, bool]:
     """Chances that close the gaps as people turned out, or come as close as was found; prices.
 
     Last whether the program has a solution by the outcomes expected of people.
     """
-    own, gaps = task.source.decision, task.gaps
+    own, gaps = problem.source.decision, problem.gaps
     weight = gaps[0].weight.sum(axis=1)
     # in points of each rate, so that the largest of several means something
     scale = np.array([gap.over(own) for gap in gaps])
     effect = weight * _turning(gaps, outcome, own) / scale[:, None]
-    program = _Program(weight / weight.sum(), cost, effect, *_to_be_kept(task, outcome))
+    program = _Program(weight / weight.sum(), cost, effect, *_to_be_kept(problem, outcome))
 
     def excess(chance: FloatArray) -> FloatArray:
         decided = own + chance * (1 - 2 * own)
@@ -233,13 +230,13 @@ def _agreeing(
     return best
 
 
-def _to_be_kept(task: RepairTask, outcome: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _to_be_kept(problem: RepairProblem, outcome: FloatArray) -> tuple[FloatArray, FloatArray]:
     """For each rate over decisions, what turning a row takes from it, and how much it may lose."""
-    gaps = [gap for gap in task.gaps if gap.over_decisions]
-    own, weight = task.source.decision, task.gaps[0].weight.sum(axis=1)
+    gaps = [gap for gap in problem.gaps if gap.over_decisions]
+    own, weight = problem.source.decision, problem.gaps[0].weight.sum(axis=1)
     now = np.array([gap.over(own) for gap in gaps])
     lost = [-weight * gap.over_slope(outcome) * (1 - 2 * own) for gap in gaps]
-    least = [task.fewest(gap) for gap in gaps]
+    least = [problem.fewest(gap) for gap in gaps]
     return np.reshape(lost, (len(gaps), len(own))) / (
         now[:, None] if gaps else 1.0
     ), 1 - least / now

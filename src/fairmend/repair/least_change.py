@@ -9,7 +9,7 @@ that results applies to rows never seen before as it does to those of the audit.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Side
 from fairmend.data.stored import stored
-from fairmend.measure.population import AuditData
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.joint import close_jointly
 from fairmend.repair.methods import repair_method
-from fairmend.repair.plan import Outlook, Plan, Route
-from fairmend.repair.problem import KnownOutcome, Rank, RepairTask
+from fairmend.repair.outcomes import RowOutcomes
+from fairmend.repair.plan import Plan, Route
+from fairmend.repair.problem import RepairProblem
+from fairmend.repair.settings import Rank
 from fairmend.repair.soft import move_softly
 from fairmend.status import PlanStatus
 
@@ -39,52 +40,26 @@ _FEWEST = 64
 
 
 @repair_method("least_change", help="the fewest, nearest edits that close the gap")
-def least_change(data: AuditData, **settings: Any) -> Plan:
+def least_change(problem: RepairProblem) -> Plan:
     """The plan that closes the realised gap by the fewest, nearest edits of the target group.
 
-    The settings:
-
-    disparity
-        What to close: a name, a `Disparity`, or several to be closed together.
-    box
-        The model, to verify edits that nobody in the data has; None where only its recorded
-        predictions exist, and people then move to rows that were seen.
-    target, baseline
-        The group to repair and the one to compare it with; by default worst-off and best-off.
-    level
-        How much of the gap to close, from 0 to 1.
-    cost
-        What edits cost and which are forbidden, a `Cost`.
-    rank
-        Who goes first: ``"score"`` (nearest the model's cut; the default where it gives scores),
-        ``"outcome"`` (by P(Y=1 | x), or where outcomes are not known by that of a positive
-        decision; the default for labels only) or ``"cost"`` (most gain for
-        the cost: the cheapest repair overall). Several gaps at once, and soft decisions, are
-        always closed at the least cost.
-    outcome_model
-        How to estimate P(Y=1 | x), as in `fairmend.counterfactual`.
-    random_state
-        Seeds the folds of its cross-fitting.
-    require_significant
-        Refuse to repair a gap that may be chance, instead of warning.
+    Several gaps at once, and soft decisions, are always closed at the least cost.
 
     >>> from fairmend.datasets import example_one
-    >>> plan = least_change(example_one().tabulated(), disparity="fpr", rank="cost")
+    >>> from fairmend.repair.settings import RepairSettings
+    >>> settings = RepairSettings(disparity="fpr", rank="cost")
+    >>> plan = least_change(RepairProblem.read(example_one().tabulated(), settings))
     >>> plan.status.name, round(plan.outlook.gap_before, 4), abs(plan.outlook.gap_after) < 1e-12
     ('CLOSED', 0.2514, True)
     """
-    task = RepairTask.read(data, method="least_change", **settings)
-    task.refuse_alignment_of_inputs()
-    if task.nothing_to_close:
-        return task.identity()
-    task.warn_if_not_significant()
-    if task.is_soft:
-        return move_softly(task)
+    problem.refuse_other_than_decisions()
+    if problem.is_soft:
+        return move_softly(problem)
     # a rate over decisions falls by turning some of either kind: the cheapest way is a program
-    cheapest_both_ways = task.rank == "cost" and task.gaps[0].over_decisions
-    if len(task.gaps) > 1 or cheapest_both_ways:
-        return close_jointly(task)
-    return Turning.read(task).plan(task)
+    cheapest_both_ways = problem.rank == "cost" and problem.gaps[0].over_decisions
+    if len(problem.gaps) > 1 or cheapest_both_ways:
+        return close_jointly(problem)
+    return Turning.read(problem).plan(problem)
 
 
 # -------------------------------------------------------------------- who goes first
@@ -99,7 +74,7 @@ class Ranking:
     turned: Side
     """The decision that is turned, 0 or 1."""
     gap: RealisedGap
-    outcome: KnownOutcome | None
+    outcome: RowOutcomes | None
     """None where the ranking is by score alone."""
 
     def agrees(self) -> bool:
@@ -290,6 +265,9 @@ class FlipPlan(Plan):
         turned = self.donors.answers.decision[0] == 1 - self.ranking.turned
         return bool(turned) and super().agrees()
 
+    def may_take(self, decision: float) -> bool:
+        return self.ranking.turned == decision
+
     @property
     def search(self) -> str:
         return self.donors.words
@@ -336,70 +314,68 @@ class Turning:
     """Which of them have an allowed edit; None where that is found out as far as needed."""
 
     @classmethod
-    def read(cls, task: RepairTask, turned: float | None = None) -> Turning:
+    def read(cls, problem: RepairProblem, turned: float | None = None) -> Turning:
         """The decisions of one kind; by default those whose flipping closes the gap best."""
         if turned is None:
-            kinds = turned_decisions(task)
+            kinds = turned_decisions(problem)
             if len(kinds) > 1:
-                return min((cls.read(task, kind) for kind in kinds), key=lambda one: one.left(task))
+                turnings = [cls.read(problem, kind) for kind in kinds]
+                return min(turnings, key=lambda one: one.left(problem))
             turned = kinds[0]
-        source = task.source
-        donors = task.donors(1.0 - turned)
-        ranking = Ranking(
-            task.rank, turned, task.gaps[0], None if task.rank == "score" else task.outcome()
-        )
+        source = problem.source
+        donors = problem.donors(1.0 - turned)
+        outcome = None if problem.rank == "score" else problem.outcome()
+        ranking = Ranking(problem.rank, turned, problem.gaps[0], outcome)
         eligible = np.flatnonzero(source.decision == turned)
-        rows, answers = task.table.take(eligible), source.answers.take(eligible)
-        cost = donors.nearest(rows).cost if task.rank == "cost" else None
+        rows, answers = problem.table.take(eligible), source.answers.take(eligible)
+        cost = donors.nearest(rows).cost if problem.rank == "cost" else None
         keys, reached = ranking.keys(rows, answers, cost), None
         if cost is not None:
             reached = np.isfinite(cost)
-        elif task.gaps[0].over_decisions:  # any cut may be the closest: all of them are asked for
+        elif problem.gaps[0].over_decisions:  # any cut may be the closest
             reached = donors.reach(rows)
         return cls(ranking, donors, eligible, keys, reached)
 
-    def chances(self, task: RepairTask) -> tuple[Cut, FloatArray]:
-        """Where the task's gap is closed, and each eligible row's chance of being turned."""
-        cut, reach = self._cut(task)
+    def chances(self, problem: RepairProblem) -> tuple[Cut, FloatArray]:
+        """Where the problem's gap is closed, and each eligible row's chance of being turned."""
+        cut, reach = self._cut(problem)
         return cut, cut.chances(self.keys) * reach.reached
 
-    def _cut(self, task: RepairTask) -> tuple[Cut, _Reach]:
-        calibration = Calibration(task, self.ranking.turned, self.eligible, self.keys)
-        reach = self._reach(task, calibration)
+    def _cut(self, problem: RepairProblem) -> tuple[Cut, _Reach]:
+        calibration = Calibration(problem, self.ranking.turned, self.eligible, self.keys)
+        reach = self._reach(problem, calibration)
         cut, _ = calibration.cut(reach.reached)
-        if not cut.enough and not task.gaps[0].over_decisions:  # everybody is wanted
+        if not cut.enough and not problem.gaps[0].over_decisions:  # everybody is wanted
             cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
         return cut, reach
 
-    def left(self, task: RepairTask) -> float:
+    def left(self, problem: RepairProblem) -> float:
         """What would be left of the gap."""
-        calibration = Calibration(task, self.ranking.turned, self.eligible, self.keys)
-        return calibration.cut(self._reach(task, calibration).reached)[1]
+        calibration = Calibration(problem, self.ranking.turned, self.eligible, self.keys)
+        return calibration.cut(self._reach(problem, calibration).reached)[1]
 
-    def _reach(self, task: RepairTask, calibration: Calibration) -> _Reach:
+    def _reach(self, problem: RepairProblem, calibration: Calibration) -> _Reach:
         if self.reached is not None:
             return _Reach(self.reached)
-        rows, gain = task.table.take(self.eligible), calibration.gain
-        return _Reach.until(needed(task), self.donors, rows, keys=self.keys, gain=gain)
+        rows, gain = problem.table.take(self.eligible), calibration.gain
+        return _Reach.until(needed(problem), self.donors, rows, keys=self.keys, gain=gain)
 
-    def plan(self, task: RepairTask) -> Plan:
-        """The plan that closes the task's gap."""
-        cut, reach = self._cut(task)
-        plan = FlipPlan(
-            **task.common(task.done, Outlook()), ranking=self.ranking, cut=cut, donors=self.donors
-        )
-        status = task.done if cut.enough else PlanStatus.UNREACHABLE
-        route = reach.route(len(task.table), self.eligible, cut.chances(self.keys))
-        return task.finished(plan, status, route=route)
+    def plan(self, problem: RepairProblem) -> Plan:
+        """The plan that closes the problem's gap."""
+        cut, reach = self._cut(problem)
+        status = problem.done if cut.enough else PlanStatus.UNREACHABLE
+        plan = FlipPlan(**problem.common(status), ranking=self.ranking, cut=cut, donors=self.donors)
+        route = reach.route(len(problem.table), self.eligible, cut.chances(self.keys))
+        return problem.finished(plan, route=route)
 
 
-def turned_decisions(task: RepairTask) -> list[float]:
+def turned_decisions(problem: RepairProblem) -> list[float]:
     """The decisions that may be flipped to close the gap.
 
     Of a rate over fixed people the one whose flipping takes most of the excess away; a rate over
     decisions may fall by either, the more promising first.
     """
-    gap, decision = task.gaps[0], task.source.decision
+    gap, decision = problem.gaps[0], problem.source.decision
     slope = gap.row_slope()
     kinds = [float(np.argmax([-slope[decision == 0].sum(), slope[decision == 1].sum()]))]
     if not gap.over_decisions:
@@ -407,14 +383,14 @@ def turned_decisions(task: RepairTask) -> list[float]:
     other = 1.0 - kinds[0]
     if (decision == other).any() and (decision == kinds[0]).any():
         kinds.append(other)
-    return [kind for kind in kinds if kind != task.protected] or kinds[:1]
+    return [kind for kind in kinds if kind != problem.protected] or kinds[:1]
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Finds the cut of a ranking that closes the gap of a task."""
+    """Finds the cut of a ranking that closes the gap of a problem."""
 
-    task: RepairTask
+    problem: RepairProblem
     turned: float
     """The decision that is flipped."""
     eligible: IntArray
@@ -425,7 +401,7 @@ class Calibration:
     @property
     def gain(self) -> FloatArray:
         """What flipping each eligible row takes off the excess, as its people turned out."""
-        return -self._sign * self.task.gaps[0].row_slope()[self.eligible]
+        return -self._sign * self.problem.gaps[0].row_slope()[self.eligible]
 
     @property
     def _sign(self) -> float:
@@ -433,12 +409,12 @@ class Calibration:
 
     def cut(self, reached: NDArray[np.bool_]) -> tuple[Cut, float]:
         """Where the ranking is cut, and what that leaves of a rate over decisions."""
-        task, gap, at, sign = self.task, self.task.gaps[0], self.eligible, self._sign
+        problem, gap, at, sign = self.problem, self.problem.gaps[0], self.eligible, self._sign
         if not gap.over_decisions:
-            return calibrate(self.keys, np.where(reached, self.gain, 0.0), needed(task)), 0.0
-        need, over = gap.excess(task.source.decision), gap.over(task.source.decision)
+            return calibrate(self.keys, np.where(reached, self.gain, 0.0), needed(problem)), 0.0
+        need, over = gap.excess(problem.source.decision), gap.over(problem.source.decision)
         weight = np.where(reached, gap.weight[at].sum(axis=1), 0.0)
-        expected = task.outcome(pooled=False).of(task.table.take(at))
+        expected = problem.outcome(pooled=False).of(problem.table.take(at))
         return calibrate_over_decisions(
             self.keys,
             Flipping(
@@ -453,11 +429,11 @@ class Calibration:
                 over,
                 sign * weight * gap.over_slope(expected),
             ),
-            task.fewest(gap),
+            problem.fewest(gap),
         )
 
 
-def needed(task: RepairTask) -> float:
+def needed(problem: RepairProblem) -> float:
     """The excess to take off, less a correction for small samples.
 
     Of n people under the rate, all with different keys, let the cut be at the k-th from the top,
@@ -466,7 +442,7 @@ def needed(task: RepairTask) -> float:
     audit's rate is to be c + (c - 1/2) / n where c is wanted: the rank c (n + 1), not c n. Where
     people share keys there is nothing to correct; rows and people are counted to tell.
     """
-    gap, source = task.gaps[0], task.source
+    gap, source = problem.gaps[0], problem.source
     excess = gap.excess(source.decision)
     if source.tally is None or gap.over_decisions:
         return excess

@@ -34,6 +34,11 @@ class Method:
     """A frozen dataclass of further settings (``method_options``); None if there are none."""
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether the function comes from outside this package."""
+        return self.make.__module__.partition(".")[0] != __name__.partition(".")[0]
+
+    @property
     def option_names(self) -> tuple[str, ...]:
         return () if self.options is None else tuple(one.name for one in fields(self.options))
 

@@ -10,7 +10,7 @@ soft decisions scores are shifted by a constant on the logit scale instead.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from fairmend.data.limits import Between, Chance, Chances, Places, Scores, alike
 from fairmend.data.stored import stored
 from fairmend.errors import DataError
 from fairmend.measure import special
-from fairmend.measure.population import AuditData, pooled
+from fairmend.measure.population import pooled
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import EditCost
 from fairmend.repair.destinations import Destinations
@@ -32,8 +32,8 @@ from fairmend.repair.least_change import (
     turned_decisions,
 )
 from fairmend.repair.methods import repair_method
-from fairmend.repair.plan import Outlook, Plan, Route
-from fairmend.repair.problem import IdentityPlan, RepairTask
+from fairmend.repair.plan import IdentityPlan, Plan, Route
+from fairmend.repair.problem import RepairProblem
 from fairmend.repair.soft import MOST_PLACES, spread_out
 from fairmend.status import PlanStatus
 
@@ -46,96 +46,92 @@ Shift: TypeAlias = Annotated[float, Between(-_SHIFTS[-1], _SHIFTS[-1])]
 
 
 @repair_method("order", help="edits that keep the order of people by score", uses=("level", "cost"))
-def order_preserving(data: AuditData, **settings: Any) -> Plan:
+def order_preserving(problem: RepairProblem) -> Plan:
     """The plan that closes the realised gap without changing who ranks above whom.
 
-    Settings as in `least_change`; the model must give scores, and everybody may be moved, those
-    included whose decision stays.
+    The model must give scores, and everybody may be edited, those included whose decision stays.
 
     >>> from fairmend.datasets import load_compas
     >>> from fairmend import BlackBox, tabulate
+    >>> from fairmend.repair.settings import RepairSettings
     >>> compas = load_compas(backend="numpy")
     >>> vendor = BlackBox(lambda rows: rows @ np.linspace(0.01, 0.05, 17), threshold=0.2)
     >>> data = tabulate(vendor, compas.X, compas.y, sensitive_features=compas.sensitive_features)
-    >>> order_preserving(data, disparity="fpr").status.name
+    >>> problem = RepairProblem.read(data, RepairSettings(disparity="fpr", method="order"))
+    >>> order_preserving(problem).status.name
     'CLOSED'
     """
-    task = RepairTask.read(data, method="order", **{**settings, "rank": None})
-    task.refuse_alignment_of_inputs()
-    _check(task)
-    if task.nothing_to_close:
-        return task.identity()
-    task.warn_if_not_significant()
-    if task.is_soft:
-        return _shift(task)
-    source = task.source
-    ranking, cut = _best_cut(task)
-    keys = ranking.keys(task.table, source.answers)
+    problem.refuse_other_than_decisions()
+    _check(problem)
+    if problem.is_soft:
+        return _shift(problem)
+    source = problem.source
+    ranking, cut = _best_cut(problem)
+    keys = ranking.keys(problem.table, source.answers)
     placed = np.flatnonzero((source.decision != ranking.turned) | (cut.chances(keys) > 0))
-    support, score = _places(task, ranking)
+    support, score = _places(problem, ranking)
     if len(support) == 0:  # all who are decided so are told from the group by some value
-        nobody = IdentityPlan(**task.common(PlanStatus.UNREACHABLE, Outlook()))
-        wanted = float(source.mass[placed].sum())
-        return task.finished(nobody, PlanStatus.UNREACHABLE, wanted)
-    knots, place = _placed(task, placed, keys[placed, 0], support)
+        nobody = IdentityPlan(**problem.common(PlanStatus.UNREACHABLE))
+        return problem.finished(nobody, unreachable=float(source.mass[placed].sum()))
+    knots, place = _placed(problem, placed, keys[placed, 0], support)
     plan = OrderPlan(
-        **task.common(task.done, Outlook()),
+        **problem.common(problem.done if cut.enough else PlanStatus.UNREACHABLE),
         ranking=ranking,
         cut=cut,
         knots=knots,
         place=place,
         support=support,
         support_score=score,
-        cost=task.cost,
+        cost=problem.cost,
     )
-    return task.finished(plan, task.done if cut.enough else PlanStatus.UNREACHABLE)
+    return problem.finished(plan)
 
 
-def _best_cut(task: RepairTask) -> tuple[Ranking, Cut]:
+def _best_cut(problem: RepairProblem) -> tuple[Ranking, Cut]:
     """The ranking by score, cut where the gap is closed, or where least of it is left."""
     found = []
-    for turned in turned_decisions(task):
-        ranking = Ranking("score", turned, task.gaps[0], None)
-        eligible = np.flatnonzero(task.source.decision == turned)
-        keys = ranking.keys(task.table.take(eligible), task.source.answers.take(eligible))
+    for turned in turned_decisions(problem):
+        ranking = Ranking("score", turned, problem.gaps[0], None)
+        eligible = np.flatnonzero(problem.source.decision == turned)
+        keys = ranking.keys(problem.table.take(eligible), problem.source.answers.take(eligible))
         everybody = np.ones(len(eligible), bool)
-        cut, left = Calibration(task, turned, eligible, keys).cut(everybody)
+        cut, left = Calibration(problem, turned, eligible, keys).cut(everybody)
         found.append((left, ranking, cut))
     _, ranking, cut = min(found, key=lambda one: one[0])
     return ranking, cut
 
 
-def _check(task: RepairTask) -> None:
-    if task.source.score is None:
+def _check(problem: RepairProblem) -> None:
+    if problem.source.score is None:
         raise DataError(
             "method",
             "must not be 'order' for a model of labels only",
             "it gives no scores to keep in order",
             "Use method='least_change'.",
         )
-    if task.cost.has_rules:
+    if problem.cost.has_rules:
         raise DataError(
             "method='order'",
             "must be free to place everybody",
             "got forbidden edits",
             "Use method='least_change', which respects them.",
         )
-    if len(task.gaps) > 1:
+    if len(problem.gaps) > 1:
         raise DataError("disparity", "must be a single one for method='order'",
-                        f"got {len(task.gaps)}", "Use method='least_change'.")  # fmt: skip
+                        f"got {len(problem.gaps)}", "Use method='least_change'.")  # fmt: skip
 
 
-def _places(task: RepairTask, ranking: Ranking) -> tuple[Frame, FloatArray]:
+def _places(problem: RepairProblem, ranking: Ranking) -> tuple[Frame, FloatArray]:
     """Rows of anybody on the side of the wanted decision, from the lowest key up; their scores.
 
     Of other groups' rows only those that a member of the target group could have, value by value:
     nobody is edited into another group.
     """
-    table = task.data.table
+    table = problem.data.table
     assert table is not None
-    everyone = pooled(task.data.populations)
+    everyone = pooled(problem.data.populations)
     rows, first = np.unique(np.asarray(everyone.rows), return_index=True)
-    own = np.asarray(task.source.rows)
+    own = np.asarray(problem.source.rows)
     fits = (everyone.decision[first] != ranking.turned) & _familiar(table, own)[rows]
     answers, rows = everyone.answers.take(first[fits]), rows[fits]
     key = ranking.keys(table.take(rows), answers)[:, 0]
@@ -152,15 +148,15 @@ def _familiar(table: Frame, rows: IntArray) -> NDArray[np.bool_]:
 
 
 def _placed(
-    task: RepairTask, rows: IntArray, key: FloatArray, support: Frame
+    problem: RepairProblem, rows: IntArray, key: FloatArray, support: Frame
 ) -> tuple[FloatArray, IntArray]:
     """Keys of rows to be placed, and where in the support each goes, both from the lowest up."""
     knots, knot = _knots(key, MOST_PLACES)
     cost = np.zeros((len(knots), len(support)))
     for start in range(0, len(rows), MOST_PLACES):
         at = slice(start, start + MOST_PLACES)
-        price = task.cost.matrix(task.table.take(rows[at]), support)
-        np.add.at(cost, knot[at], price * task.source.mass[rows[at], None])
+        price = problem.cost.matrix(problem.table.take(rows[at]), support)
+        np.add.at(cost, knot[at], price * problem.source.mass[rows[at], None])
     return knots, monotone_map(cost)
 
 
@@ -313,8 +309,8 @@ def shifted(decision: FloatArray, support: FloatArray, by: float) -> IntArray:
     return np.where(wanted - support[right - 1] <= support[right] - wanted, right - 1, right)
 
 
-def _shift(task: RepairTask) -> Plan:
-    source, gap = task.source, task.gaps[0]
+def _shift(problem: RepairProblem) -> Plan:
+    source, gap = problem.source, problem.gaps[0]
     support = np.unique(source.decision, return_index=True)[1]  # one row a score: order is by score
     support = support[spread_out(source.decision[support], MOST_PLACES)]
     scores = source.decision[support]
@@ -337,12 +333,12 @@ def _shift(task: RepairTask) -> Plan:
         low = high = float(_SHIFTS[int(np.argmin(np.nan_to_num(left, nan=np.inf)))])
     above, below = excess(low), excess(high)
     plan = ShiftPlan(
-        **task.common(task.done, Outlook()),
+        **problem.common(PlanStatus.UNREACHABLE),
         low_shift=side * low,
         high_shift=side * high,
         chance=float(above / (above - below)) if above > below else 1.0,
-        support=task.table.take(support),
+        support=problem.table.take(support),
         support_score=scores,
-        cost=task.cost,
+        cost=problem.cost,
     )
-    return task.finished(plan, PlanStatus.UNREACHABLE)
+    return problem.finished(plan)

@@ -17,12 +17,12 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import MOST, Between, Figure, Label, Side
 from fairmend.data.naming import shown
 from fairmend.data.stored import stored
-from fairmend.measure.wording import Told, share, tell, tell_gap
+from fairmend.measure.wording import Told, share, tell
 from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations
 from fairmend.status import PlanStatus
 
-__all__ = ["HarmlessPlan", "Outlook", "Plan", "Route"]
+__all__ = ["HarmlessPlan", "IdentityPlan", "Outlook", "Plan", "Route"]
 
 
 Part: TypeAlias = Annotated[float, Between(0, 1 + 1e-9)]
@@ -230,7 +230,7 @@ class Route:
         return found[asked]
 
 
-@stored("Outlook")
+@stored("Outlook", dropped=["parts"])
 @dataclass(frozen=True)
 class Outlook:
     """What a plan does to its target group's people in the audit data, and is expected to do."""
@@ -256,9 +256,7 @@ class Outlook:
     """Share of the group whose decision turns from negative to positive."""
     to_negative: Part = 0.0
     by_metric: tuple[tuple[str, Figure, Figure], ...] = ()
-    """Each metric with its realised gap before and after."""
-    parts: tuple[tuple[str, Figure, Figure], ...] = ()
-    """The same for the parts of a sum of metrics, which alone is to be closed."""
+    """Each metric with its realised gap before and after; for a sum of metrics also its parts."""
     metric: str = ""
     """Whose gap and interval are told where there are several: most of it is left."""
     optimism: Figure = 0.0
@@ -301,6 +299,10 @@ class Plan(ABC):
         """The same law as far as decisions go; edits and costs may be left out to save time."""
         return self.route(rows, answers)
 
+    def may_take(self, decision: float) -> bool:
+        """Whether somebody with this decision, 0 or 1, may lose it."""
+        return True
+
     @property
     def search(self) -> str:
         """Where destinations are sought and how many of the nearest are found; may be empty."""
@@ -334,7 +336,6 @@ class Plan(ABC):
         lines = [
             f"Plan for {target} against {baseline}: {self.metric} by {self.method}",
             str(self.told),
-            *(f"its part {tell_gap(*part)}" for part in o.parts),
             f"{share(o.edited)} of the group edited (mean cost {o.cost:.2f}), "
             f"{share(o.randomised)} randomised, {share(o.unreachable)} unreachable",
             f"decisions flipped to positive for {share(o.to_positive)}, "
@@ -342,6 +343,18 @@ class Plan(ABC):
             *([f"destinations {self.search}"] if self.search else []),
         ]
         return "\n".join(lines)
+
+
+@stored("IdentityPlan")
+@dataclass(frozen=True, eq=False)
+class IdentityPlan(Plan):
+    """Nobody is edited."""
+
+    def route(self, rows: Frame, answers: Answers) -> Route:
+        return Route.stay(len(rows))
+
+    def may_take(self, decision: float) -> bool:
+        return False
 
 
 @stored("HarmlessPlan")

@@ -15,7 +15,6 @@ from typing import Any, Literal, get_args
 
 from fairmend.data.columns import Name, scalar
 from fairmend.data.groups import RESERVED
-from fairmend.data.limits import fits, hints_of
 from fairmend.data.outcomes import Labels
 from fairmend.errors import check, check_choice, check_names, check_whole
 from fairmend.explain.counterfactual import check_level, read_disparities
@@ -156,27 +155,6 @@ class RepairSettings:
         return {
             name: value for name, value in self.to_dict().items() if value != self.default(name)
         }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], *, key: bytes | None = None) -> RepairSettings:
-        """Settings as `to_dict` gave them; every name must be there, with a value of its type."""
-        check(
-            set(values) == set(cls.names()) - {SECRET},
-            "settings",
-            "must be those of this version of fairmend",
-            f"got {', '.join(sorted(values))}",
-            "Use the version that stored them.",
-        )
-        own: type = cls
-        for name, hint in hints_of(own).items():
-            check(
-                name == SECRET or fits(values[name], hint),
-                name,
-                "must be of the type that RepairedClassifier names",
-                f"got {values.get(name)!r:.60}",
-                "Set it so, and fit again.",
-            )
-        return cls(**values, key=key)
 
     # ---------------------------------------------------------------- what they come to
 

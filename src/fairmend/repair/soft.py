@@ -20,8 +20,9 @@ from fairmend.errors import DataError
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import EditCost
-from fairmend.repair.plan import Outlook, Plan, Route
-from fairmend.repair.problem import KnownOutcome, RepairTask
+from fairmend.repair.outcomes import RowOutcomes
+from fairmend.repair.plan import Plan, Route
+from fairmend.repair.problem import RepairProblem
 from fairmend.status import PlanStatus
 
 __all__ = ["SoftPlan", "move_softly"]
@@ -40,7 +41,7 @@ class SoftPlan(Plan):
     """Each row goes where cost plus price is least; on the edge between two prices, by chance."""
 
     gap: RealisedGap
-    outcome: KnownOutcome | None
+    outcome: RowOutcomes | None
     """None where the gap does not depend on the outcome."""
     cost: EditCost
     support: Frame
@@ -144,24 +145,24 @@ class Choice:
         return np.where(gains, best, -1)
 
 
-def move_softly(task: RepairTask) -> Plan:
+def move_softly(problem: RepairProblem) -> Plan:
     """Find the price at which the realised gap reaches its aim."""
-    if len(task.gaps) > 1:
+    if len(problem.gaps) > 1:
         raise DataError(
             "disparity",
             "must be a single one where decisions are soft",
-            f"got {len(task.gaps)}",
+            f"got {len(problem.gaps)}",
             "Make decisions hard with a threshold, or use method='transport'.",
         )
-    gap, source = task.gaps[0], task.source
+    gap, source = problem.gaps[0], problem.source
     needs_outcome = gap.slope(np.zeros(1))[0] != gap.slope(np.ones(1))[0]
     support = spread_out(source.decision, MOST_PLACES)
     plan = SoftPlan(
-        **task.common(task.done, Outlook()),
+        **problem.common(),
         gap=gap,
-        outcome=task.outcome(pooled=False) if needs_outcome else None,
-        cost=task.cost,
-        support=task.table.take(support),
+        outcome=problem.outcome(pooled=False) if needs_outcome else None,
+        cost=problem.cost,
+        support=problem.table.take(support),
         support_decision=source.decision[support],
         low_price=0.0,
         high_price=0.0,
@@ -169,7 +170,7 @@ def move_softly(task: RepairTask) -> Plan:
     )
     own = source.decision
     # priced once where that fits into memory, and anew for every price where it does not
-    all_at_once = next(plan.choices(task.table, own))[1] if len(own) <= _CHUNK else None
+    all_at_once = next(plan.choices(problem.table, own))[1] if len(own) <= _CHUNK else None
 
     def excess(to: IntArray) -> float:
         return gap.excess(plan.reached(own, to))
@@ -180,17 +181,17 @@ def move_softly(task: RepairTask) -> Plan:
         if all_at_once is not None:
             to[open_] = all_at_once.take(open_).at(price)
         else:
-            to[open_] = plan.places(task.table.take(open_), own[open_], price)
+            to[open_] = plan.places(problem.table.take(open_), own[open_], price)
         return to
 
-    furthest = plan.places(task.table, own, _DEAREST)
+    furthest = plan.places(problem.table, own, _DEAREST)
     low, below = 0.0, np.full(len(own), -1)
     high, above = 1.0, between(1.0, below, furthest)
     # outcomes on record may turn the excess up again, so that the dearest price tells nothing
     while excess(above) > 0:
         low, below, high = high, above, 2 * high
         if high > _DEAREST:  # nobody moves any further: the allowed edits do not suffice
-            return task.finished(_furthest(plan, task, furthest), PlanStatus.UNREACHABLE)
+            return problem.finished(_furthest(plan, problem, furthest))
         above = between(high, below, furthest)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -202,22 +203,23 @@ def move_softly(task: RepairTask) -> Plan:
     left, passed = excess(below), excess(above)
     chance = left / (left - passed) if left > passed else 1.0
     plan = replace(plan, low_price=low, high_price=high, chance=float(chance))
-    return task.finished(plan, task.done)
+    return problem.finished(plan)
 
 
-def _furthest(plan: SoftPlan, task: RepairTask, to: IntArray) -> SoftPlan:
+def _furthest(plan: SoftPlan, problem: RepairProblem, to: IntArray) -> SoftPlan:
     """The plan that leaves least of a gap that cannot be closed; ``to`` leaves the least excess.
 
     Of a rate over decisions the least excess is not the least rate: its aim is lowered from where
     the gap is now to where the last one led, for as long as that helps (Dinkelbach).
     """
-    own = task.source.decision
+    own = problem.source.decision
+    plan = replace(plan, status=PlanStatus.UNREACHABLE)
     best, left = plan, plan.gap.gap(own)  # at a price of 0 nobody moves
     while True:
         aimed = replace(plan, low_price=_DEAREST, high_price=_DEAREST)
         if plan.gap.over_decisions:
             aimed = replace(aimed, gap=replace(plan.gap, aim=left))
-            to = aimed.places(task.table, own, _DEAREST)
+            to = aimed.places(problem.table, own, _DEAREST)
         reached = plan.gap.gap(plan.reached(own, to))
         if not reached < left - 1e-9:
             return best

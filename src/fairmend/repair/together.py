@@ -16,12 +16,12 @@ from dataclasses import replace
 import numpy as np
 
 from fairmend.data.columns import FloatArray
-from fairmend.errors import FairmendWarning
+from fairmend.errors import FairmendWarning, warn
 from fairmend.measure.disparity import RateGap
 from fairmend.measure.population import AuditData, Population, pooled
 from fairmend.measure.realised import half_a_person
 from fairmend.repair.plan import Plan
-from fairmend.repair.problem import RepairTask
+from fairmend.repair.problem import RepairProblem
 
 __all__ = ["plans_against_the_rest", "repaired_population"]
 
@@ -29,8 +29,8 @@ _SWEEPS = 30
 _SETTLED = 1e-7
 """Rates of the others that change by less are settled."""
 
-MakePlan = Callable[[Hashable, Population], Plan]
-ReadTask = Callable[[Hashable, Population], RepairTask]
+MakePlan = Callable[[RepairProblem], Plan]
+ReadProblem = Callable[[Hashable, Population], RepairProblem]
 
 
 def repaired_population(data: AuditData, group: Hashable, plan: Plan) -> Population:
@@ -42,30 +42,30 @@ def repaired_population(data: AuditData, group: Hashable, plan: Plan) -> Populat
 
 
 def plans_against_the_rest(
-    data: AuditData, targets: Sequence[Hashable], make: MakePlan, read: ReadTask
+    data: AuditData, targets: Sequence[Hashable], read: ReadProblem, make: MakePlan
 ) -> dict[Hashable, Plan]:
     """A plan for each target against all others, as they are under their own plans.
 
-    ``make`` gives the plan of a group and ``read`` its task, both against a given population.
+    ``read`` gives the problem of a group against a given population, ``make`` its plan.
     """
     now = _at_common_rates(data, [read(target, data.rest(target)) for target in targets])
     plans: dict[Hashable, Plan] = {}
     for sweep in range(_SWEEPS):
         met: list[float] = []
         for target in targets:
-            other = _others(data, target, now)
+            problem = read(target, _others(data, target, now))
             with warnings.catch_warnings():
-                if sweep > 0:  # said once
+                if sweep > 0:  # the same warning as in the first sweep
                     warnings.simplefilter("ignore", FairmendWarning)
-                plans[target] = make(target, other)
-            met += _rates(read(target, other))
+                plans[target] = make(problem)
+            met += _rates(problem)
             now[target] = repaired_population(data, target, plans[target])
-        tasks = {target: read(target, _others(data, target, now)) for target in targets}
-        plans = {target: tasks[target].again(plan) for target, plan in plans.items()}
-        moved = np.abs(np.subtract(met, [rate for t in targets for rate in _rates(tasks[t])]))
+        problems = {target: read(target, _others(data, target, now)) for target in targets}
+        plans = {target: problems[target].again(plan) for target, plan in plans.items()}
+        moved = np.abs(np.subtract(met, [rate for t in targets for rate in _rates(problems[t])]))
         if all(plan.status.closed for plan in plans.values()) or moved.max() <= _SETTLED:
             break
-    _warn_of_the_new_last(data, now, tasks[targets[0]])
+    _warn_of_the_new_last(data, now, problems[targets[0]])
     return plans
 
 
@@ -73,39 +73,41 @@ def _others(data: AuditData, group: Hashable, now: Mapping[Hashable, Population]
     return pooled([now.get(other, data[other]) for other in data.groups if other != group])
 
 
-def _rates(task: RepairTask) -> list[float]:
-    return [gap.rate for gap in task.gaps]
+def _rates(problem: RepairProblem) -> list[float]:
+    return [gap.rate for gap in problem.gaps]
 
 
 # -------------------------------------------------------------------- a first guess
 
 
-def _at_common_rates(data: AuditData, tasks: Sequence[RepairTask]) -> dict[Hashable, Population]:
+def _at_common_rates(
+    data: AuditData, problems: Sequence[RepairProblem]
+) -> dict[Hashable, Population]:
     """The targets at the rates at which the (first) gap of each is what it is to be.
 
     R_g minus the mean of the others, by the people the rates are over, is the aim of g: as many
     linear equations as targets. A rate over decisions has other people then, and no such guess.
     """
-    gaps = {task.target: task.gaps[0] for task in tasks}
-    rate = tasks[0].gaps[0].disparity
-    if tasks[0].gaps[0].over_decisions:
+    gaps = {problem.target: problem.gaps[0] for problem in problems}
+    rate = problems[0].gaps[0].disparity
+    if problems[0].gaps[0].over_decisions:
         return {}
     over = {group: _over(rate, data[group]) for group in data.groups}
     everybody = sum(over.values())
-    left, right = np.zeros((len(tasks), len(tasks))), np.zeros(len(tasks))
-    for i, task in enumerate(tasks):
-        right[i] = gaps[task.target].aim
-        others = everybody - over[task.target]
+    left, right = np.zeros((len(problems), len(problems))), np.zeros(len(problems))
+    for i, problem in enumerate(problems):
+        right[i] = gaps[problem.target].aim
+        others = everybody - over[problem.target]
         for group in data.groups:
-            share = -over[group] / others if group != task.target else 1.0
+            share = -over[group] / others if group != problem.target else 1.0
             if group in gaps:
-                left[i, [one.target for one in tasks].index(group)] = share
+                left[i, [one.target for one in problems].index(group)] = share
             else:
                 right[i] -= share * rate.of(data[group])
     wanted = np.linalg.lstsq(left, right, rcond=None)[0]
     return {
-        task.target: _moved_to(rate, task.source, float(aim))
-        for task, aim in zip(tasks, wanted, strict=True)
+        problem.target: _moved_to(rate, problem.source, float(aim))
+        for problem, aim in zip(problems, wanted, strict=True)
     }
 
 
@@ -131,10 +133,10 @@ def _moved_to(rate: RateGap, people: Population, wanted: float) -> Population:
 
 
 def _warn_of_the_new_last(
-    data: AuditData, now: Mapping[Hashable, Population], task: RepairTask
+    data: AuditData, now: Mapping[Hashable, Population], problem: RepairProblem
 ) -> None:
     """Groups that fare worse than the rest only since the others are repaired."""
-    rate = task.gaps[0].disparity
+    rate = problem.gaps[0].disparity
     worse = []
     for group in data.groups:
         if group not in now:
@@ -143,10 +145,8 @@ def _warn_of_the_new_last(
             if before <= 0 < after - half_a_person(rate, data[group]):
                 worse.append(f"{group} ({100 * before:+.1f} to {100 * after:+.1f} points)")
     if worse:
-        warnings.warn(
+        warn(
             f"Once these plans are in force, {', '.join(worse)} fares worse in {rate.name} than "
             "the rest, as the others are repaired and it is not. Name a reference group, or use "
             "reference='best', to bring every group to one rate.",
-            FairmendWarning,
-            stacklevel=4,
         )

@@ -37,8 +37,8 @@ from fairmend.measure.disparity import Disparity, RateGap, as_disparity, default
 from fairmend.measure.population import AuditData, Population
 from fairmend.measure.result import Audit, Gap
 from fairmend.measure.wording import share
+from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan, Route
-from fairmend.repair.problem import KnownOutcome
 from fairmend.report.filing import (
     PeopleCell,
     cells_of_data,
@@ -413,7 +413,7 @@ def make_report(
     audited: AuditData,
     *,
     disparities: Sequence[Disparity],
-    outcomes: Mapping[Hashable, KnownOutcome | None],
+    outcomes: Mapping[Hashable, RowOutcomes | None],
     scores_are_probabilities: bool,
     favours_positive: bool = True,
     reference: Hashable = "best",
@@ -657,7 +657,7 @@ def _counterfactual(
     baseline: Population,
     *,
     disparities: Sequence[Disparity],
-    known: KnownOutcome,
+    known: RowOutcomes,
 ) -> tuple[tuple[str, float, float], ...]:
     """M before and M(Q) after of each gap of rates, outcomes by the group's own model."""
     outcome = known.of(rows)

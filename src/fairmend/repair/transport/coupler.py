@@ -10,7 +10,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import DataError, FairmendError
-from fairmend.repair.problem import RepairTask
+from fairmend.repair.problem import RepairProblem
 from fairmend.repair.transport.choice import solve
 from fairmend.repair.transport.fair import solve_individually_fair
 from fairmend.repair.transport.prices import (
@@ -55,12 +55,12 @@ class Coupler:
     @classmethod
     def of(
         cls,
-        task: RepairTask,
+        problem: RepairProblem,
         fairness: Callable[[Any, Any], Any] | None,
         ties: Ties | Literal["any"],
     ) -> Coupler:
-        table = task.table
-        prices = edit_prices(task.cost, table)
+        table = problem.table
+        prices = edit_prices(problem.cost, table)
         equals = len(table.distinct().first) < len(table)
         if len(table) <= (_MATRIX_ROWS if isinstance(prices, PointPrices) else _RULED_ROWS):
             prices = MatrixPrices(prices.matrix())
@@ -71,9 +71,9 @@ class Coupler:
         classes = np.zeros(len(table), np.int64)
         if prices.forbids:
             classes = components(prices)[: len(table)]
-        metric = ties == "stay" and _is_metric(task) and not equals
-        aim = _with_scores(task, prices) if ties == "order" else prices
-        return cls(task.source.mass, prices, aim, metric, distance, classes)
+        metric = ties == "stay" and _is_metric(problem) and not equals
+        aim = _with_scores(problem, prices) if ties == "order" else prices
+        return cls(problem.source.mass, prices, aim, metric, distance, classes)
 
     def couple(self, mass: FloatArray) -> Coupling:
         problem = TransportProblem(self.mass, mass, self.aim, metric=self.metric)
@@ -102,9 +102,9 @@ def _check_size(rows: int) -> None:
         )
 
 
-def _with_scores(task: RepairTask, prices: Prices) -> Prices:
+def _with_scores(problem: RepairProblem, prices: Prices) -> Prices:
     """Squared changes of score on top, on a scale too small to outweigh a difference of costs."""
-    score = task.source.score
+    score = problem.source.score
     if score is None:
         raise DataError(
             "ties",
@@ -116,17 +116,17 @@ def _with_scores(task: RepairTask, prices: Prices) -> Prices:
     return ScorePrices(prices, score, score, _TIE_BREAK * prices.dearest() / (largest or 1.0))
 
 
-def _is_metric(task: RepairTask) -> bool:
+def _is_metric(problem: RepairProblem) -> bool:
     """Whether no detour is cheaper, and allowed: C_ij <= C_ik + C_kj.
 
     Immutable and one-way features keep that (a forbidden move has no allowed detour); a limit on
     edits does not, nor does a callable vouch for it. Squared L2 is a weighted L1 where every
     coordinate has two values.
     """
-    cost = task.cost.cost
+    cost = problem.cost.cost
     if cost.max_edits is not None or cost.forbidden is not None:
         return False
     if cost.kind == "squared_l2":
-        places = task.cost.place(task.table)
+        places = problem.cost.place(problem.table)
         return all(len(np.unique(coordinate)) <= 2 for coordinate in places.T)
     return cost.kind in ("l1", "l2")

@@ -13,7 +13,7 @@ from fairmend.explain.descent import descend
 from fairmend.explain.projection import project
 from fairmend.measure.disparity import Alignment, Combination, Disparity, RateGap
 from fairmend.progress import progress
-from fairmend.repair.problem import RepairTask
+from fairmend.repair.problem import RepairProblem
 from fairmend.repair.transport.coupler import Coupler
 from fairmend.repair.transport.problem import MARGINALS
 from fairmend.status import Status
@@ -28,7 +28,7 @@ Law = Any
 class Path:
     """Masses on the way from P0, M(Q) = start, to ever smaller M(Q)."""
 
-    task: RepairTask
+    problem: RepairProblem
     disparity: Disparity
     found: Counterfactual
     classes: IntArray
@@ -39,7 +39,7 @@ class Path:
         if isinstance(self.disparity, RateGap):
             return self.disparity
         if isinstance(self.disparity, Alignment) and self.disparity.weight == 0:
-            return self.task.gaps[0].disparity
+            return self.problem.gaps[0].disparity
         return None
 
     @property
@@ -148,21 +148,21 @@ class Step:
 class Walk:
     """Goes along a path of masses and couples each with the group as it is."""
 
-    task: RepairTask
+    problem: RepairProblem
     disparity: Disparity
     path: Path
     coupler: Coupler
 
     def realised(self, law: Law | None) -> float:
         """The disparity of people who keep their outcomes; of the group as it is without a law."""
-        decision = self.task.source.decision
-        gaps = [gap.gap(decision if law is None else law @ decision) for gap in self.task.gaps]
+        decision = self.problem.source.decision
+        gaps = [gap.gap(decision if law is None else law @ decision) for gap in self.problem.gaps]
         if isinstance(self.disparity, Combination):
             return float(np.dot([weight for weight, _ in self.disparity.parts], gaps))
         return gaps[0]
 
     def excess(self, law: Law) -> float:
-        return self.realised(law) - (1 - self.task.level) * self.realised(None)
+        return self.realised(law) - (1 - self.problem.level) * self.realised(None)
 
     def to(self, aim: float) -> Step | None:
         """The step to M(Q) = aim; None if nothing that may be reached is there."""
@@ -188,7 +188,7 @@ class Walk:
         if not near.feasible or near.excess == 0:
             return near
         sign, stride, edge, best = np.sign(near.excess), abs(near.excess), None, near
-        if self.task.gaps[0].over_decisions:  # it may fall at first, and rise again further on
+        if self.problem.gaps[0].over_decisions:  # it may fall at first, and rise again further on
             stride /= 8
         for _ in range(60):
             aim = self.path.start - sign * stride if edge is None else (near.aim + edge) / 2
