@@ -33,7 +33,7 @@ def audit_page(audit: Any) -> str:
 def _require_pages() -> None:
     for module in ("jinja2", "altair", "vl_convert"):
         require(module, extra="report", why="to_html()")
-    from fairmend.report.plot import can_draw
+    from fairmend.report.drawing import can_draw
 
     if not can_draw():
         warnings.warn(

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from fairmend.errors import FairmendError
-from fairmend.report.html.monitor import SCRIPT, STYLE, monitor_page
+from fairmend.report.html.monitor import POLICY, monitor_page
 from fairmend.report.monitoring import MonitorFigures
 from fairmend.serve.http import (
     allowed,
@@ -33,8 +33,7 @@ __all__ = ["make_admin"]
 _json = msgspec.json.Encoder()
 Handler = Callable[[Request], Awaitable[Response]]
 PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "Content-Security-Policy": POLICY,
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -74,16 +73,11 @@ def make_admin(sidecar: Sidecar) -> Starlette:
         return await asyncio.shield(looking)
 
     async def monitor(_: Request) -> Response:
-        return HTMLResponse(monitor_page(await looked()), headers=PAGE_HEADERS)
+        text = await asyncio.to_thread(monitor_page, await looked())
+        return HTMLResponse(text, headers=PAGE_HEADERS)
 
     async def figures(_: Request) -> Response:
         return reply(_json.encode(await looked()))
-
-    async def script(_: Request) -> Response:
-        return PlainTextResponse(SCRIPT, media_type="text/javascript")
-
-    async def style(_: Request) -> Response:
-        return PlainTextResponse(STYLE, media_type="text/css")
 
     async def metrics(_: Request) -> Response:
         sidecar.metrics.set("fairmend_in_flight", sidecar.in_flight)
@@ -105,8 +99,6 @@ def make_admin(sidecar: Sidecar) -> Starlette:
     return Starlette(
         routes=[
             Route("/", guarded(monitor), methods=["GET"]),
-            Route("/monitor.js", guarded(script), methods=["GET"]),
-            Route("/monitor.css", guarded(style), methods=["GET"]),
             Route("/figures", guarded(figures), methods=["GET"]),
             Route("/metrics", guarded(metrics), methods=["GET"]),
             Route("/live", guarded(live), methods=["GET"]),

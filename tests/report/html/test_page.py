@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from pypdf import PdfReader
 
 from fairmend import BlackBox, FairmendWarning, RepairedClassifier, audit
-from fairmend.report.html.build import _inert
+from fairmend.report.html.page import _inert
 
 EVIL = "<script>alert(1)</script>"
 WIDEST_FILE = 1_500_000
@@ -318,8 +318,8 @@ def test_no_single_person_stands_in_a_page(lending):
     for X in tables:
         assert not told & set(X["annual income"])
         assert not shown & {f"{income:,.2f}".rstrip("0") for income in X["annual income"]}
-    assert "15 rows that stand for fewer than 5 people are not shown." in html
-    assert re.search(r"\d values that stand for fewer than 5 people are not shown\.", html)
+    assert "15 rows that stand for fewer than 5 people are suppressed." in html
+    assert re.search(r"\d values that stand for fewer than 5 people are suppressed\.", html)
     assert "always up" in html
     assert "the median change is not the change of the medians." in html
     assert html.count("applied = ") <= 5
@@ -458,9 +458,9 @@ def test_the_verdict_is_a_list_and_every_figure_has_one_sign(open_page, several)
         assert not re.search(r"(^|[\s(\[])(-\d|\+0(\.0+)?(?![\d.]))", text), text
 
 
-def test_who_was_not_asked_is_said_once(several, report):
-    assert several[1].read_text(encoding="utf-8").count("The model was not asked") == 1
-    assert "The model was not asked" not in report.to_html()
+def test_a_model_that_was_not_queried_is_named_once(several, report):
+    assert several[1].read_text(encoding="utf-8").count("The model was not queried") == 1
+    assert "The model was not queried" not in report.to_html()
 
 
 @pytest.mark.parametrize("width", [1100, 360])

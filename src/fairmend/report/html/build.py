@@ -1,112 +1,83 @@
-"""A report or an audit becomes one page: sections, style, script and a policy that allows no more.
-
-The page may run its own script and style, known by their hashes, and nothing else: no network, no
-frames, no forms.
-"""
+"""A report or an audit becomes a page: what its templates show, section by section."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Sequence
-from functools import cache
-from hashlib import sha256
-from importlib.resources import files
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
 from fairmend.measure.disparity import words_of
-from fairmend.measure.result import Audit
-from fairmend.report.html import mending, people
-from fairmend.report.html.blocks import MOST_OPEN, Section, Slider
-from fairmend.report.html.table import typeset
+from fairmend.measure.result import BY_PERSON, FOUR_FIFTHS, Audit
+from fairmend.report.filing import SMALL, cells_of_audit
+from fairmend.report.html import page, people, repair
 from fairmend.report.report import Report
+from fairmend.report.verdict import audit_verdict, whose
 from fairmend.tables import counted
 
 __all__ = ["of_audit", "of_report"]
 
+_SECTIONS = {
+    "verdict": "Verdict",
+    "groups": "Groups and intersections",
+    "counterfactual": "The counterfactual distribution",
+    "repair": "The repair",
+    "frontier": "The frontier",
+    "holdout": "Before and after",
+    "filing": "Tables to file",
+    "origin": "Limits and provenance",
+}
+
 
 def of_report(report: Report) -> str:
     """Every part that the report has; it may lack an explanation, a frontier, an origin."""
-    sections = [people.words(report), people.groups(report)]
+    audit, made = report.before, report.provenance
+    absent = {"counterfactual"} if report.explanation is None else set()
+    absent |= set() if report.frontier else {"frontier"}
+    before, after = zip(*report.gaps_in_order, strict=True) if report.gaps_in_order else ((), ())
+    context: dict[str, Any] = {
+        "title": f"Fairness report: {words_of(report.metric).title or report.metric} by "
+        f"{audit.attribute}",
+        "subtitle": f"{counted(report.n)} in {len(report.groups)} groups by {audit.attribute}"
+        f"{f', made {made.made_at}' if made else ''}",
+        "report": report,
+        "headline": people.headline(report),
+        "verdict": report.verdict(),
+        "gaps": people.gap_chart(before, after, audit),
+        "whose": whose(report),
+        "performance": people.performance(report),
+        "followed": people.followed(report),
+        "repaired": repair.groups(report),
+        "provenance": repair.provenance(made) if made else (),
+    }
     if report.explanation is not None:
-        sections.append(mending.explanation(report.explanation))
-    sections.append(mending.repair(report))
+        context |= repair.explanation(report.explanation)
     if report.frontier:
-        sections.append(mending.frontier(report))
-    sections += [people.holdout(report), people.filing(report), mending.origin(report)]
-    made = "" if report.provenance is None else f", made {report.provenance.made_at}"
-    by = report.before.attribute
-    title = words_of(report.metric).title or report.metric
-    return _render(
-        f"Fairness report: {title} by {by}",
-        f"{counted(report.n)} in {len(report.groups)} groups by {by}{made}",
-        sections,
-    )
+        context |= repair.frontier(report)
+    cells = report.cells_before, report.cells_after
+    return _render(context | people.filed(audit, cells[0], report.after, cells[1]), audit, absent)
 
 
 def of_audit(audit: Audit) -> str:
     """What there is without a repair."""
-    return _render(
-        f"Fairness audit by {audit.attribute}",
-        f"{audit.who} in {len(audit.groups)} groups by {audit.attribute}",
-        [
-            people.audit_words(audit),
-            people.audit_groups(audit),
-            people.audit_filing(audit),
-            mending.origin(None),
-        ],
-    )
+    context = {
+        "title": f"Fairness audit by {audit.attribute}",
+        "subtitle": f"{audit.who} in {len(audit.groups)} groups by {audit.attribute}",
+        "report": None,
+        "headline": (),
+        "verdict": audit_verdict(audit),
+        "gaps": people.gap_chart(audit.in_order(), (), audit),
+        "provenance": (),
+    }
+    absent = {"counterfactual", "repair", "frontier", "holdout"}
+    return _render(context | people.filed(audit, cells_of_audit(audit), None, ()), audit, absent)
 
 
-def _render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
-    from fairmend._version import __version__
-
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(_file),
-    )
-    environment.filters["typeset"] = typeset
-    style, script = _file("page.css"), _file("page.js")
-    policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    data = {b.key: b.data for s in sections for b in s.blocks if isinstance(b, Slider)}
-    return environment.get_template("page.html.j2").render(
-        title=title,
-        subtitle=subtitle,
-        sections=sections,
-        most_open=MOST_OPEN,
-        version=__version__,
-        policy=policy,
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(_inert(data)),
-    )
-
-
-@cache
-def _file(name: str) -> str:
-    return files("fairmend.report.html").joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
-def _inert(data: Any) -> str:
-    r"""JSON that cannot end the element it stands in.
-
-    >>> print(_inert("</script>"))
-    "\u003c/script\u003e"
-    """
-    text = json.dumps(data)
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
+def _render(context: dict[str, Any], audit: Audit, absent: set[str]) -> str:
+    general = {
+        "data": {},
+        "sections": {key: title for key, title in _SECTIONS.items() if key not in absent},
+        "audit": audit,
+        "confidence": f"{100 * audit.confidence:g}",
+        "four_fifths": f"{FOUR_FIFTHS:g}",
+        "smallest_share": f"{100 * SMALL:g}",
+        "by_person": BY_PERSON,
+    }
+    return page.render("page.html.j2", "page.js", "img-src data:", general | context)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairmend.report.html.table import Column, Table, csv_text, typeset
+from fairmend.report.table import Column, Table, csv_text, typeset
 
 NAN = float("nan")
 
