@@ -160,7 +160,7 @@ def test_a_column_that_is_there_twice(tmp_path):
         stream.check(["b"], "--group")
         with pytest.raises(DataError, match="must be in the file once; got 2"):
             stream.check(["a"], "--group")
-        with pytest.raises(DataError, match="'bb' is not one"):
+        with pytest.raises(DataError, match=r"there is no 'bb'\. Did you mean 'b'"):
             stream.check(["bb"], "--group")
 
 

@@ -331,9 +331,9 @@ def test_errors_speak_of_options(  # noqa: PLR0917
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("score", "fairmend: --predictions: must name a column of the file; 'score' is not one."),
+        ("score", "fairmend: --predictions: must name a column of the file; there is no 'score'."),
         ("Age (years)", "fairmend: the file: must have every input of the repair as a column; "
-                        "'Age (years)' is not one."),
+                        "there is no 'Age (years)'."),
     ],
 )  # fmt: skip
 def test_a_column_that_apply_misses(column, message, mended, call, tmp_path):

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import fairmend
-import fairmend.apply.rowstream
+import fairmend.data.tablefile
 
 from .conftest import COLUMNS, IGNORED, NAMED, process
 
@@ -183,7 +183,7 @@ def test_decisions_are_those_of_the_library(mended, call, tmp_path):
 
 
 def test_parquet_and_arrow_keep_their_types(mended, call, tmp_path, monkeypatch):
-    monkeypatch.setattr(fairmend.apply.rowstream, "BATCH_ROWS", 300)
+    monkeypatch.setattr(fairmend.data.tablefile, "BATCH_ROWS", 300)
     table = pl.read_csv(mended / "new.csv", separator=";", null_values=["n/a"])
     table = table.with_columns(pl.col("Employment type").cast(pl.Categorical))
     table.write_parquet(tmp_path / "new.parquet")

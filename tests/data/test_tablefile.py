@@ -11,10 +11,15 @@ import zipfile
 import polars as pl
 import pytest
 
-from fairmend.apply.rowstream import open_rows
-from fairmend.data.records import Dialect
+from fairmend.data.csvbytes import Dialect
 from fairmend.data.spelling import Spelling
-from fairmend.data.tablefile import kind_of, read_table, refuse_blanks, refuse_odd_weights
+from fairmend.data.tablefile import (
+    kind_of,
+    open_rows,
+    read_table,
+    refuse_blanks,
+    refuse_odd_weights,
+)
 from fairmend.errors import DataError, FairmendWarning, MissingExtra
 
 

@@ -1,51 +1,71 @@
 """Tables from files: CSV, Parquet, Arrow, spreadsheets, or standard input, by content and suffix.
 
-`read_table` reads a whole table. How a CSV is read is settled here for `fairmend.apply.rowstream`
-too, so that both read alike; and so is what is wrong with a file that is no table.
+`open_rows` gives the rows block by block, `read_table` the whole table; both read alike, with the
+same options. How cells are spelt is settled in `fairmend.data.spelling`.
 """
 
 from __future__ import annotations
 
 import codecs
+import gzip
 import io
 import os
 import re
 import select
 import stat
 import sys
-from collections import Counter
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from fairmend.data.records import Dialect, header, header_end, line_of, refuse_odd_records
+from fairmend.data.csvbytes import (
+    Dialect,
+    check_records,
+    count_records,
+    header,
+    header_end,
+    line_of,
+    record_ends,
+)
 from fairmend.data.spelling import Findings, Spelling, as_known
-from fairmend.errors import DataError, FairmendError, listed, require
+from fairmend.errors import DataError, FairmendError, check, listed, nearest, require
+from fairmend.errors import unreadable as _unreadable
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "HEAD",
-    "CsvReader",
+    "Block",
+    "CsvRows",
     "Kind",
+    "Rows",
     "Table",
+    "TypedRows",
     "in_rows",
     "kind_of",
-    "open_file",
+    "open_rows",
     "read_table",
     "refuse_blanks",
     "refuse_odd_weights",
-    "standard_input",
-    "unreadable",
-    "without_blank_end",
 ]
 
 Kind = Literal["csv", "parquet", "arrow", "arrow stream", "excel"]
 HEAD = 4096
 """Bytes that tell what a file is."""
+BLOCK_BYTES = 4 << 20
+"""Of a CSV, at a time; a table that is read whole comes in larger blocks."""
+WHOLE_BYTES = 1 << 28
+BATCH_ROWS = 1 << 16
+"""Of a Parquet or Arrow file, at a time."""
+LONGEST_RECORD = 64 << 20
+"""A record that is longer has a quote that is never closed."""
+PATIENCE_S = 0.25
+"""Of one wait for standard input."""
 
 _SUFFIXES: dict[str, Kind] = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv",
@@ -88,11 +108,6 @@ _OTHER_TEXT = {
     codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
-PATIENCE_S = 0.25
-"""Of one wait for standard input."""
-_CHUNK = 1 << 24
-LONGEST_LINE = 64 << 20
-"""A file without any newline in so many bytes is no CSV."""
 
 
 def in_rows(row: int) -> str:
@@ -104,110 +119,145 @@ def in_rows(row: int) -> str:
     return f"row {row + 1:,}"
 
 
+# -------------------------------------------------------------------- rows, block by block
+
+
 @dataclass(frozen=True, eq=False)
-class Table:
-    """A whole file."""
+class Block:
+    """Some consecutive rows: the columns asked for, and the raw material to write them again."""
 
-    frame: pl.DataFrame
-    where: Callable[[int], str] = in_rows
-    """Where a row is: the line of a CSV as an editor counts it, or the number of the row."""
-    findings: Findings = field(default_factory=Findings)
+    rows: pl.DataFrame
+    first: int
+    """How many rows came before."""
+    read: int
+    """How many bytes have been read, this block included; of Parquet, how many rows."""
+    raw: Any
+    line: int | None = None
+    """The line of a CSV in which the block begins."""
 
-
-def read_table(
-    path: str | Path,
-    *,
-    spelling: Spelling | None = None,
-    types: Mapping[str, Any] | None = None,
-) -> Table:
-    """Read a whole table into memory; ``-`` is standard input.
-
-    A CSV may begin with a byte-order mark and be separated by commas, semicolons, tabs or bars:
-    its first line tells. Empty cells are missing values. ``types`` are those of a CSV's columns
-    where they are known; all cells tell the others, as ``spelling`` says.
-    """
-    require("polars", extra="cli", why="reading a file")
-    name = "standard input" if str(path) == "-" else str(path)
-    with open_file(str(path)) as file, reading(name):
-        content = file.read(HEAD)
-        kind = kind_of(content, name)
-        parts = [content]
-        while content := file.read(_CHUNK):
-            parts.append(content)
-            if kind == "csv" and len(parts) << 24 > LONGEST_LINE and not any(
-                b"\n" in part for part in parts
-            ):  # fmt: skip
-                raise DataError(
-                    f"file {name!r}", "must be a table in CSV",
-                    f"got no line end in {LONGEST_LINE >> 20} MB", "Is it the right file?",
-                )  # fmt: skip
-    content = b"".join(parts)
-    if not content.strip():
-        raise DataError(
-            f"file {name!r}", "must hold a header and rows", "it is empty", "Is it the right file?"
-        )
-    if kind == "csv":
-        table = _read_csv(content, name, types or {}, spelling or Spelling())
-    else:
-        try:
-            table = Table(_read_typed(content, name, kind))
-        except FairmendError:
-            raise
-        except Exception as error:
-            raise not_of_its_kind(name, kind, error) from None
-    if table.frame.width == 0 or table.frame.height == 0:
-        raise DataError(
-            f"file {name!r}", "must hold at least one row", "got none", "Is it the right file?"
-        )
-    return table
+    def where(self, row: int) -> str:
+        """Where a row of the block is in the file: a CSV's line as an editor counts it."""
+        if self.line is None:
+            return in_rows(self.first + row)
+        return f"line {self.line + line_of(self.raw, row):,}"
 
 
-def not_of_its_kind(name: str, kind: Kind, error: Exception) -> DataError:
-    """A file that cannot be read as what it seems to be."""
-    first = " ".join(str(error).split())[:200].removesuffix(".")
-    return DataError(
-        f"file {name!r}",
-        f"must be a table in {kind.upper()}",
-        f"it cannot be read as one: {first}",
-        "Check that it is complete, and that its suffix tells its format.",
-    )
+class Rows(ABC):
+    """The rows of a file, read block by block."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    """All columns, in order."""
+    size: int | None
+    """What `Block.read` counts up to; None if that is not known."""
+
+    def check(
+        self, columns: Sequence[str], what: str, must: str = "must name a column of the file"
+    ) -> None:
+        """Refuse columns that are not there, or there twice."""
+        for name in columns:
+            if name not in self.names:
+                raise DataError(what, must, f"there is no {name!r}", nearest(name, self.names))
+            count = self.names.count(name)
+            check(
+                count == 1,
+                f"column {name!r}" if name else "columns without a name",
+                "must be in the file once",
+                f"got {count} of that name" if name else f"got {count}",
+                "Rename the others, or leave them out.",
+            )
+
+    @abstractmethod
+    def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
+        """Blocks with the named columns; a CSV's are read in these types, None leaves it to it."""
 
 
 @contextmanager
-def reading(name: str) -> Iterator[None]:
-    """What the system refuses in the middle of a file is an error in that file."""
+def open_rows(
+    path: str,
+    *,
+    spelling: Spelling | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    unpack: bool = False,
+    csv: type[CsvRows] | None = None,
+    typed: type[TypedRows] | None = None,
+) -> Iterator[Any]:
+    """The rows of a file, or of standard input for ``-``: a `CsvRows` or a `TypedRows`.
+
+    With ``unpack`` a CSV may be packed by gzip, if its name ends so. ``csv`` and ``typed`` are
+    classes to make instead, which can do more.
+    """
+    with ExitStack() as stack:
+        file, name, kind = _opened(path, stack, unpack=unpack)
+        if kind == "excel":
+            raise DataError(
+                f"file {name!r}",
+                "must be CSV, Parquet or Arrow, to be written again",
+                "got a spreadsheet",
+                "Save the sheet as CSV UTF-8.",
+            )
+        require("pyarrow", extra="cli", why=f"streaming {kind}")
+        if kind == "csv":
+            yield (csv or CsvRows)(file, name, spelling or Spelling(), block_bytes)
+            return
+        if path == "-" or not file.seekable():  # its table of contents is at the end
+            spooled = stack.enter_context(tempfile.TemporaryFile())
+            while part := file.read(BLOCK_BYTES):
+                spooled.write(part)
+            spooled.seek(0)
+            file = spooled
+        yield (typed or TypedRows)(file, name, kind)
+
+
+def _opened(path: str, stack: ExitStack, *, unpack: bool = False) -> tuple[IO[bytes], str, Kind]:
+    """A file, what it is called, and what it is."""
+    name = "standard input" if path == "-" else path
+    file = stack.enter_context(open_file(path))
+    if unpack and path.lower().endswith(".gz") and file.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
+        file = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=file)))
     try:
-        yield
-    except OSError as error:
-        raise unreadable(name, error) from None
+        head = _peeked(file)
+    except (OSError, EOFError) as error:
+        raise not_of_its_kind(name, "csv", error) from None
+    return file, name, kind_of(head, name)
+
+
+def _peeked(file: Any) -> bytes:
+    """The first bytes; a pipe may give them drop by drop."""
+    head = b""
+    while len(head) < HEAD:
+        more = file.peek(HEAD)
+        if len(more) <= len(head) or len(more) >= HEAD:
+            return bytes(more[:HEAD])
+        head = more
+    return head
 
 
 def open_file(path: str) -> IO[bytes]:
     """A file to read, a pipe, or standard input for ``-``; devices have no end."""
     if path == "-":
-        return standard_input()
+        return io.BufferedReader(_StandardInput(sys.stdin.fileno()), 1 << 20)
     try:
         mode = Path(path).stat().st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise DataError(
-                f"file {path!r}", "must be a file or a pipe", "it is a device",
-                "Name the file itself; - reads standard input.",
-            )  # fmt: skip
+        check(
+            not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)),
+            f"file {path!r}",
+            "must be a file or a pipe",
+            "it is a device",
+            "Name the file itself; - reads standard input.",
+        )
         return Path(path).open("rb")
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise _unreadable(f"file {path!r}", error) from None
 
 
-def standard_input() -> io.BufferedReader:
+class _StandardInput(io.RawIOBase):
     """Standard input that can be interrupted while it waits for more.
 
     Polars has its own handler of Ctrl-C, under which a read is resumed before Python sees the
     signal: so the wait is cut into short ones.
     """
-    return io.BufferedReader(_Waiting(sys.stdin.fileno()), 1 << 20)
 
-
-class _Waiting(io.RawIOBase):
     def __init__(self, number: int) -> None:
         self._number = number
 
@@ -220,14 +270,7 @@ class _Waiting(io.RawIOBase):
         return os.readv(self._number, [buffer])
 
 
-def unreadable(name: str, error: OSError) -> DataError:
-    """A file that is not there, or not for us."""
-    return DataError(
-        f"file {name!r}",
-        "must be readable",
-        f"it is not: {error.strerror}",
-        "Check the name and the permissions.",
-    )
+# -------------------------------------------------------------------- what a file is
 
 
 def kind_of(head: bytes, name: str) -> Kind:
@@ -260,54 +303,80 @@ def _refuse_other_text(head: bytes, name: str) -> None:
         if sum(half.count(0) > 0.4 * len(half) for half in halves) != 1:
             return
         what = "UTF-16"
-    raise DataError(
-        f"file {name!r}", "must be text in UTF-8", f"got {what}",
-        f"Save it as CSV UTF-8, or iconv -f {what} -t UTF-8 FILE > NEW.",
-    )  # fmt: skip
+    fix = f"Save it as CSV UTF-8, or iconv -f {what} -t UTF-8 FILE > NEW."
+    raise DataError(f"file {name!r}", "must be text in UTF-8", f"got {what}", fix)
 
 
 def _other_kind(name: str, what: str, fix: str) -> DataError:
     return DataError(f"file {name!r}", "must be CSV, Parquet or Arrow as it is", f"got {what}", fix)
 
 
-def _read_typed(content: bytes, name: str, kind: Kind) -> pl.DataFrame:
-    import polars as pl
-
-    source = io.BytesIO(content)
-    if kind == "parquet":
-        return pl.read_parquet(source)
-    if kind == "arrow":
-        return pl.read_ipc(source)
-    if kind == "arrow stream":
-        return pl.read_ipc_stream(source)
-    require("fastexcel", extra="excel", why=f"reading the spreadsheet {name!r}")
-    sheets = pl.read_excel(source, sheet_id=0, raise_if_empty=False)
-    filled = [sheet for sheet, rows in sheets.items() if rows.width]
-    if len(filled) > 1:
-        raise DataError(
-            f"file {name!r}", "must have one sheet", f"got {listed(filled)}",
-            "Save the one that is meant as a file of its own, or as CSV UTF-8.",
-        )  # fmt: skip
-    return sheets[filled[0]] if filled else pl.DataFrame()
+def not_of_its_kind(name: str, kind: Kind, error: Exception) -> DataError:
+    """A file that cannot be read as what it seems to be."""
+    first = " ".join(str(error).split())[:200].removesuffix(".")
+    return DataError(
+        f"file {name!r}",
+        f"must be a table in {kind.upper()}",
+        f"it cannot be read as one: {first}",
+        "Check that it is complete, and that its suffix tells its format.",
+    )
 
 
 # -------------------------------------------------------------------- CSV
 
 
-@dataclass
-class CsvReader:
-    """The records of a CSV as columns: one for the whole file, or for each block of it."""
+class CsvRows(Rows):
+    """The records of a CSV, in pieces of whole records."""
 
-    name: str
-    dialect: Dialect
-    names: tuple[str, ...]
-    spelling: Spelling
-    tokens: dict[str, dict[str, int]] = field(default_factory=dict)
-    """What was taken for missing values in columns of numbers, and how often."""
-    in_percent: dict[str, bool] = field(default_factory=dict)
-    """Which columns are percentages."""
+    kind = "csv"
 
-    def read(
+    def __init__(
+        self, file: IO[bytes], name: str, spelling: Spelling, block_bytes: int = BLOCK_BYTES
+    ) -> None:
+        self.name, self.spelling = name, spelling
+        plain = isinstance(file, io.BufferedReader) and file.seekable()
+        self.size = os.fstat(file.fileno()).st_size if plain else None
+        self.tokens: dict[str, dict[str, int]] = {}
+        """What was taken for missing values in columns of numbers, and how often."""
+        self.in_percent: dict[str, bool] = {}
+        """Which columns are percentages."""
+        self._pieces = _whole_records(file, name, block_bytes)
+        first = next(self._pieces, b"")
+        self.dialect = Dialect.of(first)
+        body = first.removeprefix(codecs.BOM_UTF8)
+        if not body.strip():
+            raise _empty(name, "a header and rows", "it is empty")
+        end = header_end(body)
+        self.header, self._rest = body[:end], body[end:]
+        self.names = header(self.header, name, self.dialect)
+        self.blank_end = b""
+        """Blank lines at the end of the file, once it is read."""
+
+    def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
+        first, read, width = 0, len(self.header), len(self.names)
+        line = 1 + self.header.count(b"\n")
+        for piece in filter(None, chain([self._rest], self._pieces)):
+            records = _without_blank_end(piece, width)
+            if self.blank_end and records:  # blank lines that were not the last ones
+                check_records(self.blank_end, self.name, self.dialect, width, line)
+            block = Block(None, first, read + len(piece), records, line)  # type: ignore[arg-type]
+            check_records(records, self.name, self.dialect, width, line)
+            rows = self._settled(self._read(records, types, block.where), types)
+            if rows.height != count_records(records):
+                raise not_of_its_kind(self.name, "csv", ValueError("records that do not end"))
+            if records:
+                yield replace(block, rows=rows)
+            first, read = first + rows.height, read + len(piece)
+            line += records.count(b"\n")
+            self.blank_end += piece[len(records) :]
+
+    def _settled(self, rows: pl.DataFrame, types: Mapping[str, Any]) -> pl.DataFrame:
+        """Columns of no known type by the cells of the block."""
+        texts = [name for name, kind in types.items() if kind is None]
+        found = Findings.of(rows.lazy(), texts, self.spelling, lambda name, _: name)
+        return rows.with_columns(**found.expressions)
+
+    def _read(
         self, records: bytes, columns: Mapping[str, Any], where: Callable[[int], str]
     ) -> pl.DataFrame:
         """Checked records; columns of a known type are read as such, None leaves them text."""
@@ -315,12 +384,7 @@ class CsvReader:
 
         places = {name: str(self.names.index(name)) for name in columns}
         mark = self.dialect.separator
-        begin = mark.join(map(str, range(len(self.names)))).encode() + b"\n"
-        content, texts = begin + records, dict.fromkeys(columns, pl.String)
-        quick = {
-            name: pl.String if kind is None or self._needs_care(kind) else kind
-            for name, kind in columns.items()
-        }
+        content = mark.join(map(str, range(len(self.names)))).encode() + b"\n" + records
 
         def parsed(kinds: Mapping[str, Any]) -> pl.DataFrame:
             return pl.read_csv(
@@ -333,13 +397,17 @@ class CsvReader:
                 encoding="utf8",
             ).select(pl.col(place).alias(name) for name, place in places.items())
 
+        def is_left_text(kind: Any) -> bool:  # Polars takes points for decimal marks as well
+            return kind is None or (kind.is_float() and self.spelling.mark != ".")
+
+        quick = {n: pl.String if is_left_text(kind) else kind for n, kind in columns.items()}
         # a lone quote among numbers ends in a panic
         failures = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
         try:
             table = parsed(quick)
         except failures:  # a cell that is not of its column's type: find out which
             try:
-                table = parsed(texts)
+                table = parsed(dict.fromkeys(columns, pl.String))
             except failures as error:
                 raise not_of_its_kind(self.name, "csv", error) from None
         return table.with_columns(
@@ -348,41 +416,36 @@ class CsvReader:
             if kind is not None and (table.schema[name] != kind or kind.is_float())
         )
 
-    def _needs_care(self, kind: Any) -> bool:
-        """Whether Polars would misread numbers: with a decimal comma it takes points as well."""
-        return bool(kind.is_float()) and self.spelling.mark != "."
-
     def _converted(self, column: pl.Series, kind: Any, where: Callable[[int], str]) -> pl.Series:
         if column.dtype == kind:
-            odd = int(column.is_nan().sum())
-            if odd:
+            count = int(column.is_nan().sum())
+            if count:
                 own = self.tokens.setdefault(column.name, {})
-                own["NaN"] = own.get("NaN", 0) + odd
-            return column.fill_nan(None) if odd else column
-        found, row = as_known(column, kind, self.spelling, self.tokens, self.in_percent)
+                own["NaN"] = own.get("NaN", 0) + count
+            return column.fill_nan(None) if count else column
+        values, row = as_known(column, kind, self.spelling, self.tokens, self.in_percent)
         if row is None:
-            return found
-        fix = "Mend the cell, or name what stands for a missing value with --missing."
+            return values
+        fix = "Correct the cell, or name what stands for a missing value with --missing."
+        must = "true or false" if str(kind) == "Boolean" else str(kind)
         if kind.is_numeric():
-            fix = self.spelling.advice(column[row])
+            must, fix = "a number", self.spelling.advice(column[row])
         raise DataError(
             f"column {column.name!r}, {where(row)}",
-            f"must be {_said(kind)}, as in the audit data",
+            f"must be {must}, as in the audit data",
             f"got {column[row]!r}",
             fix,
         )
 
 
-def _said(kind: Any) -> str:
-    if kind.is_numeric():
-        return "a number"
-    return "true or false" if str(kind) == "Boolean" else str(kind)
+def _empty(name: str, hold: str, got: str) -> DataError:
+    return DataError(f"file {name!r}", f"must hold {hold}", got, "Is it the right file?")
 
 
-def without_blank_end(records: bytes, width: int) -> bytes:
+def _without_blank_end(records: bytes, width: int) -> bytes:
     r"""Records without blank lines at the end; of one column, these are missing values.
 
-    >>> without_blank_end(b"1,2\r\n\r\n\n", 2)
+    >>> _without_blank_end(b"1,2\r\n\r\n\n", 2)
     b'1,2\r\n'
     """
     body = records.rstrip(b"\r\n")
@@ -392,38 +455,196 @@ def without_blank_end(records: bytes, width: int) -> bytes:
     return body + (b"\r\n" if rest.startswith(b"\r\n") else rest[:1])
 
 
-def _read_csv(content: bytes, name: str, types: Mapping[str, Any], spelling: Spelling) -> Table:
-    dialect, body = Dialect.of(content), content.removeprefix(codecs.BOM_UTF8)
-    end = header_end(body)
-    names = header(body, name, dialect)
-    _refuse_twins(names)
-    records = without_blank_end(body[end:], len(names))
-    line = 1 + body.count(b"\n", 0, end)
-    refuse_odd_records(records, name, dialect, len(names), line)
+def _whole_records(file: IO[bytes], name: str, block_bytes: int) -> Iterator[bytes]:
+    """The file in pieces that end where a record ends."""
+    rest = b""
+    while new := _next_bytes(file, name, block_bytes):
+        piece = rest + new
+        end = _last_end(piece)
+        rest = piece[end:]
+        check(
+            len(rest) <= LONGEST_RECORD,
+            f"file {name!r}",
+            f"must have records of at most {LONGEST_RECORD >> 20} MB",
+            "got a longer one",
+            "Look for a quote that is never closed, or for line ends that are none.",
+        )
+        if end:
+            yield piece[:end]
+    if rest:
+        yield rest
+
+
+def _next_bytes(file: IO[bytes], name: str, most: int) -> bytes:
+    try:
+        return file.read(most)
+    except EOFError as error:  # a packed file that was cut short
+        raise not_of_its_kind(name, "csv", error) from None
+    except OSError as error:
+        raise _unreadable(f"file {name!r}", error) from None
+
+
+def _last_end(piece: bytes) -> int:
+    """The place after the last record that is certain to be whole; 0 if there is none."""
+    if b'"' not in piece:
+        return piece.rfind(b"\n") + 1
+    ends = record_ends(piece)
+    closed = piece.endswith(b"\n") and piece.count(b'"') % 2 == 0
+    whole = ends if closed else ends[:-1]
+    return int(whole[-1]) if len(whole) else 0
+
+
+# -------------------------------------------------------------------- Parquet and Arrow
+
+
+class TypedRows(Rows):
+    """The rows of a Parquet or Arrow file, in batches."""
+
+    def __init__(self, file: IO[bytes], name: str, kind: Kind) -> None:
+        import pyarrow as pa
+        import pyarrow.ipc
+        import pyarrow.parquet
+
+        self.kind, self.name = kind, name
+        try:
+            if kind == "parquet":
+                self._source = pa.parquet.ParquetFile(file)
+                self.schema = self._source.schema_arrow
+                self.size = self._source.metadata.num_rows
+            else:
+                opened = pa.ipc.open_file if kind == "arrow" else pa.ipc.open_stream
+                self._source = opened(file)
+                self.schema, self.size = self._source.schema, None
+        except (pa.ArrowException, OSError) as error:
+            raise not_of_its_kind(name, kind, error) from None
+        self.names = tuple(self.schema.names)
+
+    def blocks(self, types: Mapping[str, Any]) -> Iterator[Block]:
+        import polars as pl
+
+        first = 0
+        for batch in self._readable_batches():
+            rows = pl.DataFrame(pl.from_arrow(batch.select([*types])))
+            # batches have their own categories
+            rows = rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+            yield Block(rows, first, first + batch.num_rows, batch)
+            first += batch.num_rows
+
+    def _readable_batches(self) -> Iterator[Any]:
+        """At least one, without rows where the file has none."""
+        import pyarrow as pa
+
+        batches, some = self._batches(), False
+        while True:
+            try:
+                batch = next(batches, None)
+                if batch is not None and self.kind != "parquet":  # Arrow has no checksums
+                    batch.validate(full=True)
+            except (pa.ArrowException, OSError) as error:
+                raise not_of_its_kind(self.name, self.kind, error) from None
+            if batch is None:
+                break
+            some = True
+            yield batch
+        if not some:
+            yield pa.RecordBatch.from_pylist([], self.schema)
+
+    def _batches(self) -> Iterator[Any]:
+        if self.kind == "parquet":
+            yield from self._source.iter_batches(BATCH_ROWS)
+            return
+        parts: Any = self._source
+        if self.kind == "arrow":
+            parts = map(self._source.get_batch, range(self._source.num_record_batches))
+        for part in parts:
+            for start in range(0, part.num_rows, BATCH_ROWS):
+                yield part.slice(start, BATCH_ROWS)
+
+
+# -------------------------------------------------------------------- a whole table
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A whole file."""
+
+    frame: pl.DataFrame
+    where: Callable[[int], str] = in_rows
+    """Where a row is: the line of a CSV as an editor counts it, or the number of the row."""
+    findings: Findings = field(default_factory=Findings)
+
+
+def read_table(
+    path: str | Path,
+    *,
+    spelling: Spelling | None = None,
+    types: Mapping[str, Any] | None = None,
+) -> Table:
+    """Read a whole table into memory; ``-`` is standard input.
+
+    A CSV may begin with a byte-order mark and be separated by commas, semicolons, tabs or bars:
+    its first line tells. Empty cells are missing values. ``types`` are those of a CSV's columns
+    where they are known; all cells tell the others, as ``spelling`` says.
+    """
+    require("polars", extra="cli", why="reading a file")
+    with ExitStack() as stack:
+        file, name, kind = _opened(str(path), stack)
+        if kind == "csv":
+            table = _whole_csv(
+                CsvRows(file, name, spelling or Spelling(), WHOLE_BYTES), types or {}
+            )
+        else:
+            table = Table(_whole_typed(_next_bytes(file, name, -1), name, kind))
+    if table.frame.width == 0 or table.frame.height == 0:
+        raise _empty(name, "at least one row", "got none")
+    return table
+
+
+def _whole_csv(rows: CsvRows, types: Mapping[str, Any]) -> Table:
+    import polars as pl
+
+    rows.check(rows.names, f"file {rows.name!r}")
+    kinds = {name: types.get(name, pl.String) for name in rows.names}
+    blocks = list(rows.blocks(kinds))
 
     def where(row: int) -> str:
-        return f"line {line + line_of(records, row):,}"
+        block = next(b for b in reversed(blocks) if b.first <= row)
+        return block.where(row - block.first)
 
-    reader = CsvReader(name, dialect, names, spelling)
-    table = reader.read(records, {each: types.get(each) for each in names}, where)
-    texts = [each for each in names if types.get(each) is None]
+    if not blocks:
+        return Table(pl.DataFrame())
+    table = pl.concat([block.rows for block in blocks], how="vertical_relaxed")
     findings = Findings.of(
-        table.lazy(), texts, spelling, lambda column, row: f"column {column!r}, {where(row)}"
+        table.lazy(),
+        [name for name in rows.names if name not in types],
+        rows.spelling,
+        lambda column, row: f"column {column!r}, {where(row)}",
     )
-    findings.note_tokens(reader.tokens)
+    findings.note_tokens(rows.tokens)
     return Table(table.with_columns(**findings.expressions), where, findings)
 
 
-def _refuse_twins(names: Sequence[str]) -> None:
-    """Of two columns with one name, nobody could say which is meant."""
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise DataError(
-                f"column {name!r}" if name else "columns without a name",
-                "must be in the file once",
-                f"got {count} of that name" if name else f"got {count}",
-                "Rename the others, or leave them out.",
-            )
+def _whole_typed(content: bytes, name: str, kind: Kind) -> pl.DataFrame:
+    import polars as pl
+
+    source = io.BytesIO(content)
+    try:
+        if kind == "parquet":
+            return pl.read_parquet(source)
+        if kind == "arrow":
+            return pl.read_ipc(source)
+        if kind == "arrow stream":
+            return pl.read_ipc_stream(source)
+        require("fastexcel", extra="excel", why=f"reading the spreadsheet {name!r}")
+        sheets = pl.read_excel(source, sheet_id=0, raise_if_empty=False)
+    except FairmendError:
+        raise
+    except Exception as error:
+        raise not_of_its_kind(name, kind, error) from None
+    filled = [sheet for sheet, rows in sheets.items() if rows.width]
+    fix = "Save the one that is meant as a file of its own, or as CSV UTF-8."
+    check(len(filled) <= 1, f"file {name!r}", "must have one sheet", f"got {listed(filled)}", fix)
+    return sheets[filled[0]] if filled else pl.DataFrame()
 
 
 # -------------------------------------------------------------------- cells that mislead
@@ -432,17 +653,15 @@ def _refuse_twins(names: Sequence[str]) -> None:
 def refuse_odd_weights(
     table: pl.DataFrame, name: str, among: Sequence[str], where: Callable[[int], str] = in_rows
 ) -> None:
-    """Complain about weights of people who have a value in each of ``among``."""
+    """Refuse weights that are none, of people who have a value in each of ``among``."""
     import polars as pl
 
     number = pl.col(name).cast(pl.Float64, strict=False).fill_nan(None)
-    odd = number.is_null() | (number < 0) | number.is_infinite()
-    known = [pl.col(each).is_not_null() for each in among]
-    rows = table.select(pl.all_horizontal(odd, *known).arg_true()).to_series()
-    if len(rows):
-        cell = table[name][int(rows[0])]
+    rows = _odd_rows(table, number.is_null() | (number < 0) | number.is_infinite(), among)
+    if rows:
+        cell = table[name][rows[0]]
         raise DataError(
-            f"column {name!r}, {where(int(rows[0]))}",
+            f"column {name!r}, {where(rows[0])}",
             "must be a weight: a number, 0 or more",
             "it is empty" if cell is None else f"got {cell!r}",
             "Somebody who should not count has weight 0.",
@@ -456,9 +675,9 @@ def refuse_blanks(
     among: Sequence[str] = (),
     where: Callable[[int], str] = in_rows,
     hold: str = "a prediction",
-    fix: str = "Is the row cut short? Mend it, or leave out people whom the model did not answer.",
+    fix: str = "Is the row cut short? Complete it, or leave out people without a prediction.",
 ) -> None:
-    """Complain about people without a recorded prediction, or an id, with the first one's place.
+    """Refuse people without a recorded prediction, or an id, with the first one's place.
 
     Only those count who have a value in each of ``among``.
     """
@@ -467,13 +686,16 @@ def refuse_blanks(
     blank = pl.col(name).is_null()
     if table.schema[name].is_float():
         blank |= pl.col(name).is_nan()
-    known = [pl.col(each).is_not_null() for each in among]
-    rows = table.select(pl.all_horizontal(blank, *known).arg_true()).to_series()
-    if len(rows):
+    rows = _odd_rows(table, blank, among)
+    if rows:
         more = f", and in {len(rows) - 1:,} more" if len(rows) > 1 else ""
-        raise DataError(
-            f"column {name!r}",
-            f"must hold {hold} for everybody",
-            f"it is empty in {where(int(rows[0]))}{more}",
-            fix,
-        )
+        got = f"it is empty in {where(rows[0])}{more}"
+        raise DataError(f"column {name!r}", f"must hold {hold} for everybody", got, fix)
+
+
+def _odd_rows(table: pl.DataFrame, odd: pl.Expr, among: Sequence[str]) -> list[int]:
+    """The odd rows of people who have a value in each of ``among``."""
+    import polars as pl
+
+    known = [pl.col(each).is_not_null() for each in among]
+    return table.select(pl.all_horizontal(odd, *known).arg_true()).to_series().to_list()

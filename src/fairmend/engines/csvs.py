@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairmend.data.spelling import Findings, Spelling
+from fairmend.data.tablefile import open_rows
 from fairmend.errors import DataError, listed, require
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ def _as_text(
     import pyarrow as pa
     import pyarrow.parquet
 
-    from fairmend.apply.rowstream import open_rows
-
     with open_rows(file, spelling=spelling, unpack=True) as stream:
         if stream.kind != "csv":
             raise DataError(
@@ -134,10 +133,8 @@ def line_in(file: str, row: int) -> str:
     """The line of a row, found by reading up to it."""
     import polars as pl
 
-    from fairmend.apply.rowstream import open_rows
-
     with open_rows(file, unpack=True) as stream:
         for block in stream.blocks({stream.names[0]: pl.String}):
             if row < block.first + block.rows.height:
-                return block.where(row - block.first)
+                return str(block.where(row - block.first))
     raise IndexError(row)
