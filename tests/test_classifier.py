@@ -302,12 +302,9 @@ def test_a_missing_group_is_an_opt_out(mended):
 def test_unknown_groups(mended, audit):
     X, y, s = audit
     strangers = np.where(np.arange(600) == 17, "c", s)
-    with pytest.raises(DataError) as error:
+    told = "sensitive_features: must be among the audited groups, 'a', 'b'.* in row 17"
+    with pytest.raises(DataError, match=told):
         mended.predict(X, sensitive_features=strangers)
-    assert str(error.value) == (
-        "sensitive_features: must be among the audited groups, 'a', 'b', or missing; "
-        "got another label in row 17. Audit that group too, or say unknown_group='keep'."
-    )
     kept = clone(mended).set_params(unknown_group="keep").fit(X, y, sensitive_features=s)
     said = kept.predict(X, sensitive_features=np.full(600, "c"))
     assert np.array_equal(said, (coarse(X) > 0.5).astype(int))
@@ -827,7 +824,7 @@ def test_mistakes_in_settings_are_named(audit, settings_, what, got):
          "y: must hold what really happened for fnr; got None. "
          "Pass it, or ask for 'sp', which compares decisions alone."),
         (lambda kept, X, y, s: kept.predict(X, sensitive_features=s, ids=[1, 2]),
-         "ids: must have one entry a row of X; got 2 for 600 rows. "
+         "ids: must have the same length as X; got 2 entries, expected 600. "
          "Check that both come from the same filter."),
         (lambda kept, X, y, s: kept.predict(X, sensitive_features=s[:-1]),
          "sensitive_features 'group': must have the same length as X; "
@@ -879,7 +876,7 @@ def test_ids_may_be_a_column_of_x(mended):
         np.testing.assert_array_equal(by_name, method(X, sensitive_features=s, ids=ids))
     with pytest.raises(DataError, match=r"ids: must name a column of X; got 'persn'.* 'person'"):
         mended.predict(table, sensitive_features=s, ids="persn")
-    with pytest.raises(DataError, match="ids: must have one entry a row of X"):
+    with pytest.raises(DataError, match="ids: must have the same length as X"):
         mended.predict_proba(X, sensitive_features=s, ids=ids[1:])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from copy import deepcopy
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b
@@ -19,29 +19,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairmend import doors
+from fairmend.apply.batch import Applied, apply_batch, fitted_inputs, read_people
 from fairmend.apply.draw import Drawer, random_key
-from fairmend.apply.shared_draws import SharedDraws, worst
+from fairmend.apply.laws import FittedRepair
+from fairmend.apply.shared_draws import SharedDraws, shared_draws_as_audited
 from fairmend.data.columns import (
     FloatArray,
     Frame,
-    IntArray,
     Name,
-    as_column,
-    check_order,
-    container_name,
 )
-from fairmend.data.groups import are_names, read_membership
-from fairmend.data.ids import content_ids
+from fairmend.data.groups import are_names
 from fairmend.data.limits import faults
 from fairmend.data.outcomes import UNLABELLED
-from fairmend.data.rows import replaced
 from fairmend.errors import (
     ArtifactError,
     DataError,
     FairmendWarning,
     check_given,
     check_whole,
-    listed,
 )
 from fairmend.explain.counterfactual import Counterfactual, counterfactual_data
 from fairmend.measure.audit import audit_data
@@ -50,14 +45,13 @@ from fairmend.measure.elsewhere import engines, is_elsewhere
 from fairmend.measure.population import AuditData
 from fairmend.measure.result import Audit
 from fairmend.measure.selection import find_one_decision
-from fairmend.measure.tabulate import tabulate, with_predictions
-from fairmend.model.answers import Answers
-from fairmend.model.blackbox import RECORDED, BlackBox
+from fairmend.measure.tabulate import tabulate
+from fairmend.model.blackbox import BlackBox
 from fairmend.progress import progress
 from fairmend.repair.costs import Cost
 from fairmend.repair.frontier import plans_by_level
 from fairmend.repair.outcomes import RowOutcomes
-from fairmend.repair.plan import Plan, Route
+from fairmend.repair.plan import Plan
 from fairmend.repair.plans import check_harm, make_plans
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import Rank, RepairSettings, UnknownGroup
@@ -306,15 +300,12 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         frames as a column ``decision`` of the same kind of frame.
         """
         if is_elsewhere(X):
-            said: NDArray[Any] = engines().predict_elsewhere(self, X, sensitive_features, ids)
-            return said
-        people = self._read(X, sensitive_features, ids, edits=False)
-        if people.ids is None:
-            self._warn_of_shared_draws(people, people.variance_decided())
-        decision = people.drawn(people.answers.decision, _decisions, self._draw(people))
-        open_ = np.flatnonzero((decision > 0) & (decision < 1))
-        decision[open_] = self._uniform(people, open_, "decision")[open_] < decision[open_]
-        labels: NDArray[Any] = self.classes_[decision.astype(np.int64)]
+            decisions: NDArray[Any] = engines().predict_elsewhere(self, X, sensitive_features, ids)
+            return decisions
+        applied = self._apply(X, sensitive_features, ids, edits=False)
+        if ids is None:
+            self._warn_of_shared_draws(applied, applied.variance_decided)
+        labels: NDArray[Any] = self.classes_[applied.decision]
         return labels
 
     def predict_proba(
@@ -325,11 +316,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         For a model that gives no probabilities, the chance of each decision itself. The law is that
         of the row, whoever it is: ``ids`` are checked and change nothing.
         """
-        people = self._read(X, sensitive_features, ids)
-        if people.answers.score is None or self.box_.output != "probability":
-            positive = people.expected(people.answers.decision, _decisions)
-        else:
-            positive = people.expected(people.answers.score, _scores)
+        applied = self._apply(X, sensitive_features, ids)
+        positive = applied.expected_score if self.box_.output == "probability" else None
+        positive = applied.chance if positive is None else positive
         return np.stack([1 - positive, positive], axis=1)
 
     def positive_chance(
@@ -339,8 +328,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
         It is that of the row, whoever it is: ``ids`` are checked and change nothing.
         """
-        people = self._read(X, sensitive_features, ids, edits=False)
-        return people.expected(people.answers.decision, _decisions)
+        return self._apply(X, sensitive_features, ids, edits=False).chance
 
     def transform(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> Any:
         """X with the inputs edited, in the container it came in; what the model should be fed.
@@ -350,20 +338,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """
         if is_elsewhere(X):
             return engines().transform_elsewhere(self, X, sensitive_features, ids)
-        people = self._read(X, sensitive_features, ids)
-        if people.ids is None and any(one.route.random.any() for one in people.routes):
+        applied = self._apply(X, sensitive_features, ids)
+        if ids is None and applied.randomised.any():
             with suppress(ArtifactError):  # loaded without the model, which knows the decisions
-                self._warn_of_shared_draws(people, people.variance_edited())
-        uniform = self._draw(people)
-        edited = people.inputs
-        for one in people.routes:
-            picked = one.pick(uniform)
-            moved = np.flatnonzero(picked >= 0)
-            if len(moved) > 0:
-                assert one.route.table is not None
-                there = one.route.table.take(picked[moved])
-                edited = replaced(edited, one.members[moved], there)
-        return edited.native
+                self._warn_of_shared_draws(applied, applied.variance_edited)
+        return applied.edited.native
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """The names of the columns `transform` gives: those of the model's inputs."""
@@ -541,7 +520,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 unlabelled=self.data_.labels,
             )
         frame = Frame.read(X)
-        inputs = self._inputs(frame)
+        inputs = fitted_inputs(self.fitted_repair, frame)
         if self.box_.column is not None:
             inputs = frame.select([*inputs.names, self.box_.column])
 
@@ -566,153 +545,45 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
     # ---------------------------------------------------------------- reading new people
 
-    def _read(
-        self, X: Any, sensitive_features: Any, ids: Any = None, *, edits: bool = True
-    ) -> _People:
-        """People and the plans' laws; without ``edits`` as far as decisions go."""
+    @property
+    def fitted_repair(self) -> FittedRepair:
+        """What applying this repair needs: for files, engines and servers."""
         check_is_fitted(self, "plans_")
-        frame = Frame.read(X)
-        inputs = self._inputs(frame)
-        recorded_here = None if self.box_.can_query else self.box_.model
-        check_order(
-            {"X": frame.native, "sensitive_features": sensitive_features, "ids": ids,
-             RECORDED: recorded_here},
-        )  # fmt: skip
-        member, opted_out = read_membership(
-            self._groups(X, sensitive_features), frame, self.data_.groups
-        )
-        strangers = (member < 0) & ~opted_out
-        if strangers.any() and self.unknown_group == "error":
-            raise DataError(
-                "sensitive_features",
-                f"must be among the audited groups, {listed(self.data_.groups)}, or missing",
-                f"got another label in row {int(np.argmax(strangers)):,}",
-                "Audit that group too, or say unknown_group='keep'.",
-            )
-        recorded = self.box_.recorded(frame, len(frame))
-        if recorded is None:
-            alike = inputs.distinct()
-            rows = inputs.take(alike.first)
-            answers = self.box_.query(rows, self.data_.labels, trusted=True)
-        else:
-            alike = with_predictions(inputs, recorded)
-            rows = inputs.take(alike.first)
-            answers = self.box_.interpret(recorded, self.data_.labels)
-            answers = answers.take(recorded.codes[alike.first])
-        routes = []
-        for group, plan in self.plans_.items():
-            members = np.flatnonzero(member == self.data_.place(group))
-            if len(members) > 0:
-                used, place = np.unique(alike.inverse[members], return_inverse=True)
-                law = plan.route if edits else plan.decisions
-                route = law(rows.take(used), answers.take(used))
-                routes.append(_PlanRoute(route, members, place, used))
-        return _People(
-            inputs, rows, alike.inverse, member, answers, tuple(routes), _new_ids(ids, frame)
+        return FittedRepair(
+            self.plans_,
+            self.box_,
+            self.data_,
+            self.key_,
+            lambda: self.fingerprint_,
+            self.unknown_group,
         )
 
-    def _inputs(self, frame: Frame) -> Frame:
-        """The model's inputs by name, whatever order they come in."""
-        known = self.data_.table
-        assert known is not None
-        both_arrays = frame.is_array and known.is_array
-        if not both_arrays and type(frame.native) is not type(known.native):
-            raise DataError(
-                "X",
-                f"must come as in fit, in a {container_name(known.native)}",
-                f"got a {container_name(frame.native)}",
-                "Convert it first.",
-            )
-        if both_arrays and len(frame.names) != len(known.names):
-            raise DataError(
-                "X",
-                "must have the columns of fit",
-                f"X has {len(frame.names)} features, but {type(self).__name__} is expecting "
-                f"{len(known.names)} features as input",
-                "Pass the model's inputs alone.",
-            )
-        missing = [name for name in known.names if name not in frame.names]
-        if missing:
-            raise DataError(
-                "X",
-                f"must have the {len(known.names)} columns of fit",
-                f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-                "Pass the model's inputs under the same names.",
-            )
-        return frame.select(known.names)
+    def _apply(
+        self, X: Any, sensitive_features: Any, ids: Any = None, *, edits: bool = True
+    ) -> Applied:
+        """New people and their laws; without ``edits`` as far as decisions go."""
+        repair = self.fitted_repair
+        people = read_people(repair, X, self._groups(X, sensitive_features), ids)
+        return apply_batch(repair, people, edits=edits)
 
-    def _warn_of_shared_draws(self, people: _People, variance: FloatArray) -> None:
+    def _warn_of_shared_draws(self, applied: Applied, variance: FloatArray) -> None:
         """Say once how far a rate may be from its law, where no ids are given."""
-        if "shared draws" in self._warned or not variance.any():
-            return
-        found = people.shared_draws(self.data_.groups, variance)
-        if found is not None:
-            self._warned.add("shared draws")
-            warnings.warn(f"{found} {_PASS_IDS}", FairmendWarning, stacklevel=3)
+        if "shared draws" not in self._warned and variance.any():
+            self._warn_once(applied.shared_draws(variance), "")
 
     def warn_of_shared_draws_as_audited(self) -> None:
-        """The same for people who are elsewhere, as if they were those of the audit."""
-        if "shared draws" in self._warned:
-            return
-        found = worst(map(self._shared_draws_of_audited, self.data_.groups))
-        if found is not None:
+        """The same for people who are not in memory, as if they were those of the audit."""
+        if "shared draws" not in self._warned:
+            self._warn_once(shared_draws_as_audited(self.fitted_repair), " For the people audited.")
+
+    def _warn_once(self, shared: SharedDraws | None, of_whom: str) -> None:
+        if shared is not None:
             self._warned.add("shared draws")
-            warnings.warn(
-                f"{found} This is of the people audited. {_PASS_IDS}", FairmendWarning, stacklevel=4
-            )
+            warnings.warn(f"{shared}{of_whom} {_PASS_IDS}", FairmendWarning, stacklevel=4)
 
-    def _shared_draws_of_audited(self, group: Hashable) -> SharedDraws:
-        """Of one group; no law is worked out where too few share a row for it to matter."""
-        group_, plan = self.data_[group], self.plans_.get(group)
-        people = np.full(len(group_), 1.0) if group_.tally is None else group_.tally.people.sum(1)
-        chance = group_.decision
-        most = SharedDraws.of(group, people, np.full(len(people), 0.25))
-        if plan is not None and plan.outlook.randomised > 0 and most.matters:
-            assert self.data_.table is not None
-            rows = self.data_.table.take(np.asarray(group_.rows))
-            chance = plan.route(rows, group_.answers).expected_decision(group_.answers)
-        return SharedDraws.of(group, people, chance * (1 - chance))
-
-    def silent_about_draws(self) -> RepairedClassifier:
-        """The same repair for those who see parts of the people only, and warn themselves."""
-        silent = copy(self)
-        silent._warned = {"shared draws"}
-        return silent
-
-    def _draw(self, people: _People) -> FloatArray:
-        """One number a person whose edit is left to chance; 0 for the others."""
-        chosen = [one.members[one.route.random[one.place]] for one in people.routes]
-        who = np.concatenate([np.empty(0, np.int64), *chosen])
-        return self._uniform(people, who, "repair")
-
-    def _uniform(self, people: _People, who: IntArray, what_for: str) -> FloatArray:
-        """The numbers of some people, 0 for the others; ids are looked at for these only."""
-        ids = people.ids
-        uniform = np.zeros(len(people.row))
-        if len(who) > 0:
-            drawer = self.drawer(what_for)
-            if ids is None:
-                used, place = np.unique(people.row[who], return_inverse=True)
-                uniform[who] = drawer.uniform(content_ids(people.rows.take(used)))[place]
-            else:
-                entries = [ids[i] for i in who] if isinstance(ids, list | tuple) else ids[who]
-                uniform[who] = drawer.uniform(entries)
-        return uniform
-
-    def drawer(self, what_for: str) -> Drawer:
-        """Who draws for people: for ``"repair"`` or ``"decision"``; needs the key of the repair.
-
-        The domain has the fingerprint of the repair in it: another repair with the same key draws
-        independently.
-        """
-        if self.key_ is None:
-            raise DataError(
-                "key",
-                "must be given to draw for people whose edit is left to chance",
-                "this repair was loaded without it",
-                "Say fairmend.load(path, model, key=...), with the key_ of the saved one.",
-            )
-        return Drawer(self.key_, f"{what_for} {self.fingerprint_}")
+    def drawer(self, purpose: str) -> Drawer:
+        """Draws for people, for ``"repair"`` or ``"decision"``; needs the key of the repair."""
+        return self.fitted_repair.drawer(purpose)
 
     def __sklearn_clone__(self) -> RepairedClassifier:
         """An unfitted copy of the same settings; the model is the vendor's, and stays itself."""
@@ -733,103 +604,3 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
-
-
-def _new_ids(ids: Any, frame: Frame) -> Any:
-    """One id a row, from values or from the name of a column; None where there are none."""
-    if isinstance(ids, str):
-        return frame.column(ids, "ids")
-    if ids is None:
-        return None
-    found = ids if isinstance(ids, list | tuple) else as_column(ids, "ids")
-    if len(found) != len(frame):
-        raise DataError(
-            "ids",
-            "must have one entry a row of X",
-            f"got {len(found):,} for {len(frame):,} rows",
-            "Check that both come from the same filter.",
-        )
-    return found
-
-
-# -------------------------------------------------------------------- people and their routes
-
-_AtDestination = Callable[[Route], FloatArray]
-
-
-def _decisions(route: Route) -> FloatArray:
-    return route.decision
-
-
-def _scores(route: Route) -> FloatArray:
-    return np.empty(0) if route.score is None else route.score
-
-
-@dataclass(frozen=True, eq=False)
-class _PlanRoute:
-    """One plan's law for the people it is about."""
-
-    route: Route
-    members: IntArray
-    """Their places among all people."""
-    place: IntArray
-    """Each member's row of the route."""
-    used: IntArray
-    """The route's rows among all distinct rows."""
-
-    def pick(self, uniform: FloatArray) -> IntArray:
-        """The members' destinations, by everybody's numbers."""
-        return self.route.pick(self.place, uniform[self.members])
-
-
-@dataclass(frozen=True, eq=False)
-class _People:
-    """People to be decided about: their inputs, the model's answers, and what the plans say."""
-
-    inputs: Frame
-    rows: Frame
-    """The distinct ones."""
-    row: IntArray
-    """Each person's distinct row."""
-    group: IntArray
-    """Each person's place among the audited groups; -1 for none of them."""
-    answers: Answers
-    """The model's, per distinct row."""
-    routes: tuple[_PlanRoute, ...]
-    ids: Any = None
-    """Who they are, if that was told."""
-
-    def drawn(self, own: FloatArray, there: _AtDestination, uniform: FloatArray) -> FloatArray:
-        """Something each person has, or takes over from the destination they draw."""
-        value = own[self.row]
-        for one in self.routes:
-            picked = one.pick(uniform)
-            moved = picked >= 0
-            value[one.members[moved]] = there(one.route)[picked[moved]]
-        return value
-
-    def expected(self, own: FloatArray, there: _AtDestination) -> FloatArray:
-        """The same, averaged over the law."""
-        value = own[self.row]
-        for one in self.routes:
-            value[one.members] = one.route.expected(own[one.used], there(one.route))[one.place]
-        return value
-
-    def variance_decided(self) -> FloatArray:
-        """Of each person's decision, 0 or 1, as it is drawn."""
-        chance = self.expected(self.answers.decision, _decisions)
-        return chance * (1 - chance)
-
-    def variance_edited(self) -> FloatArray:
-        """Of the model's decision about each person's edited row, as the edit is drawn."""
-        own = self.answers.decision
-        squared = self.expected(own**2, lambda route: route.decision**2)
-        return np.maximum(0.0, squared - self.expected(own, _decisions) ** 2)
-
-    def shared_draws(self, groups: Sequence[Hashable], variance: FloatArray) -> SharedDraws | None:
-        """What it does to a rate that equal rows share one draw, where that is much."""
-        members = (np.flatnonzero(self.group == place) for place in range(len(groups)))
-        return worst(
-            SharedDraws.by_row(group, self.row[who], variance[who])
-            for group, who in zip(groups, members, strict=True)
-        )

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairmend.apply.folder import RECORD
+from fairmend.apply.outputs import RECORD
 
 from .conftest import environment, process
 
@@ -212,7 +212,7 @@ def test_a_record_that_is_none_is_told(lake, call, tmp_path):
         (tmp_path / "out" / RECORD).write_text(content)
         done = apply(call, lake, tmp_path / "out")
         assert done.code == 3
-        assert "must be the record that a run before this one kept; it cannot be read" in done.err
+        assert "must be the record of an earlier run; it cannot be read" in done.err
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from fairmend.cli.people import is_many
 from fairmend.cli.streams import figures
 
 if TYPE_CHECKING:
-    from fairmend.apply.folder import Applying
-    from fairmend.apply.mender import Tally
+    from fairmend.apply.files import ApplyCounts, FileRepairer
 
 
 def apply(
@@ -73,8 +72,8 @@ def apply(
     always gets the same answer.
     """
     from fairmend.apply.draw import Drawer
-    from fairmend.apply.folder import Applying, Outputs
-    from fairmend.apply.mender import Wanted
+    from fairmend.apply.files import FileRepairer, Wanted
+    from fairmend.apply.outputs import Outputs
     from fairmend.data.files import writing
     from fairmend.engines.source import files
 
@@ -91,8 +90,8 @@ def apply(
     repaired.set_params(unknown_group=unknown_group)
     check_draws(artifact, repaired, id_)
     started = time.perf_counter()
-    work = Applying(
-        repaired,
+    work = FileRepairer(
+        repaired.fitted_repair,
         lambda names: group or group_columns(repaired, names),
         id_,
         Wanted(emit, decision, edited),  # type: ignore[arg-type]
@@ -107,54 +106,54 @@ def apply(
             "group": group, **asdict(spelling), "unknown_group": unknown_group,
         }  # fmt: skip
         found = files(file)
-        done = work.through_all(found, Outputs.open(output, made_by, overwrite=force))
+        done = work.folder(found, Outputs.open(output, made_by, overwrite=force))
         if done:
             say(f"done before: {done:,} of {len(found):,} files")
     elif output == "-":
-        work.through(file, figures().buffer)
+        work.file(file, figures().buffer)
     else:
         with writing(output, overwrite=force) as out:
-            work.through(file, out)
-    tally = work.tally
+            work.file(file, out)
+    counts = work.counts
     _tell_notes(work, file)
     seconds = time.perf_counter() - started
     counted = emit != "decisions" or edited is not None
     stale = repaired.box_.column if emit != "decisions" else None
     if as_json:
-        counts: dict[str, object] = {
+        content: dict[str, object] = {
             "artifact": artifact, "file": file, "output": output, "emit": emit,
-            "answers_before_edits": stale, **asdict(tally), "seconds": round(seconds, 3),
+            "answers_before_edits": stale, **asdict(counts), "seconds": round(seconds, 3),
         }  # fmt: skip
         if not counted:  # nobody's cells were looked at
-            counts |= {"edited": None, "cells": None}
+            content |= {"edited": None, "cells": None}
         if emit == "rows":
-            counts |= {"changed": None}
-        print_json("fairmend.apply/1", counts)
+            content |= {"changed": None}
+        print_json("fairmend.apply/1", content)
         return
-    _tell(tally, seconds, emit, counted=counted)
+    _tell(counts, seconds, emit, counted=counted)
     if stale is not None:
         now = f"; the repaired decisions are in {decision!r}" if emit == "both" else ""
         note(f"{stale!r} still holds the model's answers about the rows before the edits{now}")
 
 
-def _tell_notes(work: Applying, file: str) -> None:
-    if work.tally.rows == 0:
+def _tell_notes(work: FileRepairer, file: str) -> None:
+    if work.counts.rows == 0:
         note(f"{file} has no rows")
-    shared = None if work.mender is None else work.mender.shared_draws
+    shared = work.shared_draws
     if shared is not None:
         note(f"{shared} Name the column of ids with --id.")
 
 
-def _tell(tally: Tally, seconds: float, emit: str, *, counted: bool) -> None:
-    parts = [f"{tally.rows:,} rows in {seconds:.1f} s"]
+def _tell(counts: ApplyCounts, seconds: float, emit: str, *, counted: bool) -> None:
+    parts = [f"{counts.rows:,} rows in {seconds:.1f} s"]
     if counted:
-        parts.append(f"{tally.edited:,} edited")
+        parts.append(f"{counts.edited:,} edited")
     if emit != "rows":
-        parts.append(f"{tally.changed:,} decisions other than the model's own")
-    if tally.drawn:
-        parts.append(f"{tally.drawn:,} by a draw")
-    if tally.without_group:
-        parts.append(f"{tally.without_group:,} without a group")
-    if tally.unknown_group:
-        parts.append(f"{tally.unknown_group:,} of groups that were not audited")
+        parts.append(f"{counts.changed:,} decisions other than the model's own")
+    if counts.drawn:
+        parts.append(f"{counts.drawn:,} by a draw")
+    if counts.without_group:
+        parts.append(f"{counts.without_group:,} without a group")
+    if counts.unknown_group:
+        parts.append(f"{counts.unknown_group:,} of groups that were not audited")
     say(", ".join(parts))

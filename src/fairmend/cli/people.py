@@ -469,7 +469,7 @@ def refuse_repeated_ids(people: People) -> None:
 
 def _refuse_blanks(place: Source, column: str) -> None:
     """Refuse people without a recorded prediction, with the first one's file and row."""
-    from fairmend.apply.folder import naming_the_file
+    from fairmend.apply.files import naming_the_file
     from fairmend.data.tablefile import in_rows, refuse_blanks
     from fairmend.engines import duck
     from fairmend.engines.csvs import line_in

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairmend.engines.cells import count, merge
-from fairmend.engines.job import Job, unshipped
+from fairmend.engines.job import Job, received
 from fairmend.engines.local import no_out
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source
@@ -56,10 +56,10 @@ def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> 
 
     frame = source.data
     meta = job(frame._meta, "no partition")
-    shipped = delayed(job.shipped(dumps), pure=True)  # once, not with every partition
-    return frame.map_partitions(_mapped, shipped, meta=meta)
+    sent = delayed(job.sent(dumps), pure=True)  # once, not with every partition
+    return frame.map_partitions(_mapped, sent, meta=meta)
 
 
-def _mapped(part: Any, shipped: bytes, partition_info: Any = None) -> Any:
+def _mapped(part: Any, sent: bytes, partition_info: Any = None) -> Any:
     number = "" if partition_info is None else f" {partition_info['number']}"
-    return unshipped(shipped)(part, f"partition{number}")
+    return received(sent)(part, f"partition{number}")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fairmend.apply.outputs import unknown_origin, write_parquet
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
@@ -100,14 +101,12 @@ def quoted(name: str) -> str:
 
 def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
     """The rows after the job as a reader, or written to a file."""
-    from fairmend.engines.writing import unknown_origin, written
-
     reader = source.data.to_arrow_reader(BATCH_ROWS)
     if out is None:
         return mapped(reader, job, "the relation")
-    origin = unknown_origin(source.data.columns)
-    return written(
-        out, job, origin, lambda: mapped(reader, job, "the relation"), overwrite=overwrite
+    stamp = job.stamp | unknown_origin(source.data.columns)
+    return write_parquet(
+        out, stamp, lambda: mapped(reader, job, "the relation"), overwrite=overwrite
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairmend.apply.outputs import unknown_origin, write_parquet
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
@@ -46,19 +47,18 @@ def tabulate(
 
 def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
     """The lazy frame after the job, or its rows streamed to a file."""
-    from fairmend.engines.writing import sunk, unknown_origin
-
     lazy = mapped(source.data, job, "the lazy frame")
     if out is None:
         return lazy
-    return sunk(out, job, unknown_origin(names(source)), lambda: lazy, overwrite=overwrite)
+    stamp = job.stamp | unknown_origin(names(source))
+    return write_parquet(out, stamp, lambda: lazy, overwrite=overwrite)
 
 
 def mapped(lazy: Any, job: Job, where: str, advance: Callable[[int], None] = lambda _: None) -> Any:
     """A lazy frame after the job, batch by batch; rows keep their order."""
     before = lazy.collect_schema()
     after = job(before.to_frame(), where).schema
-    _ = job.memory  # batches come from several threads: made once, before them
+    _ = job.laws  # batches come from several threads: made once, before them
 
     def step(batch: Any) -> Any:
         done = job(batch, where)

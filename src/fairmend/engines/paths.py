@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fairmend.apply.outputs import WrittenFiles, file_state, is_finished, write_parquet
 from fairmend.engines import duck, lazy
 from fairmend.engines.job import Job
 from fairmend.engines.packed import count_packed, domains, parquet_file
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source, is_csv
-from fairmend.engines.writing import Applied, is_finished, stamp, sunk, written
 from fairmend.errors import DataError
 from fairmend.progress import progress
 
@@ -55,23 +55,19 @@ def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> 
         return duck.mapped(reader, job, where, keep=source)
     places = _places(source.data, out)
     _refuse_shared(source.data, places)
-    origins = [_origin(name) for name in source.data]
-    for place, origin in zip(places, origins, strict=True):  # say so before long work
-        is_finished(place, stamp(job, origin), overwrite=overwrite)
+    stamps = [job.stamp | _origin(name) for name in source.data]
+    for place, stamp in zip(places, stamps, strict=True):  # say so before long work
+        is_finished(place, stamp, overwrite=overwrite)
     parts = []
-    with progress("applying the repair", sum(origin["size"] for origin in origins)) as advance:
-        for name, file, place, origin in zip(
-            source.data, source.files, places, origins, strict=True
-        ):
+    with progress("applying the repair", sum(stamp["size"] for stamp in stamps)) as advance:
+        for name, file, place, stamp in zip(source.data, source.files, places, stamps, strict=True):
             place.parent.mkdir(parents=True, exist_ok=True)
             if "://" in name:
-                reader = partial(_read, replace(source, data=(name,)), job)
-                parts.append(written(place, job, origin, reader, overwrite=overwrite))
-                advance(origin["size"])
+                rows = partial(_read, replace(source, data=(name,)), job)
             else:
-                lazy_frame = partial(_scan, name, file, job, origin["size"], advance)
-                parts.append(sunk(place, job, origin, lazy_frame, overwrite=overwrite))
-    return Applied.joined(parts)
+                rows = partial(_scan, name, file, job, stamp["size"], advance)
+            parts.append(write_parquet(place, stamp, rows, overwrite=overwrite))
+    return WrittenFiles.joined(parts)
 
 
 def _scan(name: str, file: str, job: Job, size: int, advance: Callable[[int], None]) -> Any:
@@ -92,9 +88,8 @@ def _read(source: Source, job: Job) -> Any:
 def _origin(name: str) -> dict[str, Any]:
     """What tells whether an input is still the same."""
     if "://" in name:
-        return {"input": name, "size": 0, "modified": 0}
-    known = os.stat(name)
-    return {"input": Path(name).name, "size": known.st_size, "modified": known.st_mtime_ns}
+        return {"input": name, "size": 0, "changed": 0}
+    return {"input": Path(name).name, **file_state(name)}
 
 
 def _places(files: Sequence[str], out: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
-from fairmend.engines.job import Job, unshipped
+from fairmend.engines.job import Job, received
 from fairmend.engines.local import no_out
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Source
@@ -91,13 +91,13 @@ def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> 
         raise no_out("Spark frames")
     from pyspark.cloudpickle import dumps
 
-    frame, shipped = source.data, job.shipped(dumps)
+    frame, sent = source.data, job.sent(dumps)
     after = job(_arrow_schema(frame).empty_table(), "no partition").schema
 
     def applied(tables: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
-        here = unshipped(shipped)
+        here = received(sent)
         context = TaskContext.get()
         where = "partition" if context is None else f"partition {context.partitionId()}"
         for table in tables:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairmend.apply.outputs import save_reader
 from fairmend.data.columns import Frame, encode
 from fairmend.data.containers import as_fitted, kind_of
 from fairmend.data.people import Counts, read_records
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, is_elsewhere, source
-from fairmend.errors import DataError, listed
+from fairmend.errors import DataError, check_choice, listed
 from fairmend.measure.elsewhere import Gathered
 
 if TYPE_CHECKING:
@@ -127,13 +128,12 @@ def tabulate_into(
         )  # fmt: skip
     _check_columns(place, columns, sample_weight)
     from fairmend.engines import duck
-    from fairmend.engines.writing import saved
 
     relation = place.data
     if place.engine_name == "paths":
         relation = duck.opened(duck.connected(place), place.files)
     counted = duck.cells(relation, columns, sample_weight, place.suppress_below)
-    return saved(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
+    return save_reader(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
 
 
 @contextmanager
@@ -320,32 +320,29 @@ def map_rows(
 
     Returns
     -------
-    With ``out`` an `Applied` that says what was written. Otherwise rows in kind: a frame in
+    With ``out`` a `WrittenFiles` that says what was written. Otherwise rows in kind: a frame in
     memory, a lazy Polars, Dask or Spark frame; for files and DuckDB a
     ``pyarrow.RecordBatchReader``.
 
     """
     from fairmend.engines.job import Job
 
-    if what not in ("predict", "transform"):
-        raise DataError(
-            "what", "must be 'predict' or 'transform'", f"got {what!r}",
-            "The one adds decisions, the other edits inputs.",
-        )  # fmt: skip
+    fix = "The one adds decisions, the other edits inputs."
+    check_choice("what", what, ("predict", "transform"), fix)
     place = find(X) or source(X)
     groups = classifier.groups_from if sensitive_features is None else sensitive_features
     if groups is None:
         groups = classifier._groups(X, None)  # says what is missing
-    job = Job.of(
-        classifier,
-        what=what,
+    job = Job(
+        classifier.fitted_repair,
+        what=what,  # type: ignore[arg-type]
         groups=groups if callable(groups) else place.columns(groups, "sensitive_features"),
         ids=None if ids is None else place.column(ids, "ids"),
         column=column,
         retries=retries,
         remember=remember,
     )
-    for name in job.inputs:
+    for name in job.repair.table.names:
         place.column(name, "X")
     if ids is None:
         classifier.warn_of_shared_draws_as_audited()

@@ -1,36 +1,32 @@
-"""A fitted repair as a server needs it: laws of single rows, kept once found; draws for people.
+"""A fitted repair as a server needs it: laws of single rows, remembered; draws for people.
 
-A request asks the vendor about its rows, and only then is routed: the law of a row is a function of
-the row and of the vendor's answer, so that it is looked up where it was found before. Finding one
-may ask the vendor about mixtures of rows; that happens in a thread, through the function given.
+A request asks the vendor about its rows, and only then are laws looked up: the law of a row depends
+on the row and on the vendor's answer. Finding a new one may query the vendor about mixtures of
+rows; that happens in a thread.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fairmend.apply.draw import Drawer
+from fairmend.apply.laws import Bounded, Law, Laws, laws_of
 from fairmend.classifier import RepairedClassifier
-from fairmend.data.columns import Frame, encode, is_missing
-from fairmend.data.groups import as_label
+from fairmend.data.columns import Frame, encode
+from fairmend.data.groups import UNKNOWN
 from fairmend.data.ids import content_ids
 from fairmend.errors import DataError, ModelError
 from fairmend.model.answers import Answers
 from fairmend.model.protocols.wire import BadAnswer, BadRequest
 from fairmend.model.remote import cells
-from fairmend.repair.plan import Plan, Route
 from fairmend.serve.fast import FastReader
 from fairmend.serve.schema import Row, Schema
 
 __all__ = ["Law", "Repairer", "Said"]
-
-MOST_LAWS = 200_000
-"""Laws kept; beyond this the oldest half is forgotten and found again when asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +37,6 @@ class Said:
     score: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Law:
-    """Where one row may go, with the chances added up; None is to stay."""
-
-    destinations: tuple[Row | None, ...]
-    cumulative: tuple[float, ...]
-    random: bool
-
-    def pick(self, uniform: float) -> Row | None:
-        """The destination a number in [0, 1) draws, as `Route.pick` does.
-
-        >>> Law((None, ("x",)), (0.25, 1.0), True).pick(0.25)
-        ('x',)
-        """
-        entry = bisect_right(self.cumulative, uniform)
-        return self.destinations[min(entry, len(self.destinations) - 1)]
-
-
 class Repairer:
     """One loaded artifact, ready to be asked about people."""
 
@@ -66,48 +44,45 @@ class Repairer:
         self, classifier: RepairedClassifier, fingerprint: str, apart: tuple[str, ...]
     ) -> None:
         self.classifier, self.fingerprint = classifier, fingerprint
-        data = classifier.data_
-        assert data.table is not None
-        self.schema = Schema.of(data.table, apart)
+        self.repair = classifier.fitted_repair
+        self.schema = Schema.of(self.repair.table, apart)
         self.fast = FastReader(self.schema, apart)
-        self.labels = data.labels
-        self._plans: dict[Hashable, Plan] = dict(classifier.plans_)
-        self._groups = {str(group): group for group in data.groups}
-        self._repair = classifier.drawer("repair")
-        self._decision = classifier.drawer("decision")
-        self._laws: dict[Any, Law] = {}
-        self._read: dict[Any, Said] = {}
+        self.labels = self.repair.data.labels
+        self._places = {str(group): i for i, group in enumerate(self.repair.data.groups)}
+        self._names = list(self._places)
+        self._edits = self.repair.drawer("repair")
+        self._decisions = self.repair.drawer("decision")
+        self._plans = Laws(self.repair, most=0)
+        self._laws: Bounded[Law] = Bounded()
+        self._read: Bounded[Said] = Bounded()
         self.cells = self.schema.known_rows()
 
     # ---------------------------------------------------------------- who is who
 
     def group(self, labels: Sequence[Any]) -> str | None:
         """The audited group some labels name; None for people who do not say, and so opt out."""
-        if any(is_missing(label) or label == "" for label in labels):
-            return None
-        spelt = (" & ".join(map(str, each)) for each in (labels, map(as_label, labels)))
-        name = next((name for name in spelt if name in self._groups), None)
-        if name is None:
-            if self.classifier.unknown_group == "keep":
-                return None
+        place = self.repair.groups.place(labels)
+        if place >= 0:
+            return self._names[place]
+        if place == UNKNOWN and self.repair.unknown_group == "error":
             raise BadRequest("unknown_group", "the group must be among those audited", 422)
-        return name
+        return None
 
     def mends(self, group: str | None) -> bool:
-        return group is not None and self._groups[group] in self._plans
+        return group is not None and self._places[group] in self.repair.plan_of
 
     # ---------------------------------------------------------------- answers
 
     def read(self, values: Sequence[Any]) -> list[Said]:
         """Answers as decisions and scores, by the settings the model was audited with."""
-        known = self._read
-        missing = [value for value in values if (type(value), value) not in known]
+        keys = [(type(value), value) for value in values]
+        answers = [self._read.get(key) for key in keys]
+        missing = [i for i, answer in enumerate(answers) if answer is None]
         if missing:
-            if len(known) > MOST_LAWS:
-                known.clear()
-            for value, said in zip(missing, self._interpret(missing), strict=True):
-                known[type(value), value] = said
-        return [known[type(value), value] for value in values]
+            fresh = self._interpret([values[i] for i in missing])
+            for i, answer in zip(missing, fresh, strict=True):
+                answers[i] = self._read[keys[i]] = answer
+        return answers  # type: ignore[return-value]
 
     def _interpret(self, values: list[Any]) -> list[Said]:
         raw = np.array(values)
@@ -115,8 +90,8 @@ class Repairer:
             raw = np.empty(len(values), object)
             raw[:] = values
         try:
-            said = encode(raw)
-            answers = self.classifier.box_.interpret(said, self.labels).take(said.codes)
+            column = encode(raw)
+            answers = self.repair.box.interpret(column, self.labels).take(column.codes)
         except (ModelError, DataError):
             raise BadAnswer("answers that are no decisions as audited") from None
         scores = [None] * len(values) if answers.score is None else answers.score.tolist()
@@ -129,30 +104,17 @@ class Repairer:
         return self._laws.get((group, row, said))
 
     def find_laws(self, group: str, rows: Sequence[Row], said: Sequence[Said]) -> list[Law]:
-        """Find laws, and keep them for later; may ask the vendor, and so belongs in a thread."""
-        plan = self._plans[self._groups[group]]
+        """Find laws, and remember them; may query the vendor, and so belongs in a thread."""
         scores = [each.score for each in said]
         answers = Answers(
             np.array([each.decision for each in said]),
             None if None in scores else np.array(scores, np.float64),
         )
-        found = self._laws_of(plan.route(self.schema.frame(rows), answers))
-        if len(self._laws) > MOST_LAWS:
-            for key in list(self._laws)[: MOST_LAWS // 2]:
-                self._laws.pop(key, None)
-        for row, each, law in zip(rows, said, found, strict=True):
+        frame = self.schema.frame(rows)
+        route = self._plans.route(self._places[group], None, frame, answers, cast=False)
+        laws = laws_of(route, self._rows)
+        for row, each, law in zip(rows, said, laws, strict=True):
             self._laws[group, row, each] = law
-        return found
-
-    def _laws_of(self, route: Route) -> list[Law]:
-        table = [] if route.table is None else self._rows(route.table)
-        starts = np.searchsorted(route.row, np.arange(route.n + 1))
-        laws = []
-        for i, random in enumerate(route.random.tolist()):
-            entries = slice(starts[i], starts[i + 1])
-            cumulative = np.minimum(np.cumsum(route.probability[entries]), 1.0)
-            there = tuple(None if j < 0 else table[j] for j in route.destination[entries])
-            laws.append(Law(there, tuple(cumulative.tolist()), random))
         return laws
 
     def _rows(self, table: Frame) -> list[Row]:
@@ -163,12 +125,12 @@ class Repairer:
 
     def destination(self, law: Law, row: Row, person: Any) -> Row | None:
         """Where a person goes."""
-        return law.pick(self._number(self._repair, row, person) if law.random else 0.0)
+        return law.pick(self._number(self._edits, row, person) if law.random else 0.0)
 
     def decide(self, said: Said, row: Row, person: Any) -> int:
         """The decision itself, drawn where the model gives only its chance."""
         if 0 < said.decision < 1:
-            return int(self._number(self._decision, row, person) < said.decision)
+            return int(self._number(self._decisions, row, person) < said.decision)
         return int(said.decision)
 
     def _number(self, drawer: Drawer, row: Row, person: Any) -> float:
