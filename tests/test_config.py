@@ -7,18 +7,18 @@ from fairmend.errors import DataError
 
 KNOWN = {
     "audit": {
-        "label": Option("label", "text"),
-        "group": Option("group", "list"),
-        "fail-on": Option("fail-on", "list"),
-        "json": Option("json", "switch"),
-        "confidence": Option("confidence", "number"),
+        "label": Option("label", str),
+        "group": Option("group", list[str]),
+        "fail-on": Option("fail-on", list[str]),
+        "json": Option("json", bool),
+        "confidence": Option("confidence", float),
     },
     "repair": {
-        "label": Option("label", "text"),
-        "one-way": Option("one-way", "list"),
-        "level": Option("level", "number"),
+        "label": Option("label", str),
+        "one-way": Option("one-way", list[str]),
+        "level": Option("level", float),
     },
-    "serve": {"group": Option("group", "text")},
+    "serve": {"group": Option("group", str)},
 }
 
 
@@ -105,7 +105,7 @@ def test_a_value_that_no_command_takes_is_told_with_its_place():
         if int(text) % 2:
             raise DataError("option", "must be even", f"got {text}", "Add one.")
 
-    known = {"a": {"n": Option("n", "text", even)}, "b": {"n": Option("n", "list", even)}}
+    known = {"a": {"n": Option("n", str, even)}, "b": {"n": Option("n", list[str], even)}}
     assert settle("f", {"n": "2"}, known, {"FAIRMEND_N": "4"}) == {
         "a": {"n": "4"},
         "b": {"n": ["4"]},

@@ -1,4 +1,6 @@
-"""Settings of the command line from a file and the environment.
+"""Settings from TOML files and the environment; every name and type is checked in one way.
+
+The command line reads two kinds of files, a sidecar reads `fairmend.serve.config.Config`:
 
     fairmend.toml                        [tool.fairmend] of pyproject.toml
 
@@ -21,12 +23,15 @@ from __future__ import annotations
 import csv
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from fairmend.data.files import read_small
+from fairmend.data.limits import Between, fits
 from fairmend.errors import DataError, nearest
 
 __all__ = [
@@ -35,10 +40,11 @@ __all__ = [
     "Option",
     "SettingsError",
     "find_settings",
+    "read_toml",
     "settle",
+    "unknown_key",
 ]
 
-Holds = Literal["text", "number", "switch", "list"]
 NAMES = ("fairmend.toml", "pyproject.toml")
 PREFIX = "FAIRMEND_"
 NAMED_BY_PEOPLE = ("model", "trust", "upstream")
@@ -48,66 +54,159 @@ WORTH_A_NOTICE = ("key-file", "output", "report", "write", "new", "log")
 LONGEST = 1 << 20
 """Bytes of a file with settings."""
 
-_WORDS = {"1": True, "true": True, "yes": True, "on": True,
-          "0": False, "false": False, "no": False, "off": False}  # fmt: skip
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True,
+           "0": False, "false": False, "no": False, "off": False}  # fmt: skip
 
 
 class SettingsError(DataError):
     """A setting that no command takes, or not so."""
 
 
+# -------------------------------------------------------------------- one setting
+
+
 @dataclass(frozen=True)
 class Option:
-    """What the command line knows of one of its options."""
+    """One setting: its name, what it may hold, and where a value of it may come from."""
 
     name: str
-    """As in the file: the long flag without its dashes."""
-    holds: Holds
+    """As in the file: for the command line, the long flag without its dashes."""
+    hint: Any
+    """The annotation of its values; limits as in `fairmend.data.limits`."""
     check: Callable[[str], object] | None = None
     """Raises a `DataError` about a value that the option does not take."""
+    see: str = "See fairmend COMMAND --help for --{name}."
 
     @property
     def variable(self) -> str:
         return PREFIX + self.name.upper().replace("-", "_")
 
+    def read(self, where: str, value: Any) -> Any:
+        """A value of a file in the shape the option takes, or an error that says where it is."""
+        if _is_list(self.hint):
+            if isinstance(value, Mapping):  # one-way = {age = "up"}
+                value = [f"{name}:{entry}" for name, entry in value.items()]
+            value = [_as_text(one) for one in value] if isinstance(value, list) else [value]
+        kinds = _kinds(self.hint)
+        held = _as_text(value) if str in kinds and not kinds & {int, float} else value
+        if not fits(held, self.hint):
+            fix = self.see.format(name=self.name)
+            raise SettingsError(where, f"must be {_words(self.hint)}", f"got {value!r}", fix)
+        return self.checked(where, held)
+
+    def read_variable(self, text: str) -> Any:
+        """The text of an environment variable; commas separate several values, as in CSV."""
+        if _is_list(self.hint):
+            return next(csv.reader([text], skipinitialspace=True), [])
+        if bool not in _kinds(self.hint):
+            return text
+        if text.strip().lower() not in _SWITCH:
+            what, got = f"environment variable {self.variable}", f"got {text!r}"
+            raise SettingsError(what, "must be true or false", got, "Write 1 or 0.")
+        return _SWITCH[text.strip().lower()]
+
+    def checked(self, where: str, held: Any) -> Any:
+        """A value that passes the option's own check."""
+        for entry in held if isinstance(held, list) else [held]:
+            try:
+                if self.check is not None:
+                    self.check(entry)
+            except DataError as error:
+                raise SettingsError(where, error.must, error.got, error.fix) from None
+        return held
+
+
+def _as_text(value: Any) -> Any:
+    """Numbers as text where text is wanted: a year may be a label."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if number else value
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """The types that an annotation allows, without what they hold."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return {kind for one in get_args(hint) for kind in _kinds(one)}
+    if get_origin(hint) is Annotated:
+        return _kinds(get_args(hint)[0])
+    return {get_origin(hint) or hint}
+
+
+def _is_list(hint: Any) -> bool:
+    return list in _kinds(hint)
+
+
+def _words(hint: Any) -> str:
+    """What a value must be, for people.
+
+    >>> _words(float | None), _words(Annotated[int, Between(0, 9)]), _words(Literal["a", "b"])
+    ('a number', 'a whole number from 0 to 9', "'a' or 'b'")
+    """
+    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false",
+             list: "a list", Sequence: "a list"}  # fmt: skip
+    if get_origin(hint) is Annotated:
+        limits = [one for one in hint.__metadata__ if isinstance(one, Between)]
+        return " ".join([_words(get_args(hint)[0]), *map(_range, limits)])
+    if get_origin(hint) in (Union, types.UnionType):
+        parts = [_words(one) for one in get_args(hint) if one is not types.NoneType]
+        return " or ".join(dict.fromkeys(parts))
+    if get_origin(hint) is Literal:
+        return " or ".join(map(repr, get_args(hint)))
+    return names[get_origin(hint) or hint]
+
+
+def _range(limit: Between) -> str:
+    return (
+        f"of at least {limit.low:g}"
+        if limit.high > 1e15
+        else f"from {limit.low:g} to {limit.high:g}"
+    )
+
+
+def unknown_key(where: str, of_what: str, key: str, known: Iterable[str]) -> SettingsError:
+    """The error about a key that nobody knows, with the nearest that is known."""
+    must, got = f"must hold options of {of_what}", f"got the unknown key {key!r}"
+    return SettingsError(where, must, got, nearest(key, known))
+
+
+# -------------------------------------------------------------------- files
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The content of a TOML file of a sensible size."""
+    what = f"config {os.fspath(path)!r}"
+    try:
+        return tomllib.loads(read_small(path, LONGEST, what).decode())
+    except OSError as error:
+        got = f"it is not: {error.strerror}"
+        fix = "Check the name after --config."
+        raise SettingsError(what, "must be readable", got, fix) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        fix = "Correct that place."
+        raise SettingsError(what, "must be TOML", f"it is not: {error}", fix) from None
+    except DataError as error:
+        raise SettingsError(error.what, error.must, error.got, error.fix) from None
+
 
 def find_settings(named: str | None = None, folder: Path | None = None) -> tuple[str, Any]:
     """The settings in a file and its name; without a name those of the current folder, if any."""
     if named is not None:
-        return named, _section(Path(named), _parsed(Path(named)))
+        return named, _section(Path(named))
     for name in NAMES:
         path = (folder or Path.cwd()) / name
-        if path.is_file():
-            section = _section(path, _parsed(path))
-            if section:
-                return name, section
+        if path.is_file() and (section := _section(path)):
+            return name, section
     return "", {}
 
 
-def _parsed(path: Path) -> Mapping[str, Any]:
-    try:
-        content = read_small(path, LONGEST, f"config {str(path)!r}")
-        return tomllib.loads(content.decode())
-    except OSError as error:
-        raise SettingsError(
-            f"config {str(path)!r}",
-            "must be readable",
-            f"it is not: {error.strerror}",
-            "Check the name after --config.",
-        ) from None
-    except DataError as error:
-        raise SettingsError(error.what, error.must, error.got, error.fix) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"config {str(path)!r}", "must be TOML", f"it is not: {error}", "Mend that place."
-        ) from None
-
-
-def _section(path: Path, content: Mapping[str, Any]) -> Any:
+def _section(path: Path) -> Any:
+    content = read_toml(path)
     if path.name != "pyproject.toml":
         return content
     tool = content.get("tool", {})
     return tool.get("fairmend", {}) if isinstance(tool, Mapping) else {}
+
+
+# -------------------------------------------------------------------- for every command
 
 
 def settle(
@@ -118,131 +217,62 @@ def settle(
 ) -> dict[str, dict[str, Any]]:
     """Each command's settings from file and environment, checked.
 
-    >>> known = {"audit": {"label": Option("label", "text")}}
+    >>> known = {"audit": {"label": Option("label", str)}}
     >>> settle("fairmend.toml", {"label": "y"}, known, {})
     {'audit': {'label': 'y'}}
     >>> settle("fairmend.toml", {"label": "y"}, known, {"FAIRMEND_LABEL": "z"})
     {'audit': {'label': 'z'}}
     """
+    by_name: dict[str, dict[str, Option]] = {}
+    for command, options in commands.items():
+        for name, option in options.items():
+            by_name.setdefault(name, {})[command] = option
     settled: dict[str, dict[str, Any]] = {command: {} for command in commands}
-    tables = {key: value for key, value in settings.items() if key in commands}
-    for key, value in settings.items():
-        if key not in tables:
-            name = key.replace("_", "-")
-            concerned = {c: options[name] for c, options in commands.items() if name in options}
-            if not concerned:
-                known = {flag for options in commands.values() for flag in options}
-                raise _unknown(where, "any command", key, [*sorted(known), *commands])
-            for command, held in _as_held_by(where, concerned, value).items():
-                settled[command][name] = held
-    for command, table in tables.items():
-        place = f"{where} [{command}]"
-        if not isinstance(table, Mapping):
-            raise SettingsError(place, "must be a table", f"got {table!r}", f"Write [{command}].")
-        for key, value in table.items():
-            name = key.replace("_", "-")
-            if name not in commands[command]:
-                raise _unknown(place, f"fairmend {command}", key, commands[command])
-            held = _as_held(place, commands[command][name], value)
-            settled[command][name] = _checked(f"{place}: {name}", commands[command][name], held)
-    for name in dict.fromkeys(name for options in commands.values() for name in options):
-        concerned = {c: options[name] for c, options in commands.items() if name in options}
-        variable = next(iter(concerned.values())).variable
+    for key in (key for key in settings if key not in commands):
+        name = key.replace("_", "-")
+        if name not in by_name:
+            raise unknown_key(where, "any command", key, [*sorted(by_name), *commands])
+        reads = {command: partial(option.read, f"{where}: {name}", settings[key])
+                 for command, option in by_name[name].items()}  # fmt: skip
+        for command, held in _taken(reads).items():
+            settled[command][name] = held
+    for command in (key for key in settings if key in commands):
+        settled[command] |= _read_table(where, command, settings[command], commands[command])
+    for name, options in by_name.items():
+        variable = next(iter(options.values())).variable
         if variable in environment:
-            for command, held in _from_variable(variable, concerned, environment[variable]).items():
-                settled[command][name] = held
+            held = {c: one.read_variable(environment[variable]) for c, one in options.items()}
+            place = f"environment variable {variable}"
+            _taken({c: partial(one.checked, place, held[c]) for c, one in options.items()})
+            for command in options:  # one that refuses it does so when it is run
+                settled[command][name] = held[command]
     return settled
 
 
-def _from_variable(variable: str, concerned: Mapping[str, Option], text: str) -> dict[str, Any]:
-    """A variable for every command that has the option; an error if none of them takes it.
-
-    A command that does not, where another does, complains when it is run.
-    """
-    held = {command: _from_text(option, text) for command, option in concerned.items()}
-    refused = None
-    for command, option in concerned.items():
-        try:
-            _checked(f"environment variable {variable}", option, held[command])
-        except SettingsError as error:
-            refused = error
-        else:
-            return held
-    assert refused is not None
-    raise refused
+def _read_table(
+    where: str, command: str, table: Any, options: Mapping[str, Option]
+) -> dict[str, Any]:
+    """The settings of one command."""
+    place = f"{where} [{command}]"
+    if not isinstance(table, Mapping):
+        raise SettingsError(place, "must be a table", f"got {table!r}", f"Write [{command}].")
+    held = {}
+    for key, value in table.items():
+        name = key.replace("_", "-")
+        if name not in options:
+            raise unknown_key(place, f"fairmend {command}", key, options)
+        held[name] = options[name].read(f"{place}: {name}", value)
+    return held
 
 
-def _unknown(where: str, of_what: str, key: str, known: Iterable[str]) -> SettingsError:
-    return SettingsError(
-        where,
-        f"must hold options of {of_what}",
-        f"got the unknown key {key!r}",
-        nearest(key.replace("_", "-"), known),
-    )
-
-
-def _as_held_by(where: str, concerned: Mapping[str, Option], value: Any) -> dict[str, Any]:
-    """A shared setting for every command whose option of that name can hold it."""
+def _taken(reads: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """The value for each command whose option can hold it; an error if none can."""
     held, refused = {}, None
-    for command, option in concerned.items():
+    for command, read in reads.items():
         try:
-            held[command] = _checked(
-                f"{where}: {option.name}", option, _as_held(where, option, value)
-            )
+            held[command] = read()
         except SettingsError as error:
             refused = error
-    if not held and refused is not None:
+    if refused is not None and not held:
         raise refused
     return held
-
-
-def _as_held(where: str, option: Option, value: Any) -> Any:
-    """A value from TOML in the shape the option takes."""
-    if option.holds == "list":
-        if isinstance(value, Mapping):  # one-way = {age = "up"}
-            value = [f"{name}:{entry}" for name, entry in value.items()]
-        entries = value if isinstance(value, list) else [value]
-        if all(isinstance(entry, str | int | float) for entry in entries):
-            return [str(entry) for entry in entries]
-    elif option.holds == "switch":
-        if isinstance(value, bool):
-            return value
-    elif option.holds == "number":
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return value
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        return str(value)
-    wanted = {"text": "text", "number": "a number", "switch": "true or false", "list": "a list"}
-    raise SettingsError(
-        f"{where}: {option.name}",
-        f"must be {wanted[option.holds]}",
-        f"got {value!r}",
-        f"See fairmend COMMAND --help for --{option.name}.",
-    )
-
-
-def _checked(where: str, option: Option, held: Any) -> Any:
-    """A value that the option takes, or an error that says where it stands."""
-    for entry in held if isinstance(held, list) else [held]:
-        try:
-            if option.check is not None:
-                option.check(entry)
-        except DataError as error:
-            raise SettingsError(where, error.must, error.got, error.fix) from None
-    return held
-
-
-def _from_text(option: Option, text: str) -> Any:
-    """A variable's text; several values are separated by commas, and quoted as in CSV."""
-    if option.holds == "list":
-        return next(csv.reader([text], skipinitialspace=True), [])
-    if option.holds == "switch":
-        if text.strip().lower() not in _WORDS:
-            raise SettingsError(
-                f"environment variable {option.variable}",
-                "must be true or false",
-                f"got {text!r}",
-                "Write 1 or 0.",
-            )
-        return _WORDS[text.strip().lower()]
-    return text

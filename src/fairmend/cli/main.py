@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
-from typing import Annotated, Any, get_args, get_origin
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -32,7 +33,6 @@ from fairmend.cli.reproduce import reproduce
 from fairmend.config import (
     NAMED_BY_PEOPLE,
     WORTH_A_NOTICE,
-    Holds,
     Option,
     SettingsError,
     find_settings,
@@ -206,18 +206,10 @@ def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
                 said = [d for d in (note.default, *(note.param_decls or ())) if isinstance(d, str)]
                 flags = [flag for flag in said if flag.startswith("--")] or [parameter.name]
                 flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
-                option = Option(flag, _holds(kind), check_of(note.callback))
+                hint = str if Path in get_args(kind) else kind  # a file names a path by text
+                option = Option(flag, hint, check_of(note.callback))
                 found[flag] = (parameter.name, option)
     return found
-
-
-def _holds(kind: Any) -> Holds:
-    kinds = {get_origin(each) or each for each in (kind, *get_args(kind))}
-    if bool in kinds:
-        return "switch"
-    if list in kinds:
-        return "list"
-    return "number" if kinds & {int, float} else "text"
 
 
 @guarded

@@ -221,7 +221,7 @@ def _test_entries(origin: Any, inner: tuple[Any, ...]) -> Test:
         return lambda value: (
             isinstance(value, Mapping) and all(first(k) and last(v) for k, v in value.items())
         )
-    if origin is Sequence:
+    if origin in (Sequence, list):
         return lambda value: isinstance(value, tuple | list) and all(map(first, value))
     if inner[1:] == (...,):
         return lambda value: isinstance(value, tuple) and all(map(first, value))

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta
-
-from fairmend.config import LONGEST
-from fairmend.data.files import read_small
-from fairmend.errors import DataError
+from fairmend.config import Option, read_toml, unknown_key
+from fairmend.data.limits import LARGE, Between, hints_of
+from fairmend.errors import check, check_choice
 from fairmend.model.protocols import NAMES
 from fairmend.model.remote import read_address
 
 __all__ = ["Config", "read_config"]
 
-Positive = Annotated[float, Meta(gt=0)]
-Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Between(1e-9, LARGE)]
+Count = Annotated[int, Between(1, LARGE)]
+Port = Annotated[int, Between(0, 65535)]
 Mode = Literal["shadow", "repair", "off"]
 
 
-class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Config:
     """The settings, with defaults that are safe: nobody's decision changes, loopback only."""
 
     artifact: str
@@ -33,7 +34,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     mode: Mode = "shadow"
     basis: str = ""
     """Why decisions may be changed: on what legal basis, approved by whom. Needed for repair."""
-    group: str | Annotated[tuple[str, ...], Meta(min_length=1)] = "group"
+    group: str | Annotated[Sequence[str], len] = "group"
     """The column, or columns, that hold the group."""
     id: str = "id"
     """The column that holds the person's id."""
@@ -49,9 +50,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Whether the log also keeps what the vendor was sent."""
 
     host: str = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535)] = 8080
+    port: Port = 8080
     admin_host: str = "127.0.0.1"
-    admin_port: Annotated[int, Meta(ge=0, le=65535)] = 8081
+    admin_port: Port = 8081
     key_env: str = "FAIRMEND_KEY"
     key_file: str | None = None
     token_env: str = "FAIRMEND_TOKEN"
@@ -61,60 +62,54 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     timeout: Positive = 10.0
     """Seconds for a whole request, everything asked of the vendor included."""
-    retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    retries: Annotated[int, Between(0, 10)] = 2
     breaker_failures: Count = 5
     breaker_seconds: Positive = 10.0
     concurrency: Count = 64
     most_bytes: Count = 4 << 20
     most_rows: Count = 10_000
-    drain_seconds: Annotated[float, Meta(ge=0)] = 1.0
+    drain_seconds: Annotated[float, Between(0, LARGE)] = 1.0
     probe_seconds: Positive = 300.0
     """How often rows of the audit are put to the vendor again, to see whether it answers alike."""
-    tolerance: Annotated[float, Meta(ge=0, le=1)] = 0.05
+    tolerance: Annotated[float, Between(0, 1)] = 0.05
     """The gap that is still all right, as a share: 0.05 is five points."""
 
     @property
     def groups(self) -> tuple[str, ...]:
-        return (self.group,) if isinstance(self.group, str) else self.group
+        return (self.group,) if isinstance(self.group, str) else tuple(self.group)
 
     def check(self) -> Config:
-        """What types alone cannot tell."""
+        """Refuse what types alone cannot tell."""
         read_address(self.upstream)
-        if self.protocol is not None and self.protocol not in NAMES:
-            raise DataError(
-                "config protocol",
-                f"must be one of {', '.join(NAMES)}",
-                f"got {self.protocol!r}",
-                "Leave it out to tell by the address.",
+        if self.protocol is not None:
+            check_choice(
+                "config protocol", self.protocol, NAMES, "Leave it out to tell by the address."
             )
-        if len({*self.groups, self.id}) <= len(self.groups):
-            raise DataError(
-                "config group and id",
-                "must be different columns",
-                "got one of them twice",
-                "Name the columns that hold each.",
-            )
-        if self.mode == "repair" and not self.basis.strip():
-            raise DataError(
-                "config basis",
-                "must say why decisions may be changed, for mode 'repair'",
-                "got nothing",
-                'Say --basis TEXT, or basis = "TEXT" in the file of --config: the legal basis, and '
-                "who approved it. It is recorded in the log.",
-            )
-        if self.host not in _LOOPBACK and not self.secret(self.token_env):
-            raise DataError(
-                "config host",
-                "must be a loopback address where clients need no token",
-                f"got {self.host!r}",
-                f"Set a token in the environment variable {self.token_env}.",
-            )
-        if self.admin_host not in _LOOPBACK and not self.secret(self.admin_token_env):
-            raise DataError(
-                "config admin_host",
-                "must be a loopback address where administrators need no token",
-                f"got {self.admin_host!r}",
-                f"Set a token in the environment variable {self.admin_token_env}.",
+        check(
+            len({*self.groups, self.id}) > len(self.groups),
+            "config group and id",
+            "must be different columns",
+            "got one of them twice",
+            "Name the columns that hold each.",
+        )
+        check(
+            self.mode != "repair" or self.basis.strip(),
+            "config basis",
+            "must say why decisions may be changed, for mode 'repair'",
+            "got nothing",
+            'Say --basis TEXT, or basis = "TEXT" in the file of --config: the legal basis, and who '
+            "approved it. It is recorded in the log.",
+        )
+        for name, host, who, token in (
+            ("host", self.host, "clients", self.token_env),
+            ("admin_host", self.admin_host, "administrators", self.admin_token_env),
+        ):
+            check(
+                host in _LOOPBACK or self.secret(token),
+                f"config {name}",
+                f"must be a loopback address where {who} need no token",
+                f"got {host!r}",
+                f"Set a token in the environment variable {token}.",
             )
         return self
 
@@ -132,25 +127,22 @@ _REQUIRED = {
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def read_config(path: str | os.PathLike[str] | None, **said: Any) -> Config:
-    """The settings of a file, with what is said on the command line in their place.
+def read_config(path: str | os.PathLike[str] | None, **given: Any) -> Config:
+    """The settings of a file; what is given on the command line goes before.
 
-    >>> read_config(None, artifact="mended.zip", upstream="http://localhost/score").mode
+    >>> read_config(None, artifact="repair.zip", upstream="http://localhost/score").mode
     'shadow'
     """
-    settings: dict[str, Any] = {}
-    try:
-        if path is not None:
-            settings = msgspec.toml.decode(read_small(path, LONGEST, f"config {str(path)!r}"))
-        settings |= {name: value for name, value in said.items() if value is not None}
-        for name, how in _REQUIRED.items():
-            if name not in settings:
-                raise DataError(f"config {name}", "must be given", "got nothing", how)
-        config = msgspec.convert(settings, Config, strict=False)
-    except OSError as error:
-        raise DataError(f"config file {str(path)!r}", "must be readable",
-                        f"it is not: {error.strerror}", "Check its name.") from None  # fmt: skip
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DataError("config", "must hold known settings of the right types", f"got {error}",
-                        "docs/deploy.md lists them.") from None  # fmt: skip
-    return config.check()
+    settings = {} if path is None else read_toml(path)
+    settings |= {name: value for name, value in given.items() if value is not None}
+    for name, how in _REQUIRED.items():
+        check(name in settings, f"config {name}", "must be given", "got nothing", how)
+    config: type = Config
+    hints = hints_of(config)
+    for name in settings:
+        if name not in hints:
+            raise unknown_key("config", "a sidecar", name, hints)
+    options = {name: Option(name, hint, see="docs/deploy.md lists the settings.")
+               for name, hint in hints.items()}  # fmt: skip
+    read = {name: options[name].read(f"config {name}", one) for name, one in settings.items()}
+    return Config(**read).check()
