@@ -43,7 +43,6 @@ import fairmend
 import serving
 import vendors
 from fairmend.model.protocols import protocol_named
-from fairmend.serve.fast import FastReader
 from fairmend.serve.schema import Schema
 from fairmend.tables import TextTable
 
@@ -183,7 +182,7 @@ def codec() -> dict[str, dict[str, float]]:
     adult = fairmend.datasets.load_adult()
     found = {}
     for name, X in (("16 columns", adult.X), ("3 columns", vendors.people()[0])):
-        schema = Schema.of(fairmend.data.columns.Frame.read(X[:2_000]))
+        schema = Schema.of(fairmend.data.columns.Frame.read(X[:2_000]), ("group", "id"))
         record = {**dict(zip(schema.names, next(iter(schema.known_rows())), strict=True)),
                   "group": "b", "id": 7}  # fmt: skip
         body = json.dumps({"dataframe_records": [record]}).encode()
@@ -192,11 +191,11 @@ def codec() -> dict[str, dict[str, float]]:
 
 
 def _in_and_out(body: bytes, schema: Schema) -> dict[str, float]:
-    protocol, fast = protocol_named("mlflow"), FastReader(schema, ("group", "id"))
+    protocol = protocol_named("mlflow")
     edited = list(schema.known_rows())[1]
 
     def ours() -> bytes:
-        assert fast.read("mlflow", body) is not None
+        assert schema.read_records(protocol.records_key, body) is not None
         return protocol.encode(schema.names, [edited], schema.kinds)
 
     def plain() -> bytes:

@@ -103,10 +103,10 @@ def table(folder: Path) -> Target:
 
 def request(folder: Path) -> Target:
     """The protocols' readers, given bodies of requests and of responses."""
-    from fairmend.model.protocols import NAMES, protocol_named
-    from fairmend.model.protocols.wire import BadAnswer, BadRequest
+    from fairmend.model.protocols import protocol_named, protocol_names
+    from fairmend.model.wire import BadAnswer, BadRequest
 
-    protocols = [protocol_named(name) for name in NAMES]
+    protocols = [protocol_named(name) for name in protocol_names()]
     bodies = (
         b'{"dataframe_split": {"columns": ["a", "b"], "data": [[1, "x"], [2.5, null]]}}',
         b'{"dataframe_records": [{"a": 1, "b": true}]}',

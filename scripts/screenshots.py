@@ -232,7 +232,7 @@ def a_month(path: Path) -> Any:
         log=log,
         config=Config(artifact="mended.zip", upstream="http://vendor"),
         ready=True,
-        changed_probes=(),
+        probes_changed=0,
         probed_at=FIRST_DAY + DAYS * DAY - 120,
     )
 

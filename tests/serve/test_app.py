@@ -270,7 +270,7 @@ def test_health_metadata_and_metrics(start):
     serving.post(sidecar.url + "/invocations", {"dataframe_split": ONE})
     status, text, _ = serving.get(sidecar.admin + "/metrics")
     assert status == 200
-    assert 'fairmend_requests_total{protocol="mlflow",code="ok"} 1' in text
+    assert 'fairmend_requests_total{code="ok",protocol="mlflow"} 1' in text
     assert 'fairmend_request_seconds_bucket{le="+Inf"} 1' in text
     assert serving.get(sidecar.admin + "/live")[0] == 200
 

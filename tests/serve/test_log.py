@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fairmend import DataError
-from fairmend.serve.log import DecisionLog, Entry, Reply, export, rows_of, verify
+from fairmend.serve.log import DecisionLog, Entry, Reply, export, open_store, verify
 
 
 def row(number, at=None):
@@ -15,6 +15,11 @@ def row(number, at=None):
         f"{number:04d}/0", "p", time.time() if at is None else at, "b", "a" * 64, "vendor", "1",
         "shadow", 0, 1, 0.25, 0.75, "dose", 5.5, "ok", None,
     )  # fmt: skip
+
+
+def cells(log):
+    with open_store(log.where) as store:
+        return [cell for (cell,) in store.execute("SELECT cell FROM cells")]
 
 
 @pytest.fixture
@@ -34,11 +39,11 @@ def test_many_writers_make_one_chain(log):
         thread.start()
     for thread in threads:
         thread.join()
-    verdict = verify(log.path)
+    verdict = verify(log.where)
     assert verdict.holds
     assert verdict.rows["decisions"] == 400
-    assert verify(log.path, head=verdict.heads["decisions"]).holds
-    assert "cut" in verify(log.path, head="0" * 64).broken
+    assert verify(log.where, head=verdict.heads["decisions"]).holds
+    assert "cut" in verify(log.where, head="0" * 64).broken
 
 
 def test_the_chain_goes_on_after_a_restart(tmp_path):
@@ -56,12 +61,12 @@ def test_what_is_forgotten_leaves_a_chain_that_holds(log):
     for number in range(10):
         log.put_and_wait(Entry([("decisions", row(number, now - 1_000 + 100 * number))]))
     log.put_and_wait(Entry([], prune_before=now - 450))
-    verdict = verify(log.path)
+    verdict = verify(log.where)
     assert verdict.holds, verdict.broken
     assert verdict.rows == {"decisions": 4, "outcomes": 0, "events": 1}
     log.put_and_wait(Entry([], prune_before=now + 1))
     log.put_and_wait(Entry([("decisions", row(99))]))
-    verdict = verify(log.path)
+    verdict = verify(log.where)
     assert verdict.holds, verdict.broken
     assert verdict.rows["decisions"] == 1
 
@@ -71,33 +76,33 @@ def test_a_key_is_remembered_with_its_answer(log):
     log.put_and_wait(Entry([("decisions", row(1))], reply=reply))
     assert log.reply(b"key") == reply
     assert log.reply(b"other") is None
-    assert log.knows(["0001/0", "0002/0"]) == {"0001/0"}
+    assert log.known(["0001/0", "0002/0"]) == {"0001/0"}
 
 
 def test_one_writer_only(log):
     with pytest.raises(DataError, match="one writer"):
-        DecisionLog(log.path)
+        DecisionLog(log.where)
 
 
 def test_parquet_holds_what_the_log_holds(log, tmp_path):
     for number in range(5):
         log.put_and_wait(Entry([("decisions", row(number))]))
     to = tmp_path / "log.parquet"
-    assert export(log.path, to) == 5
+    assert export(log.where, to) == 5
     table = pq.read_table(to)
     assert table["decision"].to_pylist() == [f"{number:04d}/0" for number in range(5)]
     assert table["repaired_score"].to_pylist() == [0.75] * 5
     with pytest.raises(DataError, match="must not exist"):
-        export(log.path, to)
-    assert export(log.path, to, table="events", overwrite=True) == 0
-    with pytest.raises(DataError, match="must be one of"):
-        export(log.path, to, table="cells")
+        export(log.where, to)
+    assert export(log.where, to, table="events", overwrite=True) == 0
+    with pytest.raises(DataError, match="'decisions', 'outcomes' or 'events'"):
+        export(log.where, to, table="cells")
 
 
 @pytest.mark.parametrize("name", ["log.csv", "log", "log.parquet.gz"])
 def test_parquet_is_not_written_under_another_name(log, tmp_path, name):
     with pytest.raises(DataError, match=r"ends in \.parquet"):
-        export(log.path, tmp_path / name)
+        export(log.where, tmp_path / name)
     assert not (tmp_path / name).exists()
 
 
@@ -111,15 +116,15 @@ def test_what_is_no_log_is_said_to_be_none(tmp_path):
 
 def test_the_write_ahead_log_begins_anew_while_it_is_written(tmp_path, monkeypatch):
     """Each commit writes some pages: left alone, they would all still be there."""
-    monkeypatch.setattr("fairmend.serve.log._CHECKPOINT_SECONDS", 0.02)
-    monkeypatch.setattr("fairmend.serve.log._LONG", 50)
+    monkeypatch.setattr("fairmend.serve.log.sqlite._CHECKPOINT_SECONDS", 0.02)
+    monkeypatch.setattr("fairmend.serve.log.sqlite._LONG", 50)
     log = DecisionLog(tmp_path / "log.sqlite")
     for number in range(1_000):
         log.put_and_wait(Entry([("decisions", row(number))], [("d", "a", "b", number)]))
     pages = (tmp_path / "log.sqlite-wal").stat().st_size / 4_096
     log.close()
     assert pages < 1_000, "at least three pages a commit are written"
-    assert verify(log.path).rows["decisions"] == 1_000
+    assert verify(log.where).rows["decisions"] == 1_000
 
 
 def test_what_is_forgotten_is_gone_from_the_file(tmp_path):
@@ -130,9 +135,9 @@ def test_what_is_forgotten_is_gone_from_the_file(tmp_path):
         decision = (*row(number, at)[:-1], f"features of {number}")
         log.put_and_wait(Entry([("decisions", decision)], [(day, "a", "b", number)]))
     log.put_and_wait(Entry([], prune_before=new - 5 * 86_400))
-    assert [cell for (cell,) in rows_of(log.path, "SELECT cell FROM cells")] == [2]
+    assert cells(log) == [2]
     log.put_and_wait(Entry([], prune_before=0.0))
-    assert [cell for (cell,) in rows_of(log.path, "SELECT cell FROM cells")] == [2]
+    assert cells(log) == [2]
     log.close()
     kept = (tmp_path / "log.sqlite").read_bytes()
     assert b"features of 2" in kept
@@ -143,7 +148,7 @@ def test_a_log_may_have_any_name(tmp_path):
     path = tmp_path / "half 50%41 #1?.sqlite"
     log = DecisionLog(path)
     log.put_and_wait(Entry([("decisions", row(1))]))
-    assert log.knows(["0001/0"]) == {"0001/0"}
+    assert log.known(["0001/0"]) == {"0001/0"}
     assert verify(path).holds
     log.close()
     assert [file.name for file in tmp_path.iterdir() if file.suffix == ".sqlite"] == [path.name]

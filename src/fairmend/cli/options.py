@@ -15,10 +15,11 @@ from fairmend.config import SettingsError
 from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check, nearest
 from fairmend.measure.disparity import as_disparity
-from fairmend.model.protocols import NAMES as PROTOCOLS
+from fairmend.model.protocols import protocol_names
 from fairmend.repair.settings import RepairSettings
 
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
+PROTOCOLS = protocol_names()
 
 
 # -------------------------------------------------------------------- how an option is declared

@@ -113,7 +113,7 @@ class RemoteModel:
         return answers if answers.ndim == 1 and answers.dtype.kind in "biuf" else _objects(said)
 
     def _answers(self, body: bytes, n: int) -> list[Any]:
-        from fairmend.model.protocols.wire import BadAnswer, per_row
+        from fairmend.model.wire import BadAnswer, per_row
 
         response = self._post(body)
         try:

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from fairmend.errors import FairmendError
+from fairmend.model.wire import RequestFailed
 from fairmend.report.html.monitor import POLICY, monitor_page
 from fairmend.report.monitoring import MonitorFigures
-from fairmend.serve.http import (
-    allowed,
-    live,
-    note,
-    problem,
-    readiness,
-    reply,
-    unauthorized,
-    where,
-)
+from fairmend.serve.http import Port, live, problem, reply
 from fairmend.serve.monitor import look
-from fairmend.serve.sidecar import Failure, Sidecar
+from fairmend.serve.sidecar import Sidecar
 
 __all__ = ["make_admin"]
 
-_json = msgspec.json.Encoder()
-Handler = Callable[[Request], Awaitable[Response]]
 PAGE_HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cache-Control": "no-store",
@@ -43,66 +30,59 @@ _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.ASCII)
 
 def make_admin(sidecar: Sidecar) -> Starlette:
     """The application on the operators' port."""
-    config = sidecar.config
-    token = config.secret(config.admin_token_env)
-
-    def guarded(handler: Handler) -> Handler:
-        async def guard(request: Request) -> Response:
-            host = request.headers.get("host", "")
-            if token is None and not _LOCAL.fullmatch(host):  # a foreign name may point here
-                return problem("bad_host", "ask by the local address", 421)
-            if not allowed(request.headers, token):
-                return unauthorized(sidecar.metrics, "admin", 'Basic realm="fairmend"')
-            try:
-                return await handler(request)
-            except Failure as error:
-                return problem(error.code, error.message, error.status)
-            except Exception as error:
-                note("error", "error", error=where(error))
-                return problem("internal", "something went wrong here", 500)
-
-        return guard
-
-    looking: asyncio.Task[MonitorFigures] | None = None
-
-    async def looked() -> MonitorFigures:
-        """One look at a time, shared by all who ask: plans need the other threads."""
-        nonlocal looking
-        if looking is None or looking.done():
-            looking = asyncio.create_task(asyncio.to_thread(look, sidecar))
-        return await asyncio.shield(looking)
-
-    async def monitor(_: Request) -> Response:
-        text = await asyncio.to_thread(monitor_page, await looked())
-        return HTMLResponse(text, headers=PAGE_HEADERS)
-
-    async def figures(_: Request) -> Response:
-        return reply(_json.encode(await looked()))
-
-    async def metrics(_: Request) -> Response:
-        sidecar.metrics.set("fairmend_in_flight", sidecar.in_flight)
-        sidecar.metrics.set("fairmend_ready", sidecar.ready)
-        text = sidecar.metrics.text()
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
-
-    async def ready(_: Request) -> Response:
-        return readiness(sidecar.ready)
-
-    async def reload(request: Request) -> Response:
-        if "fairmend-admin" not in request.headers:  # which no page elsewhere can add
-            return problem("bad_request", "send the header Fairmend-Admin", 400)
-        try:
-            return reply(_json.encode({"artifact": await sidecar.reload()}))
-        except FairmendError as error:
-            return problem("bad_artifact", str(error), 422)
-
+    operators = _Operators(sidecar)
     return Starlette(
         routes=[
-            Route("/", guarded(monitor), methods=["GET"]),
-            Route("/figures", guarded(figures), methods=["GET"]),
-            Route("/metrics", guarded(metrics), methods=["GET"]),
-            Route("/live", guarded(live), methods=["GET"]),
-            Route("/ready", guarded(ready), methods=["GET"]),
-            Route("/reload", guarded(reload), methods=["POST"]),
+            operators.route("/", operators.monitor),
+            operators.route("/figures", operators.figures),
+            operators.route("/metrics", operators.metrics),
+            operators.route("/live", live),
+            operators.route("/ready", operators.ready),
+            operators.route("/reload", operators.reload, method="POST"),
         ]
     )
+
+
+class _Operators(Port):
+    """What operators may request."""
+
+    def __init__(self, sidecar: Sidecar) -> None:
+        self.sidecar = sidecar
+        token = sidecar.config.secret(sidecar.config.admin_token_env)
+        super().__init__("admin", token, 'Basic realm="fairmend"', sidecar.metrics)
+        self._reading: asyncio.Task[MonitorFigures] | None = None
+
+    def refusal(self, request: Request) -> Response | None:
+        host = request.headers.get("host", "")
+        if self.token is None and not _LOCAL.fullmatch(host):  # a foreign name may point here
+            return problem(RequestFailed("bad_host", "use the local address", 421))
+        return super().refusal(request)
+
+    async def _figures(self) -> MonitorFigures:
+        """The log is read once at a time, for all who wait: plans need the other threads."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(asyncio.to_thread(look, self.sidecar))
+        return await asyncio.shield(self._reading)
+
+    async def monitor(self, _: Request) -> Response:
+        text = await asyncio.to_thread(monitor_page, await self._figures())
+        return HTMLResponse(text, headers=PAGE_HEADERS)
+
+    async def figures(self, _: Request) -> Response:
+        return reply(await self._figures())
+
+    async def metrics(self, _: Request) -> Response:
+        self.counts.in_flight.set(self.sidecar.in_flight)
+        self.counts.ready.set(self.sidecar.ready)
+        return PlainTextResponse(self.counts.text(), media_type="text/plain; version=0.0.4")
+
+    async def ready(self, _: Request) -> Response:
+        return reply({"ready": self.sidecar.ready}, 200 if self.sidecar.ready else 503)
+
+    async def reload(self, request: Request) -> Response:
+        if "fairmend-admin" not in request.headers:  # which no page elsewhere can add
+            raise RequestFailed("bad_request", "send the header Fairmend-Admin", 400)
+        try:
+            return reply({"artifact": await self.sidecar.reload()})
+        except FairmendError as error:
+            raise RequestFailed("bad_artifact", str(error), 422) from None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fairmend.config import Option, read_toml, unknown_key
 from fairmend.data.limits import LARGE, Between, hints_of
 from fairmend.errors import check, check_choice
-from fairmend.model.protocols import NAMES
+from fairmend.model.protocols import protocol_names
 from fairmend.model.remote import read_address
 
 __all__ = ["Config", "read_config"]
@@ -82,9 +82,8 @@ class Config:
         """Refuse what types alone cannot tell."""
         read_address(self.upstream)
         if self.protocol is not None:
-            check_choice(
-                "config protocol", self.protocol, NAMES, "Leave it out to tell by the address."
-            )
+            fix = "Leave it out to tell by the address."
+            check_choice("config protocol", self.protocol, protocol_names(), fix)
         check(
             len({*self.groups, self.id}) > len(self.groups),
             "config group and id",

@@ -1,4 +1,4 @@
-"""What both ports share: who may ask, how much may be sent, and how errors look."""
+"""What both ports share: who may come in, how much may be sent, how errors look, the event log."""
 
 from __future__ import annotations
 
@@ -8,64 +8,101 @@ import binascii
 import hmac
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope
+from starlette.routing import Route
 
-from fairmend.model.protocols.wire import BadRequest
+from fairmend.model.wire import JSON, BadRequest, RequestFailed
 from fairmend.serve.metrics import Metrics
 
-__all__ = [
-    "allowed",
-    "flush",
-    "headers_of",
-    "live",
-    "note",
-    "problem",
-    "read_body",
-    "readiness",
-    "reply",
-    "unauthorized",
-    "where",
-]
+__all__ = ["Port", "flush", "live", "note", "problem", "read_body", "reply", "where"]
 
+Handler = Callable[[Request], Awaitable[Response]]
 _json = msgspec.json.Encoder()
 
 
-def reply(content: bytes, status: int = 200, **headers: str) -> Response:
-    """JSON that is already encoded; a header's name is written with underscores."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(content, status, named, "application/json")
+def reply(content: Any, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(_json.encode(content), status, media_type=JSON)
 
 
-def problem(code: str, message: str, status: int, **headers: str) -> Response:
-    """An error as every path without a protocol of its own tells it."""
-    content = _json.encode({"error": {"code": code, "message": message}})
-    return reply(content, status, **headers)
+def _error(code: str, message: str) -> bytes:
+    return _json.encode({"error": {"code": code, "message": message}})
+
+
+def problem(
+    error: RequestFailed,
+    body: Callable[[str, str], bytes] = _error,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """An error, in the shape that the clients of a path expect."""
+    headers = dict(headers or {})
+    if error.status in (408, 413):  # nobody waits for the rest of the body
+        headers["Connection"] = "close"
+    elif error.retry_after:
+        headers["Retry-After"] = str(error.retry_after)
+    return Response(body(error.code, error.message), error.status, headers, JSON)
 
 
 async def live(_: Request) -> Response:
     """It runs."""
-    return reply(b'{"live":true}')
+    return reply({"live": True})
 
 
-def readiness(ready: bool) -> Response:
-    """Whether requests may be sent here."""
-    return reply(_json.encode({"ready": ready}), 200 if ready else 503)
+class Port:
+    """The routes of one port; only those with the token get in, nothing unforeseen gets out."""
+
+    def __init__(self, name: str, token: str | None, challenge: str, metrics: Metrics) -> None:
+        self.name, self.token, self.challenge = name, token, challenge
+        self.counts = metrics
+
+    def refusal(self, request: Request) -> Response | None:
+        """The answer to somebody who may not come in."""
+        if is_allowed(request.headers, self.token):
+            return None
+        self.counts.unauthorized.labels(self.name).inc()
+        note("request", "warning", port=self.name, code="unauthorized", status=401)
+        failed = RequestFailed("unauthorized", "a token is needed", 401)
+        return problem(failed, headers={"WWW-Authenticate": self.challenge})
+
+    def answered(self, request: Request, response: Response, code: str, seconds: float) -> None:
+        """What to do with a response before it is sent."""
+
+    def route(
+        self,
+        path: str,
+        handler: Handler,
+        *,
+        method: str = "GET",
+        error_body: Callable[[str, str], bytes] = _error,
+    ) -> Route:
+        """A guarded route; errors have the shape of ``error_body``."""
+
+        async def guarded(request: Request) -> Response:
+            started = time.perf_counter()
+            refused = self.refusal(request)
+            if refused is not None:
+                return refused
+            code = "ok"
+            try:
+                response = await handler(request)
+            except RequestFailed as error:
+                code, response = error.code, problem(error, error_body)
+            except Exception as error:
+                note("error", "error", error=where(error))
+                failed = RequestFailed("internal", "something went wrong here", 500)
+                code, response = failed.code, problem(failed, error_body)
+            self.answered(request, response, code, time.perf_counter() - started)
+            return response
+
+        return Route(path, guarded, methods=[method])
 
 
-def headers_of(scope: Scope) -> dict[str, str]:
-    """A request's headers by their names in small letters; of several the first counts."""
-    return {
-        name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"][::-1]
-    }
-
-
-def allowed(headers: Mapping[str, str], token: str | None) -> bool:
+def is_allowed(headers: Mapping[str, str], token: str | None) -> bool:
     """Whether the bearer token is right, in time that does not depend on how right it is.
 
     Browsers can send it as the password of basic authentication.
@@ -84,57 +121,40 @@ def allowed(headers: Mapping[str, str], token: str | None) -> bool:
     return hmac.compare_digest(secret, token.encode())
 
 
-def unauthorized(metrics: Metrics, port: str, challenge: str) -> Response:
-    """Refuse somebody without the right token: counted and noted, but for what they sent."""
-    metrics.count("fairmend_unauthorized_total", port=port)
-    note("request", "warning", port=port, code="unauthorized", status=401)
-    return problem("unauthorized", "a token is needed", 401, WWW_Authenticate=challenge)
-
-
-async def read_body(
-    headers: Mapping[str, str], receive: Receive, most: int, seconds: float
-) -> bytes:
-    """The body, if it is not too long and does not dawdle."""
-    length = headers.get("content-length", "0")
+async def read_body(request: Request, most: int, seconds: float) -> bytes:
+    """The body, unless it is too long or takes too long."""
+    too_long = BadRequest("too_long", f"a body has at most {most} bytes", 413)
+    length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length) > most:
-        raise _too_long(most)
-    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise too_long
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise BadRequest("bad_encoding", "send the body as it is, not compressed", 415)
-    parts, total, more = [], 0, True
+    body = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise BadRequest("hung_up", "the client hung up", 400)
-                part = message.get("body", b"")
-                total += len(part)
-                if total > most:
-                    raise _too_long(most)
-                parts.append(part)
-                more = message.get("more_body", False)
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise too_long
+    except ClientDisconnect:
+        raise BadRequest("hung_up", "the client hung up", 400) from None
     except TimeoutError:
         raise BadRequest("slow_body", "the body took too long to arrive", 408) from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return bytes(body)
 
 
-def _too_long(most: int) -> BadRequest:
-    return BadRequest("too_long", f"a body has at most {most} bytes", 413)
+# -------------------------------------------------------------------- the event log
+
+_unwritten: list[bytes] = []
+"""Lines about requests are written together: one system call per line would cost too much."""
 
 
 def note(event: str, level: str = "info", **detail: Any) -> None:
-    """One line of JSON on standard error; never any applicant's data.
-
-    Lines about requests are written together, a few times a second: see `flush`.
-    """
+    """One line of JSON on standard error; never any applicant's data."""
     line = {"at": round(time.time(), 3), "level": level, "event": event, **detail}
     _unwritten.append(_json.encode(line) + b"\n")
     if event != "request":
         flush()
-
-
-_unwritten: list[bytes] = []
-"""Kept here, for where Python is told not to buffer every line would be a call to the system."""
 
 
 def flush() -> None:
@@ -146,7 +166,7 @@ def flush() -> None:
 
 
 def where(error: BaseException) -> str:
-    """The place an unforeseen error came from, without its words, which may hold data."""
+    """Type and place of an unforeseen error, without its message, which may hold data."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

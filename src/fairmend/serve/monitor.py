@@ -26,7 +26,7 @@ from fairmend.report.monitoring import (
     MonitorFigures,
     find_alerts,
 )
-from fairmend.serve.log import rows_of
+from fairmend.serve.log import LogStore, open_store
 
 if TYPE_CHECKING:
     from fairmend.serve.sidecar import Sidecar
@@ -42,25 +42,18 @@ _WIDTHS = (60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 28 * 86_400)
 
 def look(sidecar: Sidecar) -> MonitorFigures:
     """Read the log as it is now."""
-    serving, config, path = sidecar.serving, sidecar.config, sidecar.log.path
-    [(first, last, total, failed, edited)] = rows_of(
-        path,
-        "SELECT min(at), max(at), count(*), coalesce(sum(original IS NULL), 0), "
-        "coalesce(sum(edited IS NOT NULL AND edited <> ''), 0) FROM decisions",
-    )
-    width = _width(0.0 if first is None else last - first)
-    counts = _counts(path, width)
-    monitored = _monitored(sidecar, counts)
-    edits = tuple(
-        LoggedEdit(*found)
-        for found in rows_of(
-            path,
-            "SELECT at, decision, coalesce(grp, ''), edited, original, repaired FROM decisions "
-            "WHERE edited IS NOT NULL AND edited <> '' ORDER BY seq DESC LIMIT 12",
-        )
-    )
+    with open_store(sidecar.log.where) as store:
+        return _look(sidecar, store)
+
+
+def _look(sidecar: Sidecar, store: LogStore) -> MonitorFigures:
+    serving, config = sidecar.serving, sidecar.config
+    totals = store.totals()
+    width = _width(0.0 if totals.first is None else (totals.last or 0.0) - totals.first)
+    counts = store.counts(width)
+    monitored = _monitored(sidecar, store, counts)
     labelled = sum(n for (_, _, _, _, y), n in counts.items() if y is not None)
-    changed = len(sidecar.changed_probes)
+    changed = sidecar.probes_changed
     return MonitorFigures(
         at=time.time(),
         mode=config.mode,
@@ -68,19 +61,19 @@ def look(sidecar: Sidecar) -> MonitorFigures:
         artifact=serving.fingerprint,
         tolerance=config.tolerance,
         width=width,
-        decisions=total,
-        failed=failed,
-        edited=edited,
+        decisions=totals.decisions,
+        failed=totals.failed,
+        edited=totals.edited,
         labelled=labelled,
         probes_changed=changed,
         probed_at=sidecar.probed_at,
         monitored=tuple(monitored),
-        edits=edits,
+        edits=tuple(LoggedEdit(*edit) for edit in store.last_edits(12)),
         alerts=tuple(find_alerts(monitored, changed, sidecar.probed_at)),
     )
 
 
-def _monitored(sidecar: Sidecar, counts: WindowCounts) -> list[Monitored]:
+def _monitored(sidecar: Sidecar, store: LogStore, counts: WindowCounts) -> list[Monitored]:
     serving, tolerance = sidecar.serving, sidecar.config.tolerance
     plans = serving.classifier.plans_
     disparity = read_disparities(serving.classifier.disparity)[0]
@@ -90,7 +83,7 @@ def _monitored(sidecar: Sidecar, counts: WindowCounts) -> list[Monitored]:
     for group, plan in plans.items():
         compared = WindowedGap(str(group), str(plan.baseline), rate, tolerance, risk)
         windows, overall = compared.windows(counts)
-        unseen, inputs = _inputs(sidecar.log.path, serving, group, risk / MOST_DAYS)
+        unseen, inputs = _inputs(store, serving, group, risk / MOST_DAYS)
         monitored.append(
             Monitored(
                 target=compared.target,
@@ -107,7 +100,7 @@ def _monitored(sidecar: Sidecar, counts: WindowCounts) -> list[Monitored]:
     return monitored
 
 
-def _width(span: float) -> float:
+def _width(span: float) -> int:
     """The shortest width that makes few windows.
 
     >>> _width(3_600), _width(30 * 86_400)
@@ -118,35 +111,13 @@ def _width(span: float) -> float:
     return found or longest * math.ceil(span / (most * longest))
 
 
-def _counts(path: Any, width: float) -> WindowCounts:
-    """How many people by window, group, original and repaired decision, and outcome."""
-    found = rows_of(
-        path,
-        "SELECT CAST(d.at / ? AS INTEGER) AS part, d.grp, d.original, "
-        "coalesce(d.repaired, d.original), o.y, count(*) FROM decisions d LEFT JOIN "
-        "(SELECT decision, y, max(seq) FROM outcomes GROUP BY decision) o "
-        "ON o.decision = d.decision WHERE d.original IS NOT NULL AND d.grp IS NOT NULL "
-        "GROUP BY 1, 2, 3, 4, 5",
-        width,
-    )
-    return {
-        (part * int(width), group, original, repaired, y): n
-        for part, group, original, repaired, y, n in found
-    }
-
-
 def _inputs(
-    path: Any, serving: Any, group: Hashable, risk: float
+    store: LogStore, serving: Any, group: Hashable, risk: float
 ) -> tuple[float, tuple[InputWindow, ...]]:
     """The share of unseen rows to expect, and each day's inputs of a group against the audit's."""
     audited = AuditedInputs.of(serving.classifier.data_, serving.schema.table, group)
     by_day: dict[str, list[tuple[int, int]]] = {}
-    for day, cell, n in rows_of(
-        path,
-        "SELECT day, cell, n FROM cells WHERE artifact = ? AND grp = ? ORDER BY day",
-        serving.fingerprint,
-        str(group),
-    ):
+    for day, cell, n in store.inputs(serving.fingerprint, str(group)):
         by_day.setdefault(day, []).append((cell, n))
     days = list(by_day.items())[-MOST_DAYS:]
     return audited.alone, tuple(audited.window(day, cells, risk) for day, cells in days)

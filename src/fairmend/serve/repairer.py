@@ -21,9 +21,8 @@ from fairmend.data.groups import UNKNOWN
 from fairmend.data.ids import content_ids
 from fairmend.errors import DataError, ModelError
 from fairmend.model.answers import Answers
-from fairmend.model.protocols.wire import BadAnswer, BadRequest
 from fairmend.model.remote import cells
-from fairmend.serve.fast import FastReader
+from fairmend.model.wire import BadAnswer, BadRequest
 from fairmend.serve.schema import Row, Schema
 
 __all__ = ["Law", "Repairer", "Said"]
@@ -46,7 +45,6 @@ class Repairer:
         self.classifier, self.fingerprint = classifier, fingerprint
         self.repair = classifier.fitted_repair
         self.schema = Schema.of(self.repair.table, apart)
-        self.fast = FastReader(self.schema, apart)
         self.labels = self.repair.data.labels
         self._places = {str(group): i for i, group in enumerate(self.repair.data.groups)}
         self._names = list(self._places)
@@ -136,16 +134,3 @@ class Repairer:
     def _number(self, drawer: Drawer, row: Row, person: Any) -> float:
         ids = content_ids(self.schema.frame([row])) if person is None else [person]
         return float(drawer.uniform(ids)[0])
-
-    # ---------------------------------------------------------------- is the model still the same
-
-    def probes(self, most: int) -> tuple[list[Row], list[float]]:
-        """Rows of the audit, spread over it, with the decisions the model gave then."""
-        decision: dict[int, float] = {}
-        for population in self.classifier.data_.populations:
-            assert population.rows is not None
-            decision |= dict(zip(population.rows.tolist(), population.decision, strict=True))
-        chosen = np.unique(np.linspace(0, len(decision) - 1, most).astype(np.int64))
-        places = np.array(sorted(decision))[chosen]
-        rows = self._rows(self.schema.table.take(places))
-        return rows, [float(decision[place]) for place in places.tolist()]

@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 import uvicorn
@@ -16,26 +16,26 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairmend.errors import DataError, FairmendError
+from fairmend.model.wire import RequestFailed
 from fairmend.serve.admin import make_admin
 from fairmend.serve.app import make_app
 from fairmend.serve.config import Config
 from fairmend.serve.http import flush, note, where
-from fairmend.serve.sidecar import Failure, Sidecar
-from fairmend.serve.upstream import UpstreamError
+from fairmend.serve.sidecar import Sidecar
 
 __all__ = ["run"]
 
 HEAD_BYTES, HEAD_SECONDS = 1 << 16, 10.0
-"""How long the head of a request may be, and may take."""
-_FORGET_SECONDS = 3_600.0
-_LET_IN_SECONDS = 0.2
-"""How long after the door is shut those inside may still begin to speak."""
+"""Limits for the headers of a request."""
+_FLUSH_SECONDS, _FORGET_SECONDS = 0.2, 3_600.0
+_GRACE_SECONDS = 0.2
+"""Grace period for connections accepted before the listener closed."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""To stop, to stop, and to load the artifact again."""
+"""To stop, to stop, and to reload the artifact."""
 
 
 def run(config: Config) -> None:
-    """Serve until told to stop; returns once everything is answered and on disk."""
+    """Serve until a signal to stop; returns once everything is answered and on disk."""
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     try:
         import uvloop
@@ -54,7 +54,7 @@ class _Server(uvicorn.Server):
 
 
 class _Bounded(HttpToolsProtocol):
-    """Heads of requests that are too long, or take too long, are not waited for."""
+    """Closes connections whose headers are too long, or take too long."""
 
     _received = 0
     _waiting: asyncio.TimerHandle | None = None
@@ -126,24 +126,22 @@ async def _serve(config: Config) -> None:
     private = _bound(config.admin_host, config.admin_port)
     sidecar = Sidecar(config)
     await sidecar.start()
-    loop = asyncio.get_running_loop()
-    stop, again = asyncio.Event(), asyncio.Event()
-    for number in _SIGNALS:  # not by the loop, which would forget them when it ends
-        told = again if number == signal.SIGHUP else stop
-        signal.signal(number, partial(_tell, loop, told))
-    clients = _server(make_app(sidecar))
-    admin = _server(make_admin(sidecar))
+    stop, again = _on_signals()
+    clients, admin = _server(make_app(sidecar)), _server(make_admin(sidecar))
     serving = [
         asyncio.create_task(clients.serve(sockets=[public])),
         asyncio.create_task(admin.serve(sockets=[private])),
     ]
     gc.collect()
-    gc.freeze()  # what is loaded stays: looking through it again would hold requests up
+    gc.freeze()  # what is loaded stays: collecting it again would delay requests
     chores = [
-        asyncio.create_task(_flush_now_and_then()),
-        asyncio.create_task(_reload_when_told(sidecar, again)),
-        asyncio.create_task(_probe_now_and_then(sidecar)),
-        asyncio.create_task(_forget_now_and_then(sidecar)),
+        asyncio.create_task(chore)
+        for chore in (
+            _repeat(_FLUSH_SECONDS, _flush),
+            _repeat(config.probe_seconds, partial(_probe, sidecar)),
+            _repeat(_FORGET_SECONDS, partial(_forget, sidecar)),
+            _repeat(0, partial(_reload, sidecar, again)),
+        )
     ]
     note(
         "listening",
@@ -153,61 +151,71 @@ async def _serve(config: Config) -> None:
         artifact=sidecar.serving.fingerprint,
     )
     await stop.wait()
-    sidecar.draining = True  # readiness goes first, so that nobody new is sent here
+    sidecar.draining = True  # readiness goes first, so that no new requests are sent here
     note("draining")
     await asyncio.sleep(config.drain_seconds)
     for listening in clients.servers:
         listening.close()
-    await asyncio.sleep(_LET_IN_SECONDS)  # whoever was let in last has yet to be heard
-    clients.should_exit = True
-    await serving[0]
-    admin.should_exit = True
-    await serving[1]
+    await asyncio.sleep(_GRACE_SECONDS)
+    for server, ended in zip((clients, admin), serving, strict=True):
+        server.should_exit = True
+        await ended
     for chore in chores:
         chore.cancel()
     await asyncio.gather(*chores, return_exceptions=True)
     await sidecar.stop()
     note("stopped")
-    for number in _SIGNALS:  # told again on its last steps, it still ends as one that was done
+    for number in _SIGNALS:  # a signal on its last steps must not change how it ended
         signal.signal(number, signal.SIG_IGN)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Event, *_: object) -> None:
-    """What a signal does, wherever it interrupts."""
-    loop.call_soon_threadsafe(told.set)
+def _on_signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """Events for the signals to stop, and to reload."""
+    loop = asyncio.get_running_loop()
+    stop, again = asyncio.Event(), asyncio.Event()
+
+    def handle(number: int, _: object) -> None:
+        event = again if number == signal.SIGHUP else stop
+        loop.call_soon_threadsafe(event.set)
+
+    for number in _SIGNALS:  # not by the loop, which would forget them when it ends
+        signal.signal(number, handle)
+    return stop, again
 
 
-async def _reload_when_told(sidecar: Sidecar, again: asyncio.Event) -> None:
+# -------------------------------------------------------------------- chores
+
+
+async def _repeat(seconds: float, chore: Callable[[], Awaitable[None]]) -> None:
     while True:
-        await again.wait()
-        again.clear()
-        try:
-            note("reload", artifact=await sidecar.reload())
-        except (FairmendError, Failure) as error:
-            note("reload refused", "error", error=type(error).__name__)
+        await chore()
+        await asyncio.sleep(seconds)
 
 
-async def _probe_now_and_then(sidecar: Sidecar) -> None:
-    while True:
-        try:
-            await sidecar.probe()
-            changed = len(sidecar.changed_probes)
-            note("probed", "warning" if changed else "info", changed=changed)
-        except (UpstreamError, Failure, FairmendError) as error:
-            note("probe failed", "warning", code=getattr(error, "code", type(error).__name__))
-        except Exception as error:
-            note("probe failed", "error", error=where(error))
-        await asyncio.sleep(sidecar.config.probe_seconds)
+async def _flush() -> None:
+    flush()
 
 
-async def _flush_now_and_then() -> None:
-    while True:
-        await asyncio.sleep(0.2)
-        flush()
+async def _reload(sidecar: Sidecar, again: asyncio.Event) -> None:
+    await again.wait()
+    again.clear()
+    try:
+        note("reload", artifact=await sidecar.reload())
+    except (FairmendError, RequestFailed) as error:
+        note("reload refused", "error", error=type(error).__name__)
 
 
-async def _forget_now_and_then(sidecar: Sidecar) -> None:
-    while True:
-        with contextlib.suppress(Failure):
-            await sidecar.forget()
-        await asyncio.sleep(_FORGET_SECONDS)
+async def _probe(sidecar: Sidecar) -> None:
+    try:
+        await sidecar.probe()
+        changed = sidecar.probes_changed
+        note("probed", "warning" if changed else "info", changed=changed)
+    except (RequestFailed, FairmendError) as error:
+        note("probe failed", "warning", code=getattr(error, "code", type(error).__name__))
+    except Exception as error:
+        note("probe failed", "error", error=where(error))
+
+
+async def _forget(sidecar: Sidecar) -> None:
+    with contextlib.suppress(RequestFailed):
+        await sidecar.forget()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from operator import itemgetter
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from fairmend.data.columns import Frame
 from fairmend.data.containers import from_cells
-from fairmend.model.protocols.wire import Asked, BadRequest
 from fairmend.model.remote import cells, kinds
+from fairmend.model.wire import BadRequest, Cell, Query, Whole
 
 __all__ = ["Row", "Schema", "missing_column"]
 
@@ -21,6 +25,12 @@ _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _EXACT = 2.0**53
 _MOST_HEADERS = 1_000
+# An integer of more than 64 bits is refused by the protocols: leave it to them.
+_Moderate = Annotated[float, msgspec.Meta(ge=-(2.0**63), lt=2.0**63)]
+_CELLS: dict[str, Any] = {"bool": bool, "int": Whole, "float": _Moderate, "str": str}
+_cells = msgspec.structs.astuple
+Read = tuple[list[Row], dict[str, list[Any]]]
+_Places = tuple[int, Callable[[Any], Row], dict[str, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,30 +39,36 @@ class Schema:
 
     table: Frame
     """The audit's distinct rows."""
-    names: tuple[str, ...]
     kinds: tuple[str, ...]
     optional: tuple[bool, ...]
     """Which columns may be empty: those that were so for somebody in the audit, and `personal`."""
+    person: tuple[str, ...]
+    """Columns that say who somebody is: group and id."""
     personal: frozenset[str]
-    """Inputs that also say who somebody is; who does not say leaves them empty, or out."""
+    """Inputs among them; people who opt out leave these empty, or out."""
     _types: tuple[type, ...]
-    _places: dict[Any, tuple[list[int | None] | None, dict[str, int]]] = field(default_factory=dict)
+    _places: dict[Any, _Places] = field(default_factory=dict)
+    _decoders: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, table: Frame, apart: Sequence[str] = ()) -> Schema:
-        """The columns of a table; those among ``apart`` also say who somebody is."""
-        found = tuple(kinds(table))
-        personal = frozenset(apart).intersection(table.names)
-        empty = tuple(
+    def of(cls, table: Frame, person: Sequence[str] = ()) -> Schema:
+        """The columns of a table, beside those that say who somebody is."""
+        of_kind = tuple(kinds(table))
+        personal = frozenset(person).intersection(table.names)
+        optional = tuple(
             column.has_missing or name in personal
             for name, column in zip(table.names, table.encoded, strict=True)
         )
-        types = tuple(_TYPES[kind] for kind in found)
-        return cls(table, table.names, found, empty, personal, types)
+        types = tuple(_TYPES[kind] for kind in of_kind)
+        return cls(table, of_kind, optional, tuple(person), personal, types)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.table.names
 
     @property
     def sent_names(self) -> tuple[str, ...] | None:
-        """What the vendor's columns are called; None where it takes them by place."""
+        """The names of the vendor's columns; None where it takes them by place."""
         return None if self.table.is_array else self.names
 
     def known_rows(self) -> dict[Row, int]:
@@ -61,48 +77,85 @@ class Schema:
 
     # ---------------------------------------------------------------- from outside
 
-    def read(self, asked: Asked, apart: Sequence[str]) -> tuple[list[Row], dict[str, list[Any]]]:
-        """The model's inputs in their order and types, and the columns that are set apart."""
-        if not asked.rows:
+    def read(self, query: Query) -> Read:
+        """The model's inputs in their order and types, and the columns that say who is who."""
+        if not query.rows:
             raise BadRequest("no_rows", "there must be at least one row", 422)
-        order, others = self._place(asked.names, tuple(apart))
-        wide = len(self.names) if asked.names is None else len(asked.names)
+        wide, pick, person = self._place(query.names)
         types, rows = self._types, []
-        for row in asked.rows:
+        for row in query.rows:
             if len(row) != wide:
                 raise BadRequest("bad_row", "every row must have as many cells as columns", 422)
-            mine = tuple(row if order is None else [None if j is None else row[j] for j in order])
-            rows.append(
-                mine if tuple(map(type, mine)) == types else self.typed(mine, text=asked.text)
-            )
+            inputs = pick(row)
+            typed = tuple(map(type, inputs)) == types
+            rows.append(inputs if typed else self.typed(inputs, text=query.text))
         columns = {
-            name: [None if row[j] is UNSET else row[j] for row in asked.rows]
-            for name, j in others.items()
+            name: [None if row[j] is UNSET else row[j] for row in query.rows]
+            for name, j in person.items()
         }
         return rows, columns
 
-    def _place(
-        self, names: tuple[str, ...] | None, apart: tuple[str, ...]
-    ) -> tuple[list[int | None] | None, dict[str, int]]:
-        """Where the model's inputs stand among the columns, and where what is set apart does."""
-        if names is None:
-            return None, {name: j for j, name in enumerate(self.names) if name in apart}
-        found = self._places.get((names, apart))
-        if found is None:
-            spot = {name: j for j, name in enumerate(names)}
-            if len(spot) != len(names):
-                raise BadRequest("bad_columns", "column names must be distinct", 422)
-            for name in self.names:
-                if name not in spot and name not in self.personal:
-                    raise missing_column(name)
-            if any(name not in self.names and name not in apart for name in names):
-                raise BadRequest("bad_columns", "there is a column that does not belong here", 422)
-            order = None if names == self.names else [spot.get(name) for name in self.names]
-            found = order, {name: spot[name] for name in apart if name in spot}
-            if len(self._places) >= _MOST_HEADERS:
-                self._places.clear()
-            self._places[names, apart] = found
-        return found
+    def read_records(self, key: str, body: bytes) -> Read | None:
+        """JSON records under a key, in the columns' own types; None for everything else.
+
+        The usual request, in a third of the time that a protocol and `read` need for it.
+        """
+        decoder = self._decoders.get(key) or self._decoder(key)
+        try:
+            rows = list(map(_cells, decoder.decode(body).records))
+            first, *others = rows
+        except (msgspec.MsgspecError, ValueError, RecursionError, AttributeError):
+            return None
+        wide, columns = len(self.kinds), {}
+        for j, name in enumerate(self.person, wide):
+            if first[j] is not UNSET:
+                columns[name] = column = [row[j] for row in rows] if others else [first[j]]
+                if others and UNSET in column:
+                    return None
+        if body.count(b":") != 1 + len(rows) * (wide + len(columns)):
+            return None  # a key came twice, or not in every record
+        return [row[:wide] for row in rows] if others else [first[:wide]], columns
+
+    def _decoder(self, key: str) -> msgspec.json.Decoder[Any]:
+        """Reads a body of records; nothing fits where names do not allow it."""
+        named = (*self.names, *self.person)
+        fields: list[Any] = [
+            (f"f{j}", _CELLS[kind] | None if optional else _CELLS[kind])
+            for j, (kind, optional) in enumerate(zip(self.kinds, self.optional, strict=True))
+        ]
+        fields += [(f"f{j}", Cell | UnsetType, UNSET) for j in range(len(fields), len(named))]
+        renamed = {f"f{j}": name for j, name in enumerate(named)}
+        strict = partial(msgspec.defstruct, forbid_unknown_fields=True, gc=False)
+        body: Any = None
+        with suppress(ValueError):  # an input that also says who is who; odd characters in a name
+            row: Any = strict("Row", fields, rename=renamed)
+            body = strict("Body", [("records", list[row])], rename={"records": key})
+        decoder = self._decoders[key] = msgspec.json.Decoder(body)
+        return decoder
+
+    def _place(self, names: tuple[str, ...] | None) -> _Places:
+        """How many columns there are, where the model's inputs are, and where each of `person`."""
+        places = self._places.get(names)
+        if places is not None:
+            return places
+        columns = self.names if names is None else names
+        spot = {name: j for j, name in enumerate(columns)}
+        if len(spot) != len(columns):
+            raise BadRequest("bad_columns", "column names must be distinct", 422)
+        for name in self.names:
+            if name not in spot and name not in self.personal:
+                raise missing_column(name)
+        if not spot.keys() <= {*self.names, *self.person}:
+            raise BadRequest("bad_columns", "there is a column that does not belong here", 422)
+        order = [spot.get(name) for name in self.names]
+        pick: Callable[[Any], Row] = itemgetter(*order)
+        if None in order or len(order) == 1:
+            pick = partial(_picked, order)
+        if len(self._places) >= _MOST_HEADERS:
+            self._places.clear()
+        person = {name: spot[name] for name in self.person if name in spot}
+        self._places[names] = len(columns), pick, person
+        return self._places[names]
 
     def typed(self, row: Row, *, text: bool = False) -> Row:
         """A row with each cell in its column's type, or an error that names the column."""
@@ -118,6 +171,11 @@ class Schema:
     def frame(self, rows: Sequence[Row]) -> Frame:
         """Rows in the container and the types of the audit."""
         return from_cells(rows, self.table)
+
+
+def _picked(order: Sequence[int | None], row: Any) -> Row:
+    """A row's inputs, where one may not have come."""
+    return tuple(None if j is None else row[j] for j in order)
 
 
 def missing_column(name: str) -> BadRequest:

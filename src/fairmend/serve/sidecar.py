@@ -1,7 +1,7 @@
-"""What happens to a request: rows to the vendor, plans, draws, edited rows to the vendor, the log.
+"""What happens to a request: the vendor is queried, plans are applied, decisions are logged.
 
 The order is what makes it safe. Nothing is answered before it is on disk; nothing is edited in
-shadow; and a request sees one artifact from beginning to end, whatever is loaded meanwhile.
+shadow mode; and a request sees one artifact from beginning to end, whatever is loaded meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -25,35 +25,26 @@ import numpy as np
 from fairmend.apply.draw import Drawer, read_key
 from fairmend.data.columns import Frame
 from fairmend.data.ids import is_id
-from fairmend.errors import DataError, FairmendError
-from fairmend.model.protocols.wire import JSON, Asked, BadAnswer, BadRequest, Protocol
+from fairmend.errors import DataError, FairmendError, unreadable
+from fairmend.model.answers import Answers
+from fairmend.model.probe import Probe
 from fairmend.model.remote import cells, kinds
+from fairmend.model.wire import JSON, BadAnswer, BadRequest, Protocol, Query, RequestFailed
 from fairmend.serve.config import Config
-from fairmend.serve.fast import Read
-from fairmend.serve.log import DecisionLog, Entry, LogUnavailable, Reply
+from fairmend.serve.log import TABLES, DecisionLog, Entry, LogUnavailable, Reply, day_of, event
 from fairmend.serve.metrics import Metrics
 from fairmend.serve.repairer import Law, Repairer, Said
-from fairmend.serve.schema import Row, missing_column
+from fairmend.serve.schema import Read, Row, missing_column
 from fairmend.serve.upstream import Upstream, UpstreamError
 
-__all__ = ["Decided", "Failure", "Sidecar"]
+__all__ = ["Decided", "Sidecar"]
 
 PROBES = 64
-_OF_PEOPLE = ("fairmend-group", "fairmend-id")
+"""Rows of the audit that the vendor is queried about now and then."""
+_GROUP, _ID = "fairmend-group", "fairmend-id"
 """Headers that say who a row is about."""
 _LOADS = 3
 _json = msgspec.json.Encoder()
-_FAST = Asked(None, [], "fast")
-"""Stands for a request whose rows were read in one step."""
-
-
-class Failure(Exception):
-    """A request that is not answered, with what the client is told."""
-
-    def __init__(self, code: str, message: str, status: int, retry_after: int = 0) -> None:
-        super().__init__(message)
-        self.code, self.message, self.status = code, message, status
-        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +62,28 @@ class _Person:
 
     row: Row
     group: str | None
-    person: Any
+    id: Any
     raw: Any = None
-    said: Said | None = None
-    sent: Row | None = None
+    """The vendor's answer, as it came and as it is read."""
+    answer: Said | None = None
+    edited: Row | None = None
     """The edited row; None where nothing is edited."""
-    repaired_raw: Any = None
-    repaired_said: Said | None = None
+    edited_raw: Any = None
+    edited_answer: Said | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What stays the same while a request is answered."""
+
+    serving: Repairer
+    decision: str
+    started: float
+    deadline: float
+
+    @property
+    def latency(self) -> float:
+        return 1000 * (time.perf_counter() - self.started)
 
 
 class Sidecar:
@@ -88,32 +94,31 @@ class Sidecar:
         self.metrics = Metrics()
         self.upstream = Upstream(config, self.metrics)
         self.key = _key(config)
-        self.apart = (*config.groups, config.id)
         self.log: DecisionLog
         """Open once there is something to serve: a failed start leaves no log behind."""
         self.draining = False
-        self.changed_probes: list[int] = []
-        """Probes that the vendor decided otherwise when last asked."""
+        self.probes_changed = 0
+        """Probes that the vendor answered unlike in the audit when last queried."""
         self.probed_at = 0.0
         self.current: Repairer | None = None
         self.in_flight = 0
-        self._people = Drawer(self.key, "person")
-        self._private = blake2b(b"requests", key=self.key, digest_size=32).digest()
-        self._ended: deque[tuple[asyncio.Future[None], Exception | None]] = deque()
+        self._pseudonyms = Drawer(self.key, "person")
+        self._hash_key = blake2b(b"requests", key=self.key, digest_size=32).digest()
+        self._committed: deque[tuple[asyncio.Future[None], Exception | None]] = deque()
         self._pending: dict[bytes, tuple[bytes, asyncio.Future[Decided]]] = {}
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- start, reload, stop
 
     async def start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        async with AsyncExitStack() as undone:  # where one step fails, those before it
+        async with AsyncExitStack() as undo:  # where one step fails, those before it
             await self.upstream.start()
-            undone.push_async_callback(self.upstream.close)
+            undo.push_async_callback(self.upstream.close)
             current = await asyncio.to_thread(self._load)
             self.log = DecisionLog(self.config.log)
-            undone.callback(self.log.close)
+            undo.callback(self.log.close)
             await self._record_start(current.fingerprint)
-            undone.pop_all()
+            undo.pop_all()
         self.current = current
 
     async def _record_start(self, artifact: str) -> None:
@@ -126,9 +131,9 @@ class Sidecar:
                 upstream_protocol=self.upstream.protocol.name,
                 vendor=self.config.vendor,
                 version=self.config.version,
-                key=self._people.fingerprint,
+                key=self._pseudonyms.fingerprint,
             )
-        except Failure:
+        except RequestFailed:
             raise DataError(
                 f"log {self.config.log!r}",
                 "must be writable",
@@ -137,7 +142,7 @@ class Sidecar:
             ) from None
 
     async def stop(self) -> None:
-        with suppress(Failure):  # a full disk must not keep it from ending
+        with suppress(RequestFailed):  # a full disk must not keep it from ending
             await self.record("stop")
         await self.upstream.close()
         await asyncio.to_thread(self.log.close)
@@ -146,35 +151,35 @@ class Sidecar:
     def ready(self) -> bool:
         return not self.draining and self.current is not None and self.log.healthy
 
-    async def reload(self) -> str:
-        """Load the artifact anew; if it is no good, the old one stays and the reason is raised."""
-        try:
-            fresh = await asyncio.to_thread(self._load)
-        except FairmendError:
-            self.metrics.count("fairmend_reloads_total", result="refused")
-            await self.record("reload refused", kept=self.serving.fingerprint)
-            raise
-        await self.record("reload", artifact=fresh.fingerprint)  # or it is not served
-        self.current = fresh
-        self.changed_probes, self.probed_at = [], 0.0  # those were the old one's
-        self.metrics.count("fairmend_reloads_total", result="ok")
-        return fresh.fingerprint
-
     @property
     def serving(self) -> Repairer:
         assert self.current is not None
         return self.current
 
+    async def reload(self) -> str:
+        """Load the artifact anew; if that fails, the old one stays and the reason is raised."""
+        try:
+            fresh = await asyncio.to_thread(self._load)
+        except FairmendError:
+            self.metrics.reloads.labels("refused").inc()
+            await self.record("reload refused", kept=self.serving.fingerprint)
+            raise
+        await self.record("reload", artifact=fresh.fingerprint)  # or it is not served
+        self.current = fresh
+        self.probes_changed, self.probed_at = 0, 0.0  # those were the old one's
+        self.metrics.reloads.labels("ok").inc()
+        return fresh.fingerprint
+
     def _load(self) -> Repairer:
-        """The artifact beside a model that asks the vendor through the event loop."""
+        """The artifact beside a model that queries the vendor through the event loop."""
         from fairmend.artifact import load
 
         path = Path(self.config.artifact)
         for _ in range(_LOADS):
             before = _fingerprint(path)
-            classifier = load(path, model=self._ask_from_thread, key=self.key, check_model=False)
+            classifier = load(path, model=self._query_from_thread, key=self.key, check_model=False)
             if _fingerprint(path) == before:  # else it was replaced while it was read
-                return Repairer(classifier, before, self.apart)
+                return Repairer(classifier, before, (*self.config.groups, self.config.id))
         raise DataError(
             f"artifact {str(path)!r}",
             "must stay as it is while it is read",
@@ -182,35 +187,38 @@ class Sidecar:
             "Load it again once it is in its place.",
         )
 
-    def _ask_from_thread(self, native: Any) -> Any:
-        """What plans ask when they need the vendor's word about mixtures of rows."""
+    def _query_from_thread(self, native: Any) -> Any:
+        """The model that plans query about mixtures of rows."""
         frame = Frame.read(native)
-        rows, of_kind = cells(frame), kinds(frame)
         names = None if frame.is_array else frame.names
-        deadline = self.loop.time() + self.config.timeout
-        asked = self.upstream.ask(names, rows, of_kind, deadline)
-        _, values = asyncio.run_coroutine_threadsafe(asked, self.loop).result()
+        query = self.upstream.query(names, cells(frame), kinds(frame), self._deadline())
+        _, values = asyncio.run_coroutine_threadsafe(query, self.loop).result()
+        numbers = np.array(values)
+        if numbers.dtype.kind in "biuf":
+            return numbers
         answers = np.empty(len(values), object)
         answers[:] = values
-        numbers = np.array(values)
-        return numbers if numbers.dtype.kind in "biuf" else answers
-
-    async def record(self, kind: str, **detail: Any) -> None:
-        await self._committed(self.log.event(kind, **detail))
+        return answers
 
     async def probe(self) -> None:
-        """Put rows of the audit to the vendor again: does it still decide as it did?"""
+        """Query the vendor about rows of the audit: does it still answer as it did?"""
         serving = self.serving
-        rows, then = serving.probes(PROBES)
-        _, values = await self.upstream.ask(
-            serving.schema.sent_names, rows, serving.schema.kinds, self._deadline()
+        data, box = serving.classifier.data_, serving.classifier.box_
+        if box.random:
+            return
+        probe = Probe.choose(serving.schema.table, data.populations, PROBES)
+        rows = [serving.schema.typed(tuple(row)) for row in cells(probe.rows)]
+        _, answers = await self._query(serving, rows, self._deadline())
+        scores = [answer.score for answer in answers]
+        now = Answers(
+            np.array([answer.decision for answer in answers]),
+            None if None in scores else np.array(scores, np.float64),
         )
-        now = [said.decision for said in serving.read(values)]
-        changed = [i for i, pair in enumerate(zip(now, then, strict=True)) if pair[0] != pair[1]]
-        if changed != self.changed_probes:
-            await self.record("probe", changed=len(changed), asked=len(rows))
-        self.changed_probes, self.probed_at = changed, time.time()
-        self.metrics.set("fairmend_probe_changed", len(changed))
+        changed = int(probe.changed(now, box.cut).sum())
+        if changed != self.probes_changed:
+            await self.record("probe", changed=changed, asked=len(rows))
+        self.probes_changed, self.probed_at = changed, time.time()
+        self.metrics.probe_changed.set(changed)
 
     # ---------------------------------------------------------------- a request
 
@@ -222,32 +230,33 @@ class Sidecar:
         headers: Mapping[str, str],
         path: str,
     ) -> Decided:
-        """A request's answer, on disk before it is returned; a `Failure` otherwise."""
+        """A request's answer, on disk before it is returned; a `RequestFailed` otherwise."""
         token = headers.get("idempotency-key")
         if token is None:
-            return await self._decide(protocol, body, content_type, headers, None)
+            return await self._decide(protocol, body, content_type, headers)
         if not 1 <= len(token) <= 255:
-            raise Failure("bad_key", "an Idempotency-Key has 1 to 255 characters", 400)
+            raise RequestFailed("bad_key", "an Idempotency-Key has 1 to 255 characters", 400)
         key = self._hash(token.encode())
-        beside = [path, content_type, *(headers.get(name, "") for name in _OF_PEOPLE)]
+        beside = [path, content_type, headers.get(_GROUP, ""), headers.get(_ID, "")]
         digest = self._hash("\0".join(beside).encode() + b"\0" + body)
         if key in self._pending:
-            known, future = self._pending[key]
-            _same(known, digest)
+            first, future = self._pending[key]
+            _check_same(first, digest)
             return await asyncio.shield(future)
         before = self.log.reply(key)
         if before is not None:
-            _same(before.body, digest)
+            _check_same(before.body, digest)
             return Decided(before.content, before.decision)
         future = self.loop.create_future()
         self._pending[key] = digest, future
         try:
             decided = await self._decide(protocol, body, content_type, headers, (key, digest))
         except BaseException as error:
-            told = error if isinstance(error, Failure) else Failure(
-                "interrupted", "the first request with this key was interrupted", 503, 1
-            )  # fmt: skip
-            future.set_exception(told)
+            if not isinstance(error, RequestFailed):
+                message = "the first request with this key was interrupted"
+                future.set_exception(RequestFailed("interrupted", message, 503, 1))
+            else:
+                future.set_exception(error)
             future.exception()  # nobody else may be waiting
             raise
         else:
@@ -258,7 +267,7 @@ class Sidecar:
 
     def _hash(self, content: bytes) -> bytes:
         """Keyed: a request has so few possible contents that a plain hash could be guessed."""
-        return blake2b(content, key=self._private, digest_size=32).digest()
+        return blake2b(content, key=self._hash_key, digest_size=32).digest()
 
     def _deadline(self) -> float:
         return self.loop.time() + self.config.timeout
@@ -269,75 +278,283 @@ class Sidecar:
         body: bytes,
         content_type: str,
         headers: Mapping[str, str],
-        once: tuple[bytes, bytes] | None,
+        idempotency: tuple[bytes, bytes] | None = None,
     ) -> Decided:
-        started, deadline = time.perf_counter(), self._deadline()
-        serving = self.serving
-        # in the order of time, so that the log's index grows at its end
+        # ids in the order of time, so that the log's index grows at its end
         decision = f"{time.time_ns() // 1_000:014x}{secrets.token_hex(5)}"
-        people: list[_Person] = []
-        status = "ok"
+        request = _Request(self.serving, decision, time.perf_counter(), self._deadline())
         try:
-            asked, read = self._read(serving, protocol, body, content_type)
-            people = self._people_of(serving, asked, read, headers)
-            await self._ask(serving, people, deadline)
+            query, read = self._read(request.serving, protocol, body, content_type)
+            people = self._people(request.serving, query, read, headers)
+            await self._query_people(request, people)
+            status = "ok"
             if self.config.mode != "off":
-                status = await self._repair(serving, people, deadline)
-            reply = self._content(protocol, asked, serving, people, decision)
-        except BadRequest as error:
-            failure = Failure(error.code, error.message, error.status)
-            raise await self._failed(failure, serving, decision, started) from None
-        except UpstreamError as error:
-            failure = Failure(error.code, error.message, error.status, error.retry_after)
-            raise await self._failed(failure, serving, decision, started) from None
+                status = await self._repair(request, people)
+            content = self._content(protocol, query, request, people)
+        except RequestFailed as error:
+            raise await self._failed(error, request) from None
         except BadAnswer:
-            failure = Failure("upstream_bad_answer", "the vendor's answer cannot be read", 502)
-            raise await self._failed(failure, serving, decision, started) from None
+            bad = UpstreamError("upstream_bad_answer", "the vendor's answer cannot be read")
+            raise await self._failed(bad, request) from None
         except Exception:
-            failure = Failure("internal", "something went wrong here", 500)
-            await self._failed(failure, serving, decision, started)
+            await self._failed(RequestFailed("internal", "something went wrong here", 500), request)
             raise
-        entry = self._entry(serving, people, decision, started, status)
-        if once is not None:
-            entry.reply = Reply(*once, 200, reply, decision)
-        await self._committed(entry)
-        return Decided(reply, decision)
+        entry = self._entry(request, people, status)
+        if idempotency is not None:
+            entry.reply = Reply(*idempotency, 200, content, decision)
+        await self._commit(entry)
+        return Decided(content, decision)
 
-    async def _failed(
-        self, failure: Failure, serving: Repairer, decision: str, started: float
-    ) -> Failure:
-        """A failure, once it is on disk: that nobody was answered is part of the record."""
-        values = (
-            decision, None, time.time(), None, serving.fingerprint, self.config.vendor,
-            self.config.version, self.config.mode, None, None, None, None, None,
-            1000 * (time.perf_counter() - started), failure.code, None,
-        )  # fmt: skip
+    # ---------------------------------------------------------------- its steps
+
+    def _read(
+        self, serving: Repairer, protocol: Protocol, body: bytes, content_type: str
+    ) -> tuple[Query, Read]:
+        """A request and its rows, the usual form in one step."""
+        schema, most = serving.schema, self.config.most_rows
+        read = None
+        if protocol.records_key and content_type == JSON:
+            read = schema.read_records(protocol.records_key, body)
+        query = Query(None, read[0]) if read is not None else protocol.read(body, content_type)
+        if len(query.rows) > most:
+            raise BadRequest("too_many_rows", f"at most {most} rows", 413)
+        return query, schema.read(query) if read is None else read
+
+    def _people(
+        self, serving: Repairer, query: Query, read: Read, headers: Mapping[str, str]
+    ) -> list[_Person]:
+        rows, columns = read
+        came = set(columns)
+        self._add_parameters(columns, query.parameters, len(rows))
+        self._add_headers(columns, headers, len(rows))
+        for name in columns.keys() - came:
+            if name in serving.schema.personal:  # it came beside the rows, but the vendor reads it
+                raise missing_column(name)
+        groups = [columns.get(name) for name in self.config.groups]
+        ids = columns.get(self.config.id)
+        people = []
+        for i, row in enumerate(rows):
+            labels = [None if column is None else column[i] for column in groups]
+            person = None if ids is None else ids[i]
+            if person is not None and not is_id(person):
+                raise BadRequest("bad_id", "ids are whole numbers or text that is not empty", 422)
+            people.append(_Person(row, serving.group(labels), person))
+        return people
+
+    def _add_parameters(
+        self, columns: dict[str, list[Any]], parameters: Mapping[str, Any], n: int
+    ) -> None:
+        for name, value in parameters.items():
+            if name not in (*self.config.groups, self.config.id) or name in columns:
+                raise BadRequest("bad_parameter", "a parameter does not belong here", 422)
+            columns[name] = value if isinstance(value, list) else [value] * n
+            if len(columns[name]) != n:
+                message = "a parameter must have one value, or one per row"
+                raise BadRequest("bad_parameter", message, 422)
+
+    def _add_headers(
+        self, columns: dict[str, list[Any]], headers: Mapping[str, str], n: int
+    ) -> None:
+        groups, id_column = self.config.groups, self.config.id
+        if _GROUP in headers and groups[0] not in columns:
+            labels = [_from_header(label) for label in headers[_GROUP].split("&")]
+            if len(labels) != len(groups):
+                raise BadRequest("bad_group", "Fairmend-Group has one label per attribute", 422)
+            for name, label in zip(groups, labels, strict=True):
+                columns[name] = [label.strip()] * n
+        if _ID in headers and id_column not in columns:
+            if n != 1:
+                raise BadRequest("bad_id", "Fairmend-Id is for one row; use a column", 422)
+            columns[id_column] = [_from_header(headers[_ID])]
+
+    async def _query(
+        self, serving: Repairer, rows: list[Row], deadline: float
+    ) -> tuple[list[Any], list[Said]]:
+        """The vendor's answers, as they come and as they are read."""
+        schema = serving.schema
+        raw, values = await self.upstream.query(schema.sent_names, rows, schema.kinds, deadline)
+        return raw, serving.read(values)
+
+    async def _query_people(self, request: _Request, people: list[_Person]) -> None:
+        rows = [each.row for each in people]
+        raw, answers = await self._query(request.serving, rows, request.deadline)
+        for each, each_raw, answer in zip(people, raw, answers, strict=True):
+            each.raw, each.answer = each_raw, answer
+
+    async def _repair(self, request: _Request, people: list[_Person]) -> str:
+        """Edit rows and query the vendor about them; in shadow mode a failure is only noted."""
+        serving = request.serving
         try:
-            await self._committed(Entry([("decisions", values)]))
-        except Failure as worse:
-            return worse
-        return failure
+            laws = await self._laws(request, people)
+            for each, law in zip(people, laws, strict=True):
+                if law is not None:
+                    each.edited = serving.destination(law, each.row, each.id)
+            edited = [each for each in people if each.edited is not None]
+            if edited:
+                rows: list[Row] = [each.edited for each in edited]  # type: ignore[misc]
+                raw, answers = await self._query(serving, rows, request.deadline)
+                for each, each_raw, answer in zip(edited, raw, answers, strict=True):
+                    each.edited_raw, each.edited_answer = each_raw, answer
+        except (UpstreamError, BadAnswer, FairmendError) as error:
+            if self.config.mode == "repair":
+                raise _as_upstream(error) from None
+            for each in people:
+                each.edited = each.edited_raw = each.edited_answer = None
+            return "shadow_failed"
+        return "ok"
 
-    async def _committed(self, entry: Entry) -> None:
+    async def _laws(self, request: _Request, people: list[_Person]) -> list[Law | None]:
+        """Everybody's law, None for people of groups that are not repaired.
+
+        Those not found before are found in a thread: that may query the vendor about mixtures.
+        """
+        serving = request.serving
+        laws: dict[tuple[str, Row, Said], Law] = {}
+        missing: dict[str, dict[tuple[Row, Said], None]] = {}
+        keys: list[tuple[str, Row, Said] | None] = []
+        for each in people:
+            group, answer = each.group, each.answer
+            if group is None or answer is None or not serving.mends(group):
+                keys.append(None)
+                continue
+            key = group, each.row, answer
+            keys.append(key)
+            law = serving.law(*key)
+            if law is None:
+                missing.setdefault(group, {})[each.row, answer] = None
+            else:
+                laws[key] = law
+        for group, pairs in missing.items():
+            rows, answers = zip(*pairs, strict=True)
+            try:
+                async with asyncio.timeout_at(request.deadline):
+                    found = await asyncio.to_thread(serving.find_laws, group, rows, answers)
+            except TimeoutError:
+                message = "the vendor did not answer in time"
+                raise UpstreamError("upstream_timeout", message, 504) from None
+            for (row, answer), law in zip(pairs, found, strict=True):
+                laws[group, row, answer] = law
+        return [None if key is None else laws[key] for key in keys]
+
+    def _content(
+        self, protocol: Protocol, query: Query, request: _Request, people: list[_Person]
+    ) -> bytes:
+        config, labels = self.config, request.serving.labels
+        repairs = config.mode == "repair"
+        raw = [each.edited_raw if repairs and each.edited is not None else each.raw
+               for each in people]  # fmt: skip
+        if not config.explain:
+            return protocol.write(query, raw)
+
+        def label(each: _Person, answer: Said | None) -> Any:
+            assert answer is not None
+            positive = request.serving.decide(answer, each.row, each.id)
+            return labels.positive if positive else labels.negative
+
+        explained = {
+            "mode": config.mode,
+            "decision": request.decision,
+            "original": [label(each, each.answer) for each in people],
+            "repaired": [label(each, each.edited_answer or each.answer) for each in people],
+        }
+        return protocol.write(query, raw, {"fairmend": explained})
+
+    # ---------------------------------------------------------------- the log
+
+    def _row(self, request: _Request, now: float, status: str, **values: Any) -> tuple[Any, ...]:
+        """The values of a row in the table of decisions."""
+        config = self.config
+        common = {
+            "at": now, "artifact": request.serving.fingerprint, "vendor": config.vendor,
+            "version": config.version, "mode": config.mode, "latency_ms": request.latency,
+            "status": status, "decision": request.decision,
+        }  # fmt: skip
+        row = common | values
+        return tuple(map(row.get, TABLES["decisions"]))
+
+    def _entry(self, request: _Request, people: list[_Person], status: str) -> Entry:
+        serving, config, now = request.serving, self.config, time.time()
+        day, off = day_of(now), config.mode == "off"
+        entry = Entry([])
+        for i, each in enumerate(people):
+            answer, then = each.answer, each.edited_answer or each.answer
+            assert answer is not None
+            assert then is not None
+            changed = ""
+            if each.edited is not None:
+                pairs = zip(serving.schema.names, each.row, each.edited, strict=True)
+                changed = ",".join(name for name, old, new in pairs if old != new)
+            values = self._row(
+                request,
+                now,
+                status,
+                decision=f"{request.decision}/{i}",
+                person=None if each.id is None else self._pseudonyms.pseudonym(each.id),
+                grp=each.group,
+                original=serving.decide(answer, each.row, each.id),
+                repaired=None if off else serving.decide(then, each.row, each.id),
+                original_score=None if answer.score is None else float(answer.score),
+                repaired_score=None if off or then.score is None else float(then.score),
+                edited=changed,
+                features=_json.encode([each.row, each.edited]).decode()
+                if config.keep_features
+                else None,
+            )
+            entry.rows.append(("decisions", values))
+            cell = serving.cells.get(each.row, -1)
+            entry.cells.append((day, serving.fingerprint, each.group or "", cell))
+            edited = "yes" if each.edited is not None else "no"
+            self.metrics.rows.labels(each.group or "", edited).inc()
+        return entry
+
+    async def _failed(self, error: RequestFailed, request: _Request) -> RequestFailed:
+        """A failure, once it is on disk: that nobody was answered is part of the record."""
+        values = self._row(request, time.time(), error.code)
+        try:
+            await self._commit(Entry([("decisions", values)]))
+        except RequestFailed as worse:
+            return worse
+        return error
+
+    async def record(self, kind: str, **detail: Any) -> None:
+        """Log something that is no decision."""
+        await self._commit(Entry([("events", event(kind, detail))]))
+
+    async def outcomes(self, outcomes: Sequence[tuple[str, int]]) -> int:
+        """Log the outcomes of decisions; one that is not in the log refuses them all."""
+        decisions = [decision for decision, _ in outcomes]
+        known = await asyncio.to_thread(self.log.known, decisions)
+        if not known.issuperset(decisions):
+            raise RequestFailed("unknown_decision", "a decision is not in the log", 422)
+        now = time.time()
+        await self._commit(Entry([("outcomes", (decision, y, now)) for decision, y in outcomes]))
+        return len(outcomes)
+
+    async def forget(self) -> None:
+        """Delete what is older than the operator wants to keep."""
+        days = self.config.keep_days
+        before = 0.0 if days is None else time.time() - 86_400 * days
+        await self._commit(Entry([], prune_before=before))
+
+    async def _commit(self, entry: Entry) -> None:
         written = self.loop.create_future()
-        entry.done = partial(self._heard, written)
+        entry.done = partial(self._wake, written)
         self.log.put(entry)
         try:
             await written
         except LogUnavailable:
-            raise Failure(
-                "log_unavailable", "decisions cannot be recorded, so none are made", 503, 5
-            ) from None
+            message = "decisions cannot be recorded, so none are made"
+            raise RequestFailed("log_unavailable", message, 503, 5) from None
 
-    def _heard(self, written: asyncio.Future[None], error: Exception | None) -> None:
-        """From the log's thread: what shared a commit is told in one go, so it wakes us once."""
-        self._ended.append((written, error))
-        if len(self._ended) == 1:  # else we were woken, and have not come to these yet
-            self.loop.call_soon_threadsafe(self._tell)
+    def _wake(self, written: asyncio.Future[None], error: Exception | None) -> None:
+        """From the log's thread: entries of one commit wake the event loop once."""
+        self._committed.append((written, error))
+        if len(self._committed) == 1:  # else it was woken, and has not come to these yet
+            self.loop.call_soon_threadsafe(self._resolve)
 
-    def _tell(self) -> None:
-        while self._ended:
-            written, error = self._ended.popleft()
+    def _resolve(self) -> None:
+        while self._committed:
+            written, error = self._committed.popleft()
             if written.done():  # nobody waits any longer
                 continue
             if error is None:
@@ -345,229 +562,12 @@ class Sidecar:
             else:
                 written.set_exception(error)
 
-    # ---------------------------------------------------------------- its steps
-
-    def _read(
-        self, serving: Repairer, protocol: Protocol, body: bytes, content_type: str
-    ) -> tuple[Asked, Read]:
-        """A request and its rows, the usual forms in one step."""
-        fast = serving.fast.read(protocol.name, body) if content_type == JSON else None
-        asked = protocol.read(body, content_type) if fast is None else _FAST
-        most = self.config.most_rows
-        if len(asked.rows if fast is None else fast[0]) > most:
-            raise BadRequest("too_many_rows", f"at most {most} rows", 413)
-        return asked, serving.schema.read(asked, self.apart) if fast is None else fast
-
-    def _people_of(
-        self, serving: Repairer, asked: Asked, read: Read, headers: Mapping[str, str]
-    ) -> list[_Person]:
-        rows, columns = read
-        n, came = len(rows), set(columns)
-        for name, value in asked.parameters.items():
-            if name not in self.apart or name in came:
-                raise BadRequest("bad_parameter", "a parameter does not belong here", 422)
-            columns[name] = _spread(value, n)
-        if _OF_PEOPLE[0] in headers and self.config.groups[0] not in columns:
-            labels = [_from_header(label) for label in headers[_OF_PEOPLE[0]].split("&")]
-            if len(labels) != len(self.config.groups):
-                raise BadRequest("bad_group", "Fairmend-Group has one label an attribute", 422)
-            for name, label in zip(self.config.groups, labels, strict=True):
-                columns[name] = [label.strip()] * n
-        if _OF_PEOPLE[1] in headers and self.config.id not in columns:
-            if n != 1:
-                raise BadRequest("bad_id", "Fairmend-Id is for one row; use a column", 422)
-            columns[self.config.id] = [_from_header(headers[_OF_PEOPLE[1]])]
-        for name in columns.keys() - came:
-            if name in serving.schema.personal:  # said beside the rows, but the vendor reads it
-                raise missing_column(name)
-        groups = [columns.get(name) for name in self.config.groups]
-        ids = columns.get(self.config.id)
-        found = []
-        for i, row in enumerate(rows):
-            own = [None if column is None else column[i] for column in groups]
-            person = None if ids is None else ids[i]
-            if person is not None and not is_id(person):
-                raise BadRequest("bad_id", "ids are whole numbers or text that is not empty", 422)
-            found.append(_Person(row, serving.group(own), person))
-        return found
-
-    async def _ask(self, serving: Repairer, people: list[_Person], deadline: float) -> None:
-        schema = serving.schema
-        rows = [each.row for each in people]
-        raw, values = await self.upstream.ask(schema.sent_names, rows, schema.kinds, deadline)
-        for each, answer, said in zip(people, raw, serving.read(values), strict=True):
-            each.raw, each.said = answer, said
-
-    async def _repair(self, serving: Repairer, people: list[_Person], deadline: float) -> str:
-        """Find who is edited, and ask about the edited rows; in shadow a failure is only noted."""
-        try:
-            laws = await self._laws(serving, people, deadline)
-            for each, law in zip(people, laws, strict=True):
-                if law is not None:
-                    each.sent = serving.destination(law, each.row, each.person)
-            edited = [each for each in people if each.sent is not None]
-            if edited:
-                schema = serving.schema
-                rows: list[Row] = [each.sent for each in edited]  # type: ignore[misc]
-                raw, values = await self.upstream.ask(
-                    schema.sent_names, rows, schema.kinds, deadline
-                )
-                for each, answer, said in zip(edited, raw, serving.read(values), strict=True):
-                    each.repaired_raw, each.repaired_said = answer, said
-        except (UpstreamError, BadAnswer, FairmendError) as error:
-            if self.config.mode == "repair":
-                raise _as_upstream(error) from None
-            for each in people:
-                each.sent = each.repaired_raw = each.repaired_said = None
-            return "shadow_failed"
-        return "ok"
-
-    async def _laws(
-        self, serving: Repairer, people: list[_Person], deadline: float
-    ) -> list[Law | None]:
-        """Everybody's law, None for people of groups that are not mended.
-
-        Those not found before are found in a thread: that may ask the vendor about mixtures.
-        """
-        found: dict[tuple[str, Row, Said], Law] = {}
-        wanted: dict[str, dict[tuple[Row, Said], None]] = {}
-        keys: list[tuple[str, Row, Said] | None] = []
-        for each in people:
-            group, said = each.group, each.said
-            if group is None or said is None or not serving.mends(group):
-                keys.append(None)
-                continue
-            keys.append((group, each.row, said))
-            law = serving.law(group, each.row, said)
-            if law is None:
-                wanted.setdefault(group, {})[each.row, said] = None
-            else:
-                found[group, each.row, said] = law
-        for group, pairs in wanted.items():
-            rows, answers = zip(*pairs, strict=True)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    laws = await asyncio.to_thread(serving.find_laws, group, rows, answers)
-            except TimeoutError:
-                raise UpstreamError(
-                    "upstream_timeout", "the vendor did not answer in time", 504
-                ) from None
-            for (row, said), law in zip(pairs, laws, strict=True):
-                found[group, row, said] = law
-        return [None if key is None else found[key] for key in keys]
-
-    def _content(
-        self,
-        protocol: Protocol,
-        asked: Asked,
-        serving: Repairer,
-        people: list[_Person],
-        decision: str,
-    ) -> bytes:
-        repairs = self.config.mode == "repair"
-        answers = [
-            each.repaired_raw if repairs and each.sent is not None else each.raw for each in people
-        ]
-        more = None
-        if self.config.explain:
-            more = {
-                "fairmend": {
-                    "mode": self.config.mode,
-                    "decision": decision,
-                    "original": [_label(serving, each, each.said) for each in people],
-                    "repaired": [
-                        _label(serving, each, each.repaired_said or each.said) for each in people
-                    ],
-                }
-            }
-        return protocol.write(asked, answers, more)
-
-    def _entry(
-        self,
-        serving: Repairer,
-        people: list[_Person],
-        decision: str,
-        started: float,
-        status: str,
-    ) -> Entry:
-        now, names = time.time(), serving.schema.names
-        latency = 1000 * (time.perf_counter() - started)
-        day = _day(int(now // 86_400))
-        config, rows, counted = self.config, [], []
-        for i, each in enumerate(people):
-            said, then = each.said, each.repaired_said or each.said
-            assert said is not None
-            assert then is not None
-            changed = ""
-            if each.sent is not None:
-                pairs = zip(names, each.row, each.sent, strict=True)
-                changed = ",".join(name for name, old, new in pairs if old != new)
-            features = None
-            if config.keep_features:
-                features = _json.encode([each.row, each.sent]).decode()
-            values = (
-                f"{decision}/{i}",
-                None if each.person is None else self._people.pseudonym(each.person),
-                now, each.group, serving.fingerprint, config.vendor, config.version, config.mode,
-                serving.decide(said, each.row, each.person),
-                serving.decide(then, each.row, each.person) if config.mode != "off" else None,
-                None if said.score is None else float(said.score),
-                None if then.score is None or config.mode == "off" else float(then.score),
-                changed, latency, status, features,
-            )  # fmt: skip
-            rows.append(("decisions", values))
-            cell = serving.cells.get(each.row, -1)
-            counted.append((day, serving.fingerprint, each.group or "", cell))
-            self.metrics.count(
-                "fairmend_rows_total",
-                group=each.group or "",
-                edited="yes" if each.sent is not None else "no",
-            )
-        return Entry(rows, counted)
-
-    # ---------------------------------------------------------------- outcomes
-
-    async def outcomes(self, told: Sequence[tuple[str, int]]) -> int:
-        """Record what became of decisions; those not in the log are refused together."""
-        known = await asyncio.to_thread(self._known, [decision for decision, _ in told])
-        if not all(decision in known for decision, _ in told):
-            raise Failure("unknown_decision", "a decision is not in the log", 422)
-        now = time.time()
-        rows: list[tuple[str, tuple[Any, ...]]] = [
-            ("outcomes", (decision, y, now)) for decision, y in told
-        ]
-        await self._committed(Entry(rows))
-        return len(rows)
-
-    def _known(self, decisions: list[str]) -> set[str]:
-        known: set[str] = set()
-        for start in range(0, len(decisions), 500):
-            known |= self.log.knows(decisions[start : start + 500])
-        return known
-
-    async def forget(self) -> None:
-        """Drop what is older than the operator wants to keep."""
-        days = self.config.keep_days
-        before = 0.0 if days is None else time.time() - 86_400 * days
-        entry = Entry([], prune_before=before)
-        await self._committed(entry)
-
 
 def _fingerprint(path: Path) -> str:
     try:
         return sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise DataError(
-            f"artifact {str(path)!r}",
-            "must be readable",
-            f"it is not: {error.strerror}",
-            "Check its name.",
-        ) from None
-
-
-@lru_cache(maxsize=4)
-def _day(number: int) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(86_400 * number))
+        raise unreadable(f"artifact {str(path)!r}", error, "Check its name.") from None
 
 
 def _key(config: Config) -> bytes:
@@ -584,18 +584,10 @@ def _key(config: Config) -> bytes:
     return read_key(env=config.key_env)
 
 
-def _same(known: bytes, digest: bytes) -> None:
-    if known != digest:
-        raise Failure("key_reused", "this Idempotency-Key came with another request before", 422)
-
-
-def _spread(value: Any, n: int) -> list[Any]:
-    """A parameter for every row: one value for all of them, or one each."""
-    if not isinstance(value, list):
-        return [value] * n
-    if len(value) != n:
-        raise BadRequest("bad_parameter", "a parameter must have one value, or one a row", 422)
-    return value
+def _check_same(first: bytes, digest: bytes) -> None:
+    if first != digest:
+        message = "this Idempotency-Key came with another request before"
+        raise RequestFailed("key_reused", message, 422)
 
 
 def _from_header(text: str) -> str:
@@ -607,15 +599,9 @@ def _from_header(text: str) -> str:
 
 
 def _as_upstream(error: Exception) -> Exception:
-    """What went wrong while a plan asked about mixtures, told as if it were asked directly."""
+    """What failed while a plan queried the vendor, as if the vendor were queried directly."""
     if not isinstance(error, FairmendError):
         return error
     if isinstance(error.__cause__, UpstreamError):
         return error.__cause__
     return UpstreamError("repair_failed", "the repair could not be made")
-
-
-def _label(serving: Repairer, each: _Person, said: Said | None) -> Any:
-    assert said is not None
-    positive = serving.decide(said, each.row, each.person)
-    return serving.labels.positive if positive else serving.labels.negative

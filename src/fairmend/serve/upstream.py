@@ -1,4 +1,4 @@
-"""The vendor, asked from an event loop: deadlines, few retries, a breaker, clear codes.
+"""The vendor, queried from an event loop: deadlines, few retries, a circuit breaker, error codes.
 
 Only what never reached the vendor is sent again: a connection that could not be made, or one kept
 open that turns out to be closed. What the vendor says in an error is never passed on.
@@ -16,8 +16,8 @@ from weakref import WeakSet
 import aiohttp
 
 from fairmend.model.protocols import protocol_for, protocol_named
-from fairmend.model.protocols.wire import BadAnswer, Protocol, per_row
 from fairmend.model.remote import MOST_BYTES, read_address
+from fairmend.model.wire import BadAnswer, Protocol, RequestFailed, per_row
 from fairmend.serve.config import Config
 from fairmend.serve.metrics import Metrics
 
@@ -26,17 +26,15 @@ __all__ = ["Breaker", "Upstream", "UpstreamError"]
 _PAUSE = 0.05  # seconds before the first retry; doubled each time
 
 
-class UpstreamError(Exception):
-    """The vendor could not be asked; the code says why, the status what the client is told."""
+class UpstreamError(RequestFailed):
+    """The vendor could not be queried."""
 
     def __init__(self, code: str, message: str, status: int = 502, retry_after: int = 0) -> None:
-        super().__init__(message)
-        self.code, self.message, self.status = code, message, status
-        self.retry_after = retry_after
+        super().__init__(code, message, status, retry_after)
 
 
 class Breaker:
-    """Stops asking a vendor that fails time after time; lets one request try when time is up.
+    """A circuit breaker: open after repeated failures; one request may try when time is up.
 
     >>> breaker = Breaker(failures=1, seconds=60)
     >>> breaker.failed()
@@ -46,11 +44,11 @@ class Breaker:
 
     def __init__(self, failures: int, seconds: float) -> None:
         self.failures, self.seconds = failures, seconds
-        self._row, self._until, self._trying = 0, 0.0, False
+        self._in_a_row, self._until, self._trying = 0, 0.0, False
 
     @property
     def open(self) -> bool:
-        return self._row >= self.failures
+        return self._in_a_row >= self.failures
 
     def enter(self) -> None:
         """Refuse while open; once the time is up, one may try."""
@@ -58,22 +56,19 @@ class Breaker:
             return
         left = self._until - time.monotonic()
         if left > 0 or self._trying:
-            wait = max(1, round(left + 0.5))
-            raise UpstreamError(
-                "upstream_open", "the vendor failed time after time and is left alone for a while",
-                503, wait,
-            )  # fmt: skip
+            message = "circuit breaker open after repeated failures of the vendor"
+            raise UpstreamError("upstream_open", message, 503, max(1, round(left + 0.5)))
         self._trying = True
 
     def succeeded(self) -> None:
-        self._row, self._trying = 0, False
+        self._in_a_row, self._trying = 0, False
 
     def failed(self) -> None:
-        self._row, self._trying = self._row + 1, False
+        self._in_a_row, self._trying = self._in_a_row + 1, False
         self._until = time.monotonic() + self.seconds
 
     def gave_up(self) -> None:
-        """The request ended without the vendor being to blame or to praise."""
+        """The request ended for a reason that says nothing about the vendor."""
         self._trying = False
 
 
@@ -108,7 +103,7 @@ class Upstream:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(
+    async def query(
         self,
         names: Sequence[str] | None,
         rows: Sequence[Sequence[Any]],
@@ -126,9 +121,8 @@ class Upstream:
             answers = self.protocol.decode(content)
             values = per_row(answers, self.config.answer)
             if len(values) != len(rows):
-                raise UpstreamError(
-                    "upstream_row_count", "the vendor gave another number of answers than rows"
-                )
+                message = "the vendor gave another number of answers than rows"
+                raise UpstreamError("upstream_row_count", message)
             code = "ok"
         except TimeoutError:
             code = "upstream_timeout"
@@ -144,14 +138,14 @@ class Upstream:
             raise
         finally:
             self._note(code)
-            self.metrics.count("fairmend_upstream_calls_total", code=code)
-            self.metrics.time("fairmend_upstream_seconds", time.perf_counter() - started)
+            self.metrics.upstream_calls.labels(code).inc()
+            self.metrics.upstream_seconds.observe(time.perf_counter() - started)
         return answers, values
 
     def _note(self, code: str) -> None:
         if code == "ok":
             self.breaker.succeeded()
-        elif code in ("cancelled", "internal", "upstream_rejected"):  # not the vendor's doing
+        elif code in ("cancelled", "internal", "upstream_rejected"):  # not its fault
             self.breaker.gave_up()
         else:
             self.breaker.failed()
@@ -162,19 +156,16 @@ class Upstream:
             try:
                 return await self._post(body)
             except aiohttp.ClientConnectorError:
-                if attempt == self.config.retries:
-                    raise UpstreamError(
-                        "upstream_refused", "no connection to the vendor could be made"
-                    ) from None
+                code, message = "upstream_refused", "no connection to the vendor could be made"
+                again = True
             except aiohttp.ClientPayloadError:
-                raise UpstreamError(
-                    "upstream_incomplete", "the vendor's answer broke off"
-                ) from None
+                code, message = "upstream_incomplete", "the vendor's answer broke off"
+                again = False
             except (aiohttp.ClientError, OSError):
-                if not _reused.get() or attempt == self.config.retries:
-                    raise UpstreamError(
-                        "upstream_reset", "the vendor closed the connection"
-                    ) from None
+                code, message = "upstream_reset", "the vendor closed the connection"
+                again = _reused.get()
+            if not again or attempt == self.config.retries:
+                raise UpstreamError(code, message)
             await asyncio.sleep(_PAUSE * 2**attempt)
         raise AssertionError("unreachable")
 
@@ -183,19 +174,18 @@ class Upstream:
         async with self._session.post(self._url, data=body, allow_redirects=False) as response:
             status = response.status
             if status == 200:
-                _reused.set(False)  # it has spoken: from here on nothing is sent again
+                _reused.set(False)  # it answers: from here on nothing is sent again
                 content = await response.content.read(MOST_BYTES)
                 while not response.content.at_eof():
                     content += await response.content.read(MOST_BYTES)
                     if len(content) > MOST_BYTES:
-                        raise UpstreamError(
-                            "upstream_bad_answer", "the vendor's answer is too long"
-                        )
+                        message = "the vendor's answer is too long"
+                        raise UpstreamError("upstream_bad_answer", message)
                 return content
         if 300 <= status < 400:
-            raise UpstreamError("upstream_redirect", "the vendor redirects; that is not followed")
+            raise UpstreamError("upstream_redirect", "redirects of the vendor are not followed")
         if status == 429:
-            raise UpstreamError("upstream_busy", "the vendor wants fewer requests", 503, 1)
+            raise UpstreamError("upstream_busy", "the vendor limits requests", 503, 1)
         if 400 <= status < 500:
             raise UpstreamError("upstream_rejected", "the vendor does not take these rows")
         raise UpstreamError("upstream_error", "the vendor failed")

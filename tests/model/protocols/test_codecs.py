@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from fairmend import DataError
-from fairmend.model.protocols import NAMES, protocol_for, protocol_named
-from fairmend.model.protocols.wire import BadAnswer, BadRequest, per_row
+from fairmend.model.protocols import protocol_for, protocol_named, protocol_names
+from fairmend.model.wire import BadAnswer, BadRequest, per_row
 
+NAMES = protocol_names()
 JSON_CELLS = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
     st.floats(allow_nan=False, allow_infinity=False),

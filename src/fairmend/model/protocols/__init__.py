@@ -1,50 +1,34 @@
-"""Protocols that models are served by; each is one file."""
+"""Protocols that models are served by: a file each, called as the protocol is."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fairmend.errors import DataError, nearest, require
+from fairmend.errors import DataError, require
+from fairmend.model.registry import PROTOCOLS
 
 if TYPE_CHECKING:
-    from fairmend.model.protocols.wire import Protocol
+    from fairmend.model.wire import Protocol
 
-__all__ = ["NAMES", "protocol_for", "protocol_named"]
+__all__ = ["protocol_for", "protocol_named", "protocol_names"]
 
-NAMES = ("mlflow", "v2", "instances")
+protocol_names = PROTOCOLS.names
 
 
-def protocol_named(name: str, *, output: str | None = None) -> Protocol:
-    """A protocol by its name; ``output`` is the one to ask for where a model gives several.
+def protocol_named(name: str, *, output: str | None = None, model: str = "fairmend") -> Protocol:
+    """A protocol by its name; ``output`` is the one to request where a model has several.
 
     >>> protocol_named("mlflow").name
     'mlflow'
     """
     require("msgspec", extra="remote", why="a model behind an address")
-    if name not in NAMES:
-        raise DataError(
-            "protocol",
-            f"must be one of {', '.join(NAMES)}",
-            f"got {name!r}",
-            nearest(name, NAMES),
-        )
-    if name == "mlflow":
-        from fairmend.model.protocols.mlflow import MLflow
-
-        return MLflow()
-    if name == "v2":
-        from fairmend.model.protocols.v2 import V2
-
-        return V2(output)
-    from fairmend.model.protocols.instances import Instances
-
-    return Instances()
+    protocol: Protocol = PROTOCOLS[name](output, model)
+    return protocol
 
 
 def protocol_for(url: str) -> str:
-    """The protocol an address tells by its shape.
+    """The protocol that the path of an address belongs to.
 
     >>> protocol_for("http://localhost:8080/invocations")
     'mlflow'
@@ -54,15 +38,12 @@ def protocol_for(url: str) -> str:
     'instances'
     """
     path = urlsplit(url).path
-    if path.rstrip("/").endswith("/invocations"):
-        return "mlflow"
-    if re.search(r"/v2/models/[^/]+", path):
-        return "v2"
     if path.strip("/") == "":
         raise DataError(
             "url",
-            "must tell the protocol by its path, or protocol= must",
+            "must show the protocol by its path, or protocol= must name it",
             "got an address without a path",
             "Give the whole address, e.g. ending in /invocations or /v2/models/NAME.",
         )
-    return "instances"
+    require("msgspec", extra="remote", why="a model behind an address")
+    return next((name for name in protocol_names() if PROTOCOLS[name].fits(path)), "instances")

@@ -6,17 +6,30 @@ list of cells, or an object where columns have names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairmend.model.protocols.mlflow import MLflow, by_instances
-from fairmend.model.protocols.wire import JSON, Asked, BadRequest, Cell, strict_json
+from fairmend.model.wire import (
+    JSON,
+    BadAnswer,
+    BadRequest,
+    Cell,
+    Protocol,
+    Query,
+    json_object,
+    json_rows,
+    strict_json,
+)
 
 __all__ = ["Instances"]
+
+_MOST_CELLS = 4
+"""Per cell sent: records that share few keys would make a table of nearly nothing but gaps."""
+_json = msgspec.json.Encoder()
 
 
 class _Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -24,59 +37,79 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True):
     parameters: dict[str, Cell | list[Cell]] | UnsetType = UNSET
 
 
+class _Predictions(msgspec.Struct):
+    predictions: list[Any] | dict[str, list[Any]]
+
+
 _request = msgspec.json.Decoder(_Body)
-_json = msgspec.json.Encoder()
+_response = msgspec.json.Decoder(_Predictions)
 
 
-class Instances(MLflow):
-    """A model that takes instances; its answers look as MLflow's do.
+class Instances(Protocol):
+    """A model that takes instances.
 
     >>> Instances().encode(["age"], [[31]], ["int"])
     b'{"instances":[{"age":31}]}'
+    >>> Instances().decode(b'{"predictions": [1]}')
+    [1]
     """
 
     name = "instances"
-
-    def __init__(self) -> None:
-        """Remember how rows of the last body's columns are made objects."""
-        super().__init__()
-        self._made: tuple[Sequence[str] | None, Callable[..., Any]] = None, dict
-
-    def path(self, path: str) -> str:
-        return path
+    title = "Plain instances"
+    records_key = "instances"
+    paths: ClassVar[tuple[str, ...]] = ("/predict", "/v1/models/{model}:predict")
 
     def encode(
         self, names: Sequence[str] | None, rows: Sequence[Sequence[Any]], kinds: Sequence[str]
     ) -> bytes:
         if names is None:
             return _json.encode({"instances": rows})
-        known, record = self._made
-        if known is not names:  # the same columns again, as a rule
-            record = _record(tuple(names))
-            self._made = names, record
-        return b'{"instances":%b}' % _json.encode([record(*row) for row in rows])
+        return _json.encode({"instances": [dict(zip(names, row, strict=True)) for row in rows]})
 
-    def read(self, body: bytes, content_type: str = JSON) -> Asked:
-        if content_type.partition(";")[0].strip().lower() != JSON:
-            raise BadRequest("bad_content_type", f"send {JSON}", 415)
-        sent = strict_json(body, _request, _keys)
+    def decode(self, body: bytes) -> list[Any]:
+        try:
+            predictions = _response.decode(body).predictions
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise BadAnswer("no JSON with predictions") from None
+        if isinstance(predictions, dict):  # a frame by columns
+            rows = zip(*predictions.values(), strict=False)
+            return [dict(zip(predictions, row, strict=False)) for row in rows]
+        return predictions
+
+    def read(self, body: bytes, content_type: str = JSON) -> Query:
+        self.check_content_type(content_type)
+        sent = strict_json(body, _request)
         return by_instances(sent.instances, {} if sent.parameters is UNSET else sent.parameters)
+
+    def write(
+        self, query: Query, answers: list[Any], more: Mapping[str, Any] | None = None
+    ) -> bytes:
+        return _json.encode({"predictions": answers, **(more or {})})
 
     def error(self, code: str, message: str) -> bytes:
         return _json.encode({"error": {"code": code, "message": message}})
 
-
-@lru_cache(maxsize=256)
-def _record(names: tuple[str, ...]) -> Callable[..., Any]:
-    """A row as an object; much faster to make than a dictionary."""
-    fields = [(f"f{j}", Any) for j in range(len(names))]
-    renamed = {f"f{j}": name for j, name in enumerate(names)}
-    try:
-        return msgspec.defstruct("Record", fields, rename=renamed, gc=False)
-    except ValueError:  # a name with quotes or control characters
-        return lambda *row: dict(zip(names, row, strict=True))
+    def request_schema(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        rows, records = json_rows(columns)
+        return json_object({"instances": {"oneOf": [rows, records]}})
 
 
-def _keys(sent: _Body) -> int:
-    keys = 1 + sum(len(row) for row in sent.instances if isinstance(row, dict))
-    return keys + (0 if sent.parameters is UNSET else 1 + len(sent.parameters))
+def by_instances(instances: list[Any], parameters: Mapping[str, Any]) -> Query:
+    """Rows as lists of cells, as records, or as single cells of one column."""
+    types = set(map(type, instances))
+    if types == {dict}:
+        return by_records(instances, parameters)
+    if types == {list}:
+        return Query(None, instances, parameters)
+    if types & {dict, list}:
+        raise BadRequest("bad_request", "all instances must have the same form", 422)
+    return Query(None, [[cell] for cell in instances], parameters)
+
+
+def by_records(records: list[dict[str, Any]], parameters: Mapping[str, Any]) -> Query:
+    """Rows under all keys there are; a cell whose key a record lacks is UNSET."""
+    names = tuple(dict.fromkeys(chain.from_iterable(records)))
+    if len(names) * len(records) > _MOST_CELLS * sum(map(len, records)):
+        raise BadRequest("bad_request", "all records must have the same keys", 422)
+    rows = [[record.get(name, UNSET) for name in names] for record in records]
+    return Query(names, rows, parameters)

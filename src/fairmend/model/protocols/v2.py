@@ -13,20 +13,21 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairmend.model.protocols.wire import (
+from fairmend.model.wire import (
     JSON,
-    Asked,
     BadAnswer,
     BadRequest,
     Cell,
     Protocol,
+    Query,
+    json_object,
     strict_json,
 )
 
 __all__ = ["DATATYPES", "V2"]
 
 DATATYPES = {"bool": "BOOL", "int": "INT64", "float": "FP64", "str": "BYTES"}
-"""What our kinds of columns are called here."""
+"""The datatype of each kind of column."""
 # What cells of a tensor may be, by its datatype.
 _TYPES = {"BOOL": (bool,), "BYTES": (str,), "INT": (int,), "UINT": (int,), "FP": (int, float)}
 
@@ -83,10 +84,13 @@ class V2(Protocol):
     """
 
     name = "v2"
+    title = "Open Inference Protocol"
+    paths = ("/v2/models/{model}/infer", "/v2/models/{model}/versions/{version}/infer")
+    answers_key = "outputs"
 
-    def __init__(self, output: str | None = None) -> None:
-        """Ask for one of the vendor's outputs by name; by default for what it gives unasked."""
-        self.output = output
+    @staticmethod
+    def fits(path: str) -> bool:
+        return "/v2/models/" in path
 
     def path(self, path: str) -> str:
         model = _MODEL.fullmatch(path)
@@ -132,28 +136,26 @@ class V2(Protocol):
         rows = zip(*by_name.values(), strict=True)
         return [dict(zip(by_name, row, strict=True)) for row in rows]
 
-    def read(self, body: bytes, content_type: str = JSON) -> Asked:
-        if content_type.partition(";")[0].strip().lower() != JSON:
-            raise BadRequest("bad_content_type", f"send {JSON}", 415)
-        sent = strict_json(body, _request, _keys)
+    def read(self, body: bytes, content_type: str = JSON) -> Query:
+        self.check_content_type(content_type)
+        sent = strict_json(body, _request)
         if sent.outputs is not UNSET and any(each.name != self.given for each in sent.outputs):
-            raise BadRequest("unknown_output", f"the output there is is {self.given}", 422)
+            raise BadRequest("unknown_output", f"the only output is {self.given}", 422)
         parameters = {} if sent.parameters is UNSET else sent.parameters
-        parameters = {k: v for k, v in parameters.items() if k != "content_type"}
+        parameters = {name: v for name, v in parameters.items() if name != "content_type"}
         names, rows = _table(sent.inputs)
-        asked_id = None if sent.id is UNSET else sent.id
-        return Asked(names, rows, "tensors", parameters, asked_id)
+        return Query(names, rows, parameters, None if sent.id is UNSET else sent.id)
 
     def write(
-        self, asked: Asked, answers: list[Any], more: Mapping[str, Any] | None = None
+        self, query: Query, answers: list[Any], more: Mapping[str, Any] | None = None
     ) -> bytes:
         if answers and isinstance(answers[0], dict):
             outputs = [_given(name, [answer[name] for answer in answers]) for name in answers[0]]
         else:
             outputs = [_given(self.given, answers)]
         body: dict[str, Any] = {"model_name": self.model, "outputs": outputs}
-        if asked.id is not None:
-            body["id"] = asked.id
+        if query.id is not None:
+            body["id"] = query.id
         if more:
             body["parameters"] = more
         return _json.encode(body)
@@ -161,39 +163,34 @@ class V2(Protocol):
     def error(self, code: str, message: str) -> bytes:
         return _json.encode({"error": f"{code}: {message}"})
 
-    model = "fairmend"
-    """The name a server goes by."""
+    def request_schema(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        tensor = {
+            "name": {"enum": list(columns)},
+            "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+            "datatype": {"enum": list(DATATYPES.values())},
+            "data": {"type": "array"},
+        }
+        tensors = {"type": "array", "items": json_object(tensor), "minItems": 1}
+        return json_object({"inputs": tensors})
 
     @property
     def given(self) -> str:
-        """The name of the output a server gives."""
+        """The name of the output that a server gives."""
         return self.output or "predict"
 
 
 def _tensor(name: str, shape: list[int], kind: str, data: list[Any]) -> dict[str, Any]:
-    tensor: dict[str, Any] = {
-        "name": name,
-        "shape": shape,
-        "datatype": DATATYPES[kind],
-        "data": data,
-    }
-    if kind == "str":
-        tensor["parameters"] = {"content_type": "str"}
-    return tensor
+    tensor = {"name": name, "shape": shape, "datatype": DATATYPES[kind], "data": data}
+    return {**tensor, "parameters": {"content_type": "str"}} if kind == "str" else tensor
 
 
 def _given(name: str, answers: list[Any]) -> dict[str, Any]:
     """Answers as an output: a column of them, or as many columns as each has values."""
     wide = len(answers[0]) if answers and isinstance(answers[0], list) else 1
     flat = [cell for row in answers for cell in row] if wide > 1 else answers
-    kinds = set(map(type, flat))
-    kind = "float"
-    if kinds <= {bool}:
-        kind = "bool"
-    elif kinds <= {int}:
-        kind = "int"
-    elif kinds & {str}:
-        kind = "str"
+    types = set(map(type, flat))
+    kind = "bool" if types <= {bool} else "int" if types <= {int} else "float"
+    kind = "str" if str in types else kind
     shape = [len(answers), wide]
     return {"name": name, "shape": shape, "datatype": DATATYPES[kind], "data": flat}
 
@@ -212,7 +209,7 @@ def _rows_of(output: _Output) -> list[Any]:
 
 
 def _table(tensors: list[_Tensor]) -> tuple[tuple[str, ...] | None, list[list[Any]]]:
-    """The rows of some tensors: named columns, or one table of cells told by their place."""
+    """The rows of some tensors: named columns, or one table of cells known by their place."""
     if not tensors:
         raise BadRequest("bad_request", "there must be at least one tensor", 422)
     flat = [_cells(tensor) for tensor in tensors]
@@ -245,16 +242,3 @@ def _cells(tensor: _Tensor) -> list[Any]:
 
 def _is_row(value: Any, size: int) -> bool:
     return isinstance(value, list) and len(value) == size
-
-
-def _keys(sent: _Body) -> int:
-    keys = 1 + (sent.id is not UNSET)
-    for tensor in sent.inputs:
-        keys += 4 + _more(tensor.parameters)
-    if sent.outputs is not UNSET:
-        keys += 1 + sum(1 + _more(each.parameters) for each in sent.outputs)
-    return keys + _more(sent.parameters)
-
-
-def _more(parameters: _Parameters | UnsetType) -> int:
-    return 0 if parameters is UNSET else 1 + len(parameters)
