@@ -367,6 +367,35 @@ def test_a_folder_is_read_as_a_file_is(call, tmp_path):
     assert b["before"] == pytest.approx(a["before"])
 
 
+@pytest.mark.parametrize(
+    ("cells", "options"),
+    [
+        (["12", "7", "unknown"], ("--missing", "unknown")),
+        (["1.598,84", "7"], ("--decimal", ",")),
+        (["$3,392", "$7"], ("--thousands", ",", "--currency", "$")),
+        (["12.5%", "7 %"], ("--percent",)),
+        (["1", "2", "3+"], ("--words", "amount")),
+    ],
+)
+def test_a_folder_is_read_with_the_options_of_a_file(cells, options, call, tmp_path):
+    n = 60
+    amounts = pl.Series([cells[i % len(cells)] for i in range(n)])
+    rows = people(n, 3).drop("id").with_columns(amount=amounts)
+    (tmp_path / "files").mkdir()
+    rows[:30].write_csv(tmp_path / "files" / "a.csv")
+    rows[30:].write_csv(tmp_path / "files" / "b.csv")
+    rows.write_csv(tmp_path / "one.csv")
+    named = (*NAMED, "--metric", "sp", "--json")
+    for each in ("one.csv", "files"):
+        done = call("explain", each, *named)
+        assert done.code == 3
+        assert "column 'amount', line" in done.err
+    one, many = (call("explain", each, *named, *options) for each in ("one.csv", "files"))
+    assert (one.code, many.code) == (0, 0), many.err
+    a, b = json.loads(one.out), json.loads(many.out)
+    assert b["marginals"] == a["marginals"]
+
+
 def test_packed_csv_and_files_that_are_not_what_their_suffix_says(call, tmp_path):
     folder = csv_folder(tmp_path / "files")
     plain = call("audit", folder, *NAMED, "--json")

@@ -51,6 +51,14 @@ def test_arrays_keep_floats_and_their_order():
     assert rows.tolist() == [[3, 1], [4, 2]]
 
 
+@pytest.mark.parametrize("kind", ["polars", "pyarrow"])
+def test_a_column_without_values_has_its_type_of_fit(kind):
+    known = Frame.read(as_kind(pl.DataFrame(KNOWN), kind))
+    rows = as_fitted(NEW.with_columns(n=pl.lit(None, pl.String)), known)
+    assert as_kind(rows, "polars")["n"].to_list() == [None, None]
+    assert as_kind(rows, "polars")["n"].dtype == pl.Int64
+
+
 def test_a_column_that_is_missing_is_named():
     with pytest.raises(DataError, match="columns of fit; 'town' is missing"):
         as_fitted(NEW.drop("town"), Frame.read(pd.DataFrame(KNOWN)))
@@ -83,6 +91,8 @@ def test_categories_of_fit_stay_in_place_and_new_ones_come_last(ordered):
         ("bool", [True, None], "object"),
         ("string[pyarrow]", ["a", None], "string"),
         ("object", ["a", "b"], "object"),
+        ("float64", [None, None], "float64"),
+        ("int64", [None, None], "object"),
         ("float64", ["a", "b"], "str"),
         ("datetime64[ns]", pd.to_datetime(["2020-01-01", None]).as_unit("us"), "datetime64[ns]"),
     ],

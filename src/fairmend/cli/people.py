@@ -412,8 +412,9 @@ def _count_files(
 
     if columns.label is None:
         raise typer.BadParameter("must be given for many files", param_hint="--label")
-    ids = () if columns.id is None else (columns.id,)
-    place = source(file, spelling=spelling, texts=ids)
+    texts = [name for name, kind in known.items() if kind in (pl.String, pl.Categorical, pl.Enum)]
+    ids = [] if columns.id is None else [columns.id]
+    place = source(file, spelling=spelling, texts=(*ids, *texts))
     with duck.reading(place.data):
         inputs, are_named = _inputs(place.names, columns, box, known, spelling)
         place = replace(place, inputs=tuple(inputs), left_over=not are_named)

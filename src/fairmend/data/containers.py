@@ -84,7 +84,11 @@ def as_fitted(rows: Any, known: Frame, keep: Sequence[str] = ()) -> Any:
     return frame.with_columns(
         nw.col(name).cast(aim)
         for name, aim in schema.items()
-        if aim.is_float() and frame.schema[name] != aim and frame.schema[name].is_numeric()
+        if frame.schema[name] != aim
+        and (
+            (aim.is_float() and frame.schema[name].is_numeric())
+            or frame.get_column(name).null_count() == len(frame)
+        )
     ).to_native()
 
 
@@ -99,7 +103,7 @@ def _as_fitted_pandas(native: Any, known: Any) -> Any:
         column = native[name]
         if aim == "category":
             changed[name] = widened(column, known[name])
-        elif column.dtype != aim and _family(column.dtype) == _family(aim):
+        elif column.dtype != aim and (_family(column.dtype) == _family(aim) or column.isna().all()):
             with suppress(TypeError, ValueError):
                 cast = column.astype(aim)
                 if _holds(cast, column):

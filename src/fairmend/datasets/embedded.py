@@ -3,30 +3,49 @@
 Only a few thousand different people-as-bits exist in them (2,688 in Adult, 348 in COMPAS, group
 and label included). A file therefore holds those distinct rows once and, for every person, the
 number of his or her row: the original order comes back exactly, from a few tens of kilobytes.
+``scripts/embed_datasets.py`` makes the files from the raw tables.
 """
 
 from __future__ import annotations
 
-import zipfile
+from dataclasses import dataclass
 from importlib.resources import files
-from importlib.resources.abc import Traversable
-from pathlib import Path
 
 import numpy as np
 
 from fairmend.datasets.bunch import Bunch
-from fairmend.datasets.derive import ADULT, COMPAS, BinaryTable, Recipe
 from fairmend.datasets.frames import Backend, check_backend, frame_of_bits, series
 
 __all__ = [
+    "ADULT",
     "ADULT_SOURCE",
+    "COMPAS",
     "COMPAS_SOURCE",
+    "TableInfo",
     "load_adult",
     "load_compas",
-    "read_table",
-    "write_table",
 ]
 
+
+@dataclass(frozen=True)
+class TableInfo:
+    """What the columns of a table mean."""
+
+    name: str
+    sensitive_name: str
+    groups: tuple[str, str]
+    """The groups that 0 and 1 stand for."""
+    target_names: tuple[str, str]
+    """The labels that 0 and 1 stand for."""
+
+
+ADULT = TableInfo("adult", "Sex", ("Female", "Male"), ("income <= 50K", "income > 50K"))
+COMPAS = TableInfo(
+    "compas",
+    "race",
+    ("non-white", "white"),
+    ("no arrest within two years", "arrest within two years"),
+)
 ADULT_SOURCE = (
     "Source: Becker, B. and Kohavi, R. (1996), Adult, UCI Machine Learning Repository, "
     "https://doi.org/10.24432/C5XW20. Licence: CC BY 4.0, "
@@ -70,7 +89,6 @@ def load_adult(backend: Backend = "pandas") -> Bunch:
     >>> round(float(adult.y[women].mean()), 3), round(float(adult.y[~women].mean()), 3)
     (0.109, 0.306)
     """
-    check_backend(backend, "load_adult")
     return _load(ADULT, _ADULT_TEXT, backend)
 
 
@@ -88,61 +106,23 @@ def load_compas(backend: Backend = "pandas") -> Bunch:
     >>> round(float(compas.y[white].mean()), 3), round(float(compas.y[~white].mean()), 3)
     (0.391, 0.488)
     """
-    check_backend(backend, "load_compas")
     return _load(COMPAS, _COMPAS_TEXT, backend)
 
 
-def _load(recipe: Recipe, description: str, backend: Backend) -> Bunch:
-    table = read_table(files("fairmend.datasets").joinpath(f"{recipe.name}.npz"))
-    groups = np.array(recipe.groups)[table.group]
-    return Bunch(
-        name=recipe.name,
-        X=frame_of_bits(table.features, table.feature_names, backend),
-        y=table.label.astype(np.int8),
-        sensitive_features=series(recipe.sensitive_name, groups, backend),
-        feature_names=table.feature_names,
-        target_names=recipe.target_names,
-        sensitive_name=recipe.sensitive_name,
-        description=description,
-    )
-
-
-def read_table(path: Path | Traversable) -> BinaryTable:
-    """Read what `write_table` wrote: person i is ``rows[index[i]]``.
-
-    >>> read_table(files("fairmend.datasets").joinpath("compas.npz")).features.shape
-    (6172, 17)
-    """
-    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+def _load(info: TableInfo, description: str, backend: Backend) -> Bunch:
+    check_backend(backend, f"load_{info.name}")
+    file = files("fairmend.datasets").joinpath(f"{info.name}.npz")
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
         names = tuple(stored["feature_names"].tolist())
         people = stored["rows"][stored["index"]]
-    return BinaryTable(names, features=people[:, :-2], group=people[:, -2], label=people[:, -1])
-
-
-def write_table(path: Path, table: BinaryTable) -> None:
-    """Write distinct rows (features, group, label) and one row number a person; bytes repeat.
-
-    >>> import tempfile
-    >>> bits = np.array([[0], [1], [0]], dtype=np.uint8)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "three_people.npz"
-    ...     write_table(file, BinaryTable(("old",), bits, group=bits[:, 0], label=bits[:, 0]))
-    ...     read_table(file).features.ravel().tolist()
-    [0, 1, 0]
-    """
-    people = np.column_stack([table.features, table.group, table.label])
-    codes = people @ (1 << np.arange(people.shape[1], dtype=np.int64))
-    _, first, index = np.unique(codes, return_index=True, return_inverse=True)
-    arrays = {
-        "feature_names": np.array(table.feature_names, dtype=np.str_),
-        "rows": people[first],
-        "index": index.astype(np.uint16),
-    }
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, array in arrays.items():
-            # A member made by hand carries no clock and no operating system, unlike np.savez's.
-            member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-            member.compress_type = zipfile.ZIP_DEFLATED
-            member.create_system = 3
-            with archive.open(member, "w") as stream:
-                np.lib.format.write_array(stream, array, version=(1, 0), allow_pickle=False)
+    *features, group, label = people.T
+    return Bunch(
+        name=info.name,
+        X=frame_of_bits(np.stack(features, axis=1), names, backend),
+        y=label.astype(np.int8),
+        sensitive_features=series(info.sensitive_name, np.array(info.groups)[group], backend),
+        feature_names=names,
+        target_names=info.target_names,
+        sensitive_name=info.sensitive_name,
+        description=description,
+    )

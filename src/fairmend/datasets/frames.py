@@ -1,4 +1,4 @@
-"""Columns to a frame of the kind the caller works with. The only place that knows the kinds."""
+"""Columns as a frame of the kind the caller works with."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.errors import DataError, require
+from fairmend.errors import check_choice, require
 
 __all__ = [
     "Backend",
-    "Column",
     "check_backend",
     "frame_of_bits",
     "frame_of_columns",
@@ -28,49 +28,27 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
 
 
 def check_backend(backend: Backend, caller: str) -> None:
-    """Refuse an unknown backend, or one whose package is missing, before any work is done.
-
-    >>> check_backend("numpy", "load_adult")
-    """
-    known = get_args(Backend)
-    if backend not in known:
-        raise DataError(
-            f"{caller}(backend=...)",
-            "must be one of " + ", ".join(map(repr, known)),
-            f"got {backend!r}",
-            "Use 'numpy' when no frame package is installed.",
-        )
+    """Refuse an unknown backend, or one whose package is missing, before any work is done."""
+    fix = "Use 'numpy' when no frame package is installed."
+    check_choice(f"{caller}(backend=...)", backend, get_args(Backend), fix)
     if backend != "numpy":
         require(backend, extra=backend, why=f"{caller}(backend={backend!r})")
 
 
 def frame_of_bits(bits: NDArray[np.uint8], names: Sequence[str], backend: Backend) -> Any:
-    """Turn an (n, d) table of 0 and 1 into a frame of int8 columns.
-
-    >>> frame_of_bits(np.eye(2, dtype=np.uint8), ["a", "b"], "numpy").dtype
-    dtype('int8')
-    """
+    """An (n, d) table of 0 and 1 as a frame of int8 columns."""
     table = bits.astype(np.int8)
     if backend == "numpy":
         return table
-    import narwhals as nw
-
     # Column by column: every backend then owns contiguous memory of its own.
     columns = {name: np.ascontiguousarray(table[:, j]) for j, name in enumerate(names)}
     return nw.from_dict(columns, backend=backend).to_native()
 
 
 def frame_of_columns(columns: Mapping[str, Column], backend: Backend) -> Any:
-    """Turn typed columns (see `typed`) into a frame; ``None`` becomes the backend's missing value.
-
-    >>> frame_of_columns({"age": [39, 50], "job": ["Sales", None]}, "numpy")
-    array([[39, 'Sales'],
-           [50, None]], dtype=object)
-    """
+    """Columns of `typed` values as a frame; ``None`` becomes the backend's missing value."""
     if backend == "numpy":
         return np.array(list(zip(*columns.values(), strict=True)), dtype=object)
-    import narwhals as nw
-
     # Without a schema a column that is missing throughout would have no type at all.
     dtypes = {frozenset({int}): nw.Int64, frozenset({float}): nw.Float64}
     schema = {
@@ -81,20 +59,14 @@ def frame_of_columns(columns: Mapping[str, Column], backend: Backend) -> Any:
 
 
 def series(name: str, values: Sequence[str | None] | NDArray[np.str_], backend: Backend) -> Any:
-    """Turn group labels into a series of strings called ``name``.
-
-    >>> series("Sex", ["Female", "Male"], "numpy").tolist()
-    ['Female', 'Male']
-    """
+    """Group labels as a series of strings called ``name``."""
     if backend == "numpy":
         return np.asarray(values)
-    import narwhals as nw
-
     return nw.new_series(name, list(values), nw.String, backend=backend).to_native()
 
 
 def typed(values: Sequence[str | None]) -> Column:
-    """Read a column of text as whole numbers, numbers or strings, the first that fits them all.
+    """A column of text as whole numbers, numbers or strings, the first that fits them all.
 
     Whole numbers with gaps among them become floats, because pandas' plain integers have no
     missing value. A column without any value stays a column of strings.

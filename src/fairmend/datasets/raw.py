@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.datasets.bunch import Bunch
-from fairmend.datasets.derive import ADULT, COMPAS, propublica_filter
-from fairmend.datasets.embedded import ADULT_SOURCE, COMPAS_SOURCE
+from fairmend.datasets.embedded import ADULT, ADULT_SOURCE, COMPAS, COMPAS_SOURCE
 from fairmend.datasets.frames import Backend, check_backend, frame_of_columns, series, typed
-from fairmend.errors import DataError, require
+from fairmend.errors import DataError, check, check_given, require
 
 __all__ = [
     "find_adult",
@@ -44,6 +43,10 @@ _COMPAS_IDENTITIES = frozenset(
     }
 )
 
+_FILTERED_BY = (
+    *("race", "two_year_recid", "days_b_screening_arrest", "is_recid", "c_charge_degree"),
+    "score_text",
+)
 _OPENML_ADULT = 1590
 
 _Columns = dict[str, list[str | None]]
@@ -76,13 +79,13 @@ def load_adult_raw(
     X = {name: typed(values) for name, values in columns.items()}
     for name in _ADULT_NUMBERS:
         stray = next((value for value in X[name] if isinstance(value, str)), None)
-        if stray is not None:
-            raise DataError(
-                f"Adult's column {name!r}",
-                "must hold numbers",
-                f"got {stray!r}",
-                "Use adult.data or adult.test as UCI publishes them, without a header line.",
-            )
+        check(
+            stray is None,
+            f"Adult's column {name!r}",
+            "must hold numbers",
+            f"got {stray!r}",
+            "Use adult.data or adult.test as UCI publishes them, without a header line.",
+        )
     return Bunch(
         name="adult (raw)",
         X=frame_of_columns(X, backend),
@@ -106,7 +109,7 @@ def load_compas_raw(
     ``path`` is ``compas-scores-two-years.csv`` (or ``compas_two_years.csv``), or its folder; it
     has to be given, as the versions we know on OpenML are shortened or recoded. ``backend`` is the
     kind of ``X`` and ``sensitive_features``; ``"numpy"`` gives an object array. ``filtered``
-    keeps only the people ProPublica compared, 6,172 of 7,214 (`derive.propublica_filter`).
+    keeps only the people ProPublica compared, 6,172 of 7,214 (`propublica_filter`).
 
     y = two_year_recid; sensitive_features = race, which stays a column of ``X`` as well. Names,
     dates of birth and case numbers are never read. Columns that already know the outcome
@@ -122,17 +125,16 @@ def load_compas_raw(
     (('race', 'age', 'priors_count'), [['Other', 31, 2]], [1])
     """
     check_backend(backend, "load_compas_raw")
-    if path is None:
-        raise DataError(
-            "load_compas_raw(path=...)",
-            "must be a file",
-            "got None",
-            "Download compas-scores-two-years.csv from "
-            "https://github.com/propublica/compas-analysis, or use load_compas() for the paper's "
-            "binary version, which comes with fairmend.",
-        )
+    check_given(
+        "load_compas_raw(path=...)",
+        path,
+        "Download compas-scores-two-years.csv from "
+        "https://github.com/propublica/compas-analysis, or use load_compas() for the paper's "
+        "binary version, which comes with fairmend.",
+    )
+    assert path is not None
     columns = read_compas(find_compas(path))
-    _demand(columns, COMPAS.raw_columns if filtered else ("race", "two_year_recid"), path)
+    _demand(columns, _FILTERED_BY if filtered else ("race", "two_year_recid"), path)
     if filtered:
         kept = propublica_filter(columns)
         columns = {name: list(compress(values, kept)) for name, values in columns.items()}
@@ -148,6 +150,26 @@ def load_compas_raw(
         sensitive_name="race",
         description=f"ProPublica's two-year COMPAS table, identities left out. {COMPAS_SOURCE}",
     )
+
+
+def propublica_filter(columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.bool_]:
+    """Whom ProPublica kept: people whose score belongs to the arrest it is compared with.
+
+    Kept: |days_b_screening_arrest| <= 30, is_recid not -1, charge degree not O, score not N/A.
+
+    >>> propublica_filter({"days_b_screening_arrest": ["-1", "31", None], "is_recid": ["0"] * 3,
+    ...                    "c_charge_degree": ["F"] * 3, "score_text": ["Low"] * 3}).tolist()
+    [True, False, False]
+    """
+
+    def numbers(name: str) -> NDArray[np.float64]:
+        return np.array([np.nan if cell is None else float(cell) for cell in columns[name]])
+
+    # Some copies were saved by tools that turn N/A into an empty cell.
+    scored = np.array([cell not in (None, "N/A") for cell in columns["score_text"]])
+    jailable = np.array([cell != "O" for cell in columns["c_charge_degree"]])
+    near = np.abs(numbers("days_b_screening_arrest")) <= 30
+    return np.asarray(near & (numbers("is_recid") != -1) & jailable & scored)
 
 
 def find_adult(path: str | os.PathLike[str]) -> Path:
@@ -171,13 +193,13 @@ def read_adult(path: Path) -> _Columns:
         for cells in csv.reader(stream, skipinitialspace=True):
             if not cells or cells[0].startswith("|"):
                 continue
-            if len(cells) != len(ADULT_COLUMNS):
-                raise DataError(
-                    path.name,
-                    f"must have {len(ADULT_COLUMNS)} values a line",
-                    f"got {len(cells)} after {len(columns['age']):,} people",
-                    "Use adult.data or adult.test as UCI publishes them.",
-                )
+            check(
+                len(cells) == len(ADULT_COLUMNS),
+                path.name,
+                f"must have {len(ADULT_COLUMNS)} values a line",
+                f"got {len(cells)} after {len(columns['age']):,} people",
+                "Use adult.data or adult.test as UCI publishes them.",
+            )
             cells[-1] = cells[-1].rstrip(". ")
             for name, cell in zip(ADULT_COLUMNS, cells, strict=True):
                 columns[name].append(_present(cell))
@@ -200,13 +222,13 @@ def read_compas(path: Path, only: Iterable[str] | None = None) -> _Columns:
         for cells in lines:
             if not cells:
                 continue
-            if len(cells) != len(header):
-                raise DataError(
-                    path.name,
-                    f"must have {len(header)} values a line, as its header has",
-                    f"got {len(cells)} on line {lines.line_num:,}",
-                    "Use the file as ProPublica publishes it.",
-                )
+            check(
+                len(cells) == len(header),
+                path.name,
+                f"must have {len(header)} values a line, as its header has",
+                f"got {len(cells)} on line {lines.line_num:,}",
+                "Use the file as ProPublica publishes it.",
+            )
             for name, place in places.items():
                 columns[name].append(_present(cells[place]))
     return columns
@@ -234,24 +256,19 @@ def _locate(path: str | os.PathLike[str], names: Sequence[str]) -> Path:
 
 def _demand(present: Iterable[str], needed: Iterable[str], path: str | os.PathLike[str]) -> None:
     absent = sorted(set(needed) - set(present))
-    if absent:
-        raise DataError(
-            Path(path).name,
-            "must have the columns of ProPublica's two-year table",
-            "these are missing: " + ", ".join(absent),
-            "Use compas-scores-two-years.csv as ProPublica publishes it.",
-        )
+    check(
+        not absent,
+        Path(path).name,
+        "must have the columns of ProPublica's two-year table",
+        "these are missing: " + ", ".join(absent),
+        "Use compas-scores-two-years.csv as ProPublica publishes it.",
+    )
 
 
 def _as_label(values: Sequence[str | None], codes: dict[str, int], what: str) -> NDArray[np.int8]:
     stray = next((value for value in values if value not in codes), "")
-    if stray != "":
-        raise DataError(
-            what,
-            "must be " + " or ".join(codes) + " for everybody",
-            f"got {stray!r}",
-            "Use the table as it was published.",
-        )
+    must = f"must be {' or '.join(codes)} for everybody"
+    check(stray == "", what, must, f"got {stray!r}", "Use the table as it was published.")
     return np.array([codes[value] for value in values if value is not None], dtype=np.int8)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
-from fairmend.errors import DataError
+from fairmend.errors import DataError, check, check_choice
 from fairmend.measure.population import AuditData, Population
 
 __all__ = ["FinitePopulation", "example_one", "joint_proxies", "toy_descent"]
@@ -66,20 +66,20 @@ class FinitePopulation:
             object.__setattr__(self, field, array)
         shape = (2, len(self.rows))
         totals_one = self.mass.shape == shape and np.allclose(self.mass.sum(axis=1), 1, atol=1e-12)
-        if not totals_one or self.mass.min() < 0:
-            raise DataError(
-                f"mass of {self.name!r}",
-                f"must be non-negative, of shape {shape}, every group summing to 1",
-                f"got shape {self.mass.shape} and sum(s) {self.mass.sum(axis=-1)}",
-                "Give one row of probabilities a group, the target group first.",
-            )
-        if self.outcome.shape != shape or self.outcome.min() < 0 or self.outcome.max() > 1:
-            raise DataError(
-                f"outcome of {self.name!r}",
-                f"must be probabilities of shape {shape}",
-                f"got shape {self.outcome.shape}",
-                "Give P(Y=1 | row, group), the target group first.",
-            )
+        check(
+            totals_one and self.mass.min() >= 0,
+            f"mass of {self.name!r}",
+            f"must be non-negative, of shape {shape}, every group summing to 1",
+            f"got shape {self.mass.shape} and sum(s) {self.mass.sum(axis=-1)}",
+            "Give one row of probabilities a group, the target group first.",
+        )
+        check(
+            self.outcome.shape == shape and self.outcome.min() >= 0 and self.outcome.max() <= 1,
+            f"outcome of {self.name!r}",
+            f"must be probabilities of shape {shape}",
+            f"got shape {self.outcome.shape}",
+            "Give P(Y=1 | row, group), the target group first.",
+        )
 
     def sample(
         self,
@@ -226,13 +226,8 @@ def joint_proxies(coding: Literal["reproduces", "text"] = "reproduces") -> Finit
     >>> joint_proxies().rows.min(), joint_proxies("text").rows.min()
     (np.int64(0), np.int64(-1))
     """
-    if coding not in ("reproduces", "text"):
-        raise DataError(
-            "joint_proxies(coding=...)",
-            "must be 'reproduces' or 'text'",
-            f"got {coding!r}",
-            "Use 'reproduces' for the paper's figures.",
-        )
+    fix = "Use 'reproduces' for the paper's figures."
+    check_choice("joint_proxies(coding=...)", coding, ("reproduces", "text"), fix)
     bits = _bits(3)
     signs = 2 * bits - 1
     pairs = np.array([[[0.60, 0.00], [0.25, 0.15]], [[0.05, 0.00], [0.20, 0.75]]])
