@@ -8,6 +8,8 @@ import pytest
 
 from fairmend import FNR, RepairedClassifier, counterfactual, load, tabulate
 from fairmend.explain import drivers
+from fairmend.explain.marginals import marginals
+from fairmend.explain.prototypes import prototypes
 from fairmend.report.findings import LEAST_SHIFT, MOST_VALUES, Explanation, Provenance, fingerprint
 from fairmend.report.html.repair import explanation as page_of
 
@@ -65,9 +67,9 @@ def test_an_explanation_is_the_counterfactual_told():
     assert (told.before, told.after, told.kl) == (found.before, found.after, found.kl)
     assert told.names == ("sp",)
     # x has tenths, which many people share: nothing of it needs to be rounded
-    assert list(told.marginals) == drivers.marginals(found)
+    assert list(told.marginals) == marginals(found)
     assert list(told.feature_scores) == drivers.feature_scores(found)
-    assert list(Explanation.of(found, 1).prototypes) == drivers.prototypes(found)
+    assert list(Explanation.of(found, 1).prototypes) == prototypes(found)
     assert told.certificate == str(found.certificate)
     assert told.closed
     assert not told.irreconcilable
@@ -128,7 +130,7 @@ def test_an_explanation_of_features_called_like_its_own_figures():
     X["change"] = X["observed"] = X["c"]
     found = counterfactual(vendor, X, y, sensitive_features=s, disparity="sp", target="b")
     told = Explanation.of(found, 1)
-    assert list(told.prototypes) == drivers.prototypes(found)
+    assert list(told.prototypes) == prototypes(found)
     for row in told.prototypes:
         assert row["observed"] in found.source.mass
         assert row["observed (feature)"] == row["change (feature)"] == row["c"]
@@ -183,7 +185,7 @@ def test_rows_and_values_of_few_people_are_not_told(weighted):
     )
     told = Explanation.of(found)
     assert told.prototypes == ()
-    assert told.prototypes_not_shown == len(drivers.prototypes(found))
+    assert told.prototypes_not_shown == len(prototypes(found))
     days = X["day"][s == "b"].value_counts()
     shown = {line.statistic for line in told.marginals if line.feature == "day"}
     assert 0 < len(shown) <= MOST_VALUES
@@ -192,7 +194,7 @@ def test_rows_and_values_of_few_people_are_not_told(weighted):
     assert told.values_not_shown == len(hidden)
     moves = {
         line.statistic: abs(line.shift)
-        for line in drivers.marginals(found)
+        for line in marginals(found)
         if line.feature == "day" and line.statistic not in hidden
     }
     most = sorted(moves, key=lambda day: -moves[day])[:MOST_VALUES]

@@ -41,8 +41,8 @@ from fairmend.data.limits import Between, fits, hints_of
 from fairmend.data.outcomes import Labels
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
-from fairmend.explain.counterfactual import read_disparities
 from fairmend.explain.outcomes import Logistic, PairLogistic
+from fairmend.measure.disparity import read_disparities
 from fairmend.measure.population import AuditData
 from fairmend.measure.result import Audit
 from fairmend.model.answers import Answers

@@ -47,6 +47,7 @@ def explain(
     """Show which inputs of a group its gap rests on, and whether they can close it."""
     from fairmend import counterfactual as run
     from fairmend.explain import drivers as explaining
+    from fairmend.explain.marginals import marginals as find_marginals
 
     box = call.box()
     people = read_people(file, columns, box, cells.spelling)
@@ -58,7 +59,7 @@ def explain(
         disparity=metric,
         target=people.as_group(target),
     )
-    marginals = explaining.marginals(found)
+    marginals = find_marginals(found)
     scores, pairs = explaining.feature_scores(found), explaining.joint_proxies(found)
     if as_json:
         content = {

@@ -45,7 +45,7 @@ def report(
 ) -> None:
     """Show what a repair does to the people of FILE, before and after."""
     from fairmend.data.containers import as_fitted, as_kind
-    from fairmend.explain.counterfactual import read_disparities
+    from fairmend.measure.disparity import read_disparities
 
     limits = [read_limit(text) for text in fail_on or []]
     if output is not None:

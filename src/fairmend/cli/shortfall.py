@@ -160,7 +160,7 @@ def find_shortfalls(
 
 def worst_first(repaired: RepairedClassifier) -> list[Plan]:
     """The plans, that of the worst-off group first, as in the report."""
-    from fairmend.explain.counterfactual import read_disparities
+    from fairmend.measure.disparity import read_disparities
 
     order = repaired.audit_.worst_first(read_disparities(repaired.disparity)[0].name)
     return sorted(repaired.plans_.values(), key=lambda plan: order.index(plan.target))

@@ -18,6 +18,7 @@ from fairmend.datasets import load_adult
 from fairmend.errors import MissingExtra, require
 from fairmend.explain import drivers
 from fairmend.explain.counterfactual import Counterfactual, counterfactual
+from fairmend.explain.marginals import marginals
 from fairmend.measure.audit import audit
 from fairmend.measure.result import Audit
 from fairmend.report.report import Report
@@ -197,7 +198,7 @@ def _show_counterfactual(found: Counterfactual) -> None:
         "from their inputs who of the women earns over 50,000 dollars, because outcomes must "
         "follow the inputs when these change.)"
     )
-    lines = [line for line in drivers.marginals(found) if line.is_share]
+    lines = [line for line in marginals(found) if line.is_share]
     lines.sort(key=lambda line: -abs(line.shift))
     _table(
         "The shares of women that move most",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import FloatArray, Frame
 from fairmend.data.rows import numbered
 from fairmend.explain.outcomes import CLIP, FittedProbability
 from fairmend.explain.projection import NO_GAP
@@ -21,7 +21,7 @@ from fairmend.measure.intervals import (
 )
 from fairmend.measure.population import Population
 
-__all__ = ["Certificate", "certify", "counts_by_row"]
+__all__ = ["Certificate", "certify"]
 
 
 @dataclass(frozen=True)
@@ -264,15 +264,3 @@ def _slope(disparity: RateGap, target: Population) -> FloatArray:
     ends = [disparity.terms(target.with_outcome(np.full(len(target), y))) for y in (0.0, 1.0)]
     r_slope, t_slope = ends[1][0] - ends[0][0], ends[1][1] - ends[0][1]
     return np.divide(r_slope * t - r * t_slope, t**2, out=np.zeros(len(target)), where=t > 0)
-
-
-def counts_by_row(rows: IntArray, counts: FloatArray, seen: IntArray) -> FloatArray:
-    """Counts of a population at each row of ``seen``, which is sorted; a row may come repeatedly.
-
-    >>> counts_by_row(np.array([2, 2]), np.array([[1.0, 0.0], [0.0, 3.0]]), np.array([1, 2]))
-    array([[0., 0.],
-           [1., 3.]])
-    """
-    summed = np.zeros((len(seen), counts.shape[1]))
-    np.add.at(summed, np.searchsorted(seen, rows), counts)
-    return summed

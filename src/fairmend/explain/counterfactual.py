@@ -7,35 +7,43 @@ Q exists is answered by a certificate (the paper's Proposition 1), not by a fail
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from inspect import signature
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.naming import shown
 from fairmend.data.outcomes import UNLABELLED
-from fairmend.errors import DataError, nearest
-from fairmend.explain import drivers
-from fairmend.explain.certificate import Certificate, certify, counts_by_row
-from fairmend.explain.descent import Trace, descend
+from fairmend.errors import (
+    DataError,
+    check,
+    check_between,
+    check_choice,
+    check_whole,
+    require,
+)
+from fairmend.explain.certificate import Certificate, certify
+from fairmend.explain.descent import DescentSettings, Trace, descend
+from fairmend.explain.drivers import feature_scores, joint_proxies
 from fairmend.explain.equal_outcomes import OutcomeDifference, outcome_difference
-from fairmend.explain.outcomes import FittedProbability, fit_probability
-from fairmend.explain.projection import observed_gap, project, tilt
+from fairmend.explain.marginals import marginals
+from fairmend.explain.nuisance import NuisanceModels
+from fairmend.explain.outcomes import FittedProbability
+from fairmend.explain.projection import observed_gap, project
+from fairmend.explain.prototypes import prototypes, row_influence
 from fairmend.measure import special
 from fairmend.measure.audit import check_confidence
 from fairmend.measure.disparity import (
     SP,
-    Alignment,
     Disparity,
     RateGap,
-    as_disparity,
     check_outcomes_are_known,
     parts_of,
+    read_disparities,
     uses_outcome,
 )
 from fairmend.measure.equal_inputs import (
@@ -43,20 +51,14 @@ from fairmend.measure.equal_inputs import (
     decision_difference,
     names_of_the_group,
 )
-from fairmend.measure.population import AuditData, Population, Tally, pooled
+from fairmend.measure.population import AuditData, Population, pooled
 from fairmend.measure.tabulate import tabulate
 from fairmend.status import Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Counterfactual",
-    "choose_groups",
-    "counterfactual",
-    "counterfactual_data",
-    "read_disparities",
-]
+__all__ = ["Counterfactual", "choose_groups", "counterfactual", "counterfactual_data"]
 
 Method = Literal["projection", "descent"]
 
@@ -124,15 +126,12 @@ class Counterfactual:
     @property
     def before(self) -> float:
         """The disparity as observed (outcomes as modelled); the largest of several."""
-        return self._worst(self.source)
+        return max(self.gaps_before, key=abs)
 
     @property
     def after(self) -> float:
         """The disparity under Q; the largest of several."""
-        return self._worst(self.shifted)
-
-    def _worst(self, population: Population) -> float:
-        return max((d.value(population, self.baseline) for d in self.disparities), key=abs)
+        return max(self.gaps_after, key=abs)
 
     @property
     def irreconcilable(self) -> bool:
@@ -143,13 +142,9 @@ class Counterfactual:
     @cached_property
     def outcome_difference(self) -> OutcomeDifference:
         """A test of whether P(Y | X) differs between the two groups."""
-        if not self.outcome_known:
-            raise DataError(
-                "outcome_difference",
-                "needs outcomes to compare",
-                "they were not given",
-                "Pass y: what really happened.",
-            )
+        what, got = "outcome_difference", "they were not given"
+        fix = "Pass y: what really happened."
+        check(self.outcome_known, what, "needs outcomes to compare", got, fix)
         here, there = self._tables("outcome_difference")
         return outcome_difference(self.source, here, self.baseline, there)
 
@@ -171,20 +166,16 @@ class Counterfactual:
 
     def _tables(self, what: str) -> tuple[Frame, Frame]:
         if self.table is None or self.baseline_table is None:
-            raise DataError(
-                what,
-                "needs the inputs",
-                "only predictions were tabulated",
-                "Pass X with the model's inputs.",
-            )
+            got, fix = "only predictions were tabulated", "Pass X with the model's inputs."
+            raise DataError(what, "needs the inputs", got, fix)
         return self.table, self.baseline_table
 
     @cached_property
     def influence(self) -> FloatArray:
         """Psi at each row of the source: what more of that row would add to the size of the gap."""
         parts = [
-            np.sign(d.value(self.source, self.baseline)) * d.influence(self.source, self.baseline)
-            for d in self.disparities
+            np.sign(gap) * d.influence(self.source, self.baseline)
+            for d, gap in zip(self.disparities, self.gaps_before, strict=True)
         ]
         return np.asarray(np.sum(parts, axis=0), np.float64)
 
@@ -208,11 +199,11 @@ class Counterfactual:
         tally = self.source.tally
         if tally is None:
             return float("nan")
-        squared = tally.squared.sum(axis=1) @ self._density**2
+        squared = tally.squared_by_row @ self.density**2
         return float(tally.weight.sum()) ** 2 / float(squared)
 
     @property
-    def _density(self) -> FloatArray:
+    def density(self) -> FloatArray:
         """Q / P0 at each row, 0 where nobody weighs anything."""
         p = self.source.mass
         return np.divide(self.mass, p, out=np.zeros_like(self.mass), where=p > 0)
@@ -226,11 +217,11 @@ class Counterfactual:
                 "this counterfactual was made from tabulated data",
                 "Call fairmend.counterfactual() on the data itself.",
             )
-        return np.where(self.person_row >= 0, self._density[np.maximum(self.person_row, 0)], 1.0)
+        return np.where(self.person_row >= 0, self.density[np.maximum(self.person_row, 0)], 1.0)
 
     def sample(self, n: int, random_state: int | np.random.Generator | None = None) -> Any:
         """Draw n rows from Q, in the container the inputs came in."""
-        drivers.check_rows(n, "For example sample(1000, random_state=0).")
+        check_whole("n", n, 1, "For example sample(1000, random_state=0).", of="rows")
         table, _ = self._tables("sample()")
         rng = np.random.default_rng(random_state)
         return table.take(rng.choice(len(self.mass), size=n, p=self.mass)).native
@@ -239,36 +230,38 @@ class Counterfactual:
 
     def marginals(self) -> pd.DataFrame:
         """Each feature's distribution: observed, baseline, counterfactual (the paper's Table 3)."""
-        return drivers.to_frame(drivers.marginals(self), "Counterfactual.marginals()")
+        return _frame(marginals(self), "marginals")
 
     def prototypes(self, n: int = 5) -> pd.DataFrame:
         """The rows that gain and lose most mass, and a few that represent what gains."""
-        return drivers.to_frame(drivers.prototypes(self, n), "Counterfactual.prototypes()")
+        return _frame(prototypes(self, n), "prototypes")
 
     def feature_scores(self) -> pd.DataFrame:
         """How much of the disparity each feature carries."""
-        return drivers.to_frame(drivers.feature_scores(self), "Counterfactual.feature_scores()")
+        return _frame(feature_scores(self), "feature_scores")
 
     def joint_proxies(self) -> pd.DataFrame:
         """Pairs of features that carry more together than either does alone."""
-        return drivers.to_frame(drivers.joint_proxies(self), "Counterfactual.joint_proxies()")
+        return _frame(joint_proxies(self), "joint_proxies")
 
     def row_influence(self) -> pd.DataFrame:
         """Every distinct row with its mass and its influence on the disparity."""
-        return drivers.to_frame(drivers.row_influence(self), "Counterfactual.row_influence()")
+        return _frame(row_influence(self), "row_influence")
 
     def __str__(self) -> str:
         names = ", ".join(d.name for d in self.disparities)
         target, baseline = self.group_names
         lines = [
-            f"Counterfactual distribution for {target} against {baseline}, "
-            f"{names}, by {self.method}",
-            f"{self.status.value}",
+            f"Counterfactual distribution for {target} against {baseline}, {names}, "
+            f"by {self.method}",
+            self.status.value,
             *(
-                f"{d.name}: {_points(d.value(self.source, self.baseline))} points "
+                f"{d.name}: {_points(before)} points "
                 f"{'modelled' if self.modelled and uses_outcome(d) else 'observed'}, "
-                f"{_points(d.value(self.shifted, self.baseline))} under the counterfactual"
-                for d in self.disparities
+                f"{_points(after)} under the counterfactual"
+                for d, before, after in zip(
+                    self.disparities, self.gaps_before, self.gaps_after, strict=True
+                )
             ),
             f"{len(self.mass):,} distinct rows, KL {self.kl:.4f} from what is observed",
         ]
@@ -276,14 +269,12 @@ class Counterfactual:
             lines.append(str(self.certificate))
         if self.table is not None and self.baseline_table is not None:
             lines.append(f"{self.decision_difference}.")
-        for model in (self.outcome_model, self.group_model):
-            if model is not None:
-                lines.append(str(model))
+        lines += [
+            str(model) for model in (self.outcome_model, self.group_model) if model is not None
+        ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
 
 
@@ -294,6 +285,14 @@ def _points(gap: float) -> str:
     ('-12.34', '0.00')
     """
     return f"{100 * gap:+.2f}" if abs(gap) >= 5e-5 else "0.00"
+
+
+def _frame(rows: Sequence[Any], method: str) -> pd.DataFrame:
+    """Rows of values as a pandas frame."""
+    pandas = require("pandas", extra="pandas", why=f"Counterfactual.{method}()")
+    plain = [row if isinstance(row, dict) else asdict(row) for row in rows]
+    frame: pd.DataFrame = pandas.DataFrame(plain)
+    return frame
 
 
 # -------------------------------------------------------------------- the front door
@@ -316,7 +315,7 @@ def counterfactual(
     pos_label: Hashable = None,
     confidence: float = 0.95,
     random_state: int = 0,
-    **descent: Any,
+    **descent: Unpack[DescentSettings],
 ) -> Counterfactual:
     """Find the inputs' distribution under which the model would treat the target group alike.
 
@@ -325,7 +324,8 @@ def counterfactual(
     model, X, y, sensitive_features, sample_weight, pos_label
         As in `fairmend.audit`; a gap in sp asks for no outcomes, and y may be None.
     disparity
-        A name (sp, fnr, fpr, fdr, da), a `Disparity`, or several of them to be closed together.
+        A name (sp, fnr, fpr, fdr, da or a registered one), a `Disparity`, or several of them to be
+        closed together.
     method
         ``"projection"``: the closest one in KL, exact. ``"descent"``: the paper's Algorithm 1; its
         settings (step_size, resample, stop, tolerance, max_iter, target_gap, holdout) are those of
@@ -360,40 +360,26 @@ def counterfactual(
 
     """
     data = tabulate(
-        model,
-        X,
-        y,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-        pos_label=pos_label,
-        unlabelled=UNLABELLED,
-    )
-    holdout = descent.pop("holdout", None)
-    if holdout is not None:
-        descent["holdout"] = _tabulate_holdout(model, holdout, pos_label)
+        model, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
+        pos_label=pos_label, unlabelled=UNLABELLED,
+    )  # fmt: skip
+    if descent.get("holdout") is not None:
+        descent["holdout"] = _tabulate_holdout(model, descent["holdout"], pos_label)
     return counterfactual_data(
-        data,
-        disparity=disparity,
-        method=method,
-        target=target,
-        baseline=baseline,
-        level=level,
-        outcome_model=outcome_model,
-        group_model=group_model,
-        confidence=confidence,
-        random_state=random_state,
-        **descent,
-    )
+        data, disparity=disparity, method=method, target=target, baseline=baseline, level=level,
+        outcome_model=outcome_model, group_model=group_model, confidence=confidence,
+        random_state=random_state, **descent,
+    )  # fmt: skip
 
 
 def _tabulate_holdout(model: Any, holdout: Any, pos_label: Hashable) -> AuditData:
-    if not isinstance(holdout, tuple) or len(holdout) != 3:
-        raise DataError(
-            "holdout",
-            "must be the three (X, y, sensitive_features)",
-            f"got {type(holdout).__name__}",
-            "Pass data that was not used to fit anything.",
-        )
+    check(
+        isinstance(holdout, tuple) and len(holdout) == 3,
+        "holdout",
+        "must be the three (X, y, sensitive_features)",
+        f"got {type(holdout).__name__}",
+        "Pass data that was not used to fit anything.",
+    )
     X, y, s = holdout
     return tabulate(model, X, y, sensitive_features=s, pos_label=pos_label, unlabelled=UNLABELLED)
 
@@ -410,7 +396,7 @@ def counterfactual_data(
     group_model: Any = "logistic",
     confidence: float = 0.95,
     random_state: int = 0,
-    **descent: Any,
+    **descent: Unpack[DescentSettings],
 ) -> Counterfactual:
     """The counterfactual of data already tabulated; exact distributions are taken as they are."""
     disparities = read_disparities(disparity)
@@ -419,33 +405,25 @@ def counterfactual_data(
     check_outcomes_are_known(data, disparities)
     target, baseline = choose_groups(data, disparities[0], target, baseline)
     others = [data[g] for g in data.groups if g == baseline or (baseline == "rest" and g != target)]
-    other = pooled(others)
-    source, fitted_outcome = _with_modelled_outcome(
-        data, target, disparities, outcome_model, random_state
-    )
-    source, fitted_group = _with_baseline_mass(
-        data, source, other, disparities, estimator=group_model, random_state=random_state
-    )
+    models = NuisanceModels.fit(
+        data, target, pooled(others), disparities, outcome_model=outcome_model,
+        group_model=group_model, random_state=random_state,
+    )  # fmt: skip
+    source, other = models.source, models.baseline
     for one in disparities:
         observed_gap(one, source, other)
-    here, there = (
-        None if data.table is None or people.rows is None else data.table.take(people.rows)
-        for people in (source, other)
-    )
+    here, there = data.table_of(source), data.table_of(other)
     certificate = None
     if len(disparities) == 1:
         certificate = certify(
-            disparities[0], source, other, fitted_outcome, confidence, tables=(here, there)
+            disparities[0], source, other, models.outcome, confidence, tables=(here, there)
         )
     trace = None
     if method == "projection":
         mass, status = project(source, other, disparities, level=level)
     else:
-        held = descent.pop("holdout", None)
-        if held is not None:
-            descent["holdout"] = _model_holdout(
-                held, target, baseline, outcome=fitted_outcome, group=fitted_group
-            )
+        if descent.get("holdout") is not None:
+            descent["holdout"] = models.on_holdout(descent["holdout"], target, baseline)
         if level < 1:
             descent.setdefault("target_gap", (1 - level) * disparities[0].value(source, other))
         mass, status, trace = descend(
@@ -454,6 +432,9 @@ def counterfactual_data(
         aim = descent.get("target_gap", 0.0)
         if status is Status.STOPPED and certificate is not None and certificate.out_of_reach(aim):
             status = Status.IRRECONCILABLE  # more iterations would not help
+    group_inputs: tuple[str, ...] = ()
+    if here is not None and there is not None:
+        group_inputs = names_of_the_group(here, there, [len(group) for group in others])
     return Counterfactual(
         source=source,
         baseline=other,
@@ -466,72 +447,45 @@ def counterfactual_data(
         method=method,
         level=level,
         certificate=certificate,
-        outcome_model=fitted_outcome,
-        group_model=fitted_group,
+        outcome_model=models.outcome,
+        group_model=models.group,
         trace=trace,
         baseline_table=there,
         person_row=data.rows_of_people(target),
         recorded=data.recorded,
-        group_inputs=()
-        if here is None or there is None
-        else names_of_the_group(here, there, [len(group) for group in others]),
+        group_inputs=group_inputs,
         outcome_known=data.outcome_known,
         known_as=data.names.pair(target, baseline),
     )
 
 
-def read_disparities(given: Any) -> tuple[Disparity, ...]:
-    """One disparity or several, by name or as they are."""
-    many = given if isinstance(given, list | tuple) else [given]
-    if not many:
-        raise DataError("disparity", "must be at least one", "got none", "For example 'fnr'.")
-    return tuple(as_disparity(one) for one in many)
-
-
 def check_level(level: Any) -> None:
     """Refuse what is no share of a gap."""
-    if isinstance(level, bool) or not (isinstance(level, Real) and 0 <= float(level) <= 1):
-        raise DataError(
-            "level",
-            "must lie between 0 and 1",
-            f"got {level!r}",
-            "1 closes the whole gap, 0.5 half of it.",
-        )
+    check_between("level", level, 0, 1, "1 closes the whole gap, 0.5 half of it.")
 
 
-def _check_settings(method: str, level: float, disparities: int, descent: dict[str, Any]) -> None:
-    if method not in ("projection", "descent"):
-        raise DataError(
-            "method",
-            "must be 'projection' or 'descent'",
-            f"got {method!r}",
-            "The projection is exact; the descent is the paper's algorithm.",
-        )
+def _check_settings(
+    method: str, level: float, disparities: int, descent: Mapping[str, Any]
+) -> None:
+    fix = "The projection is exact; the descent is the paper's algorithm."
+    check_choice("method", method, get_args(Method), fix)
     check_level(level)
-    if method == "projection" and descent:
-        raise DataError(
-            "method='projection'",
-            "has no settings of its own",
-            f"got {', '.join(sorted(descent))}",
-            "They belong to method='descent'.",
-        )
-    if method == "descent" and disparities > 1:
-        raise DataError(
-            "disparity",
-            "must be a single one for method='descent'",
-            f"got {disparities}",
-            "Combine them (0.5 * FNR + 0.5 * FPR), or use method='projection'.",
-        )
-    settings = signature(descend).parameters.values()
-    known = [setting.name for setting in settings if setting.kind is setting.KEYWORD_ONLY]
+    check(
+        method == "descent" or not descent,
+        "method='projection'",
+        "has no settings of its own",
+        f"got {', '.join(sorted(descent))}",
+        "They belong to method='descent'.",
+    )
+    check(
+        method == "projection" or disparities == 1,
+        "disparity",
+        "must be a single one for method='descent'",
+        f"got {disparities}",
+        "Combine them (0.5 * FNR + 0.5 * FPR), or use method='projection'.",
+    )
     for name in descent:
-        if name not in known:
-            raise DataError(
-                "settings of the descent",
-                f"must be among {', '.join(known)}",
-                f"got {name!r}",
-                nearest(name, known),
-            )
+        check_choice("settings of the descent", name, DescentSettings.__annotations__)
 
 
 def choose_groups(
@@ -542,25 +496,23 @@ def choose_groups(
         data.place(target, "target")
     if baseline is not None and baseline != "rest":
         data.place(baseline, "baseline")
-    if target is not None and target == baseline:
-        raise DataError(
-            "baseline",
-            "must differ from the target",
-            f"both are {target!r}",
-            "Name another group, or leave it out.",
-        )
-    rate = _rate_for_ranking(disparity)
-    ranked = sorted(
-        (group for group in data.groups if not np.isnan(rate(data[group]))),
-        key=lambda group: rate(data[group]),
+    check(
+        target is None or target != baseline,
+        "baseline",
+        "must differ from the target",
+        f"both are {target!r}",
+        "Name another group, or leave it out.",
     )
-    if len(ranked) < 2 and (target is None or baseline is None):
-        raise DataError(
-            "sensitive_features",
-            f"must have two groups in which {disparity.name} can be measured",
-            f"got {len(ranked)}",
-            "Choose another disparity, or audit more people.",
-        )
+    rate = _rate_for_ranking(disparity)
+    measurable = [group for group in data.groups if not np.isnan(rate(data[group]))]
+    ranked = sorted(measurable, key=lambda group: rate(data[group]))
+    check(
+        len(ranked) >= 2 or (target is not None and baseline is not None),
+        "sensitive_features",
+        f"must have two groups in which {disparity.name} can be measured",
+        f"got {len(ranked)}",
+        "Choose another disparity, or audit more people.",
+    )
     if target is None:
         target = next(group for group in reversed(ranked) if group != baseline)
     if baseline is None:
@@ -573,115 +525,3 @@ def _rate_for_ranking(disparity: Disparity) -> Callable[[Population], float]:
     if not rates:
         return SP.of  # alignment has no rate of its own: fewer positive decisions is worse off
     return lambda population: sum(weight * part.of(population) for weight, part in rates)
-
-
-# -------------------------------------------------------------------- nuisance models
-
-
-def _alignment_weight(disparities: Sequence[Disparity]) -> float:
-    parts = [part for disparity in disparities for _, part in parts_of(disparity)]
-    return max((part.weight for part in parts if isinstance(part, Alignment)), default=0.0)
-
-
-def _with_modelled_outcome(
-    data: AuditData,
-    target: Hashable,
-    disparities: Sequence[Disparity],
-    estimator: Any,
-    random_state: int,
-) -> tuple[Population, FittedProbability | None]:
-    source = data[target]
-    if source.tally is None or not any(map(uses_outcome, disparities)):
-        return source, None
-    if data.table is None or source.rows is None:
-        raise DataError(
-            "X",
-            "must hold the model's inputs",
-            "only predictions were tabulated",
-            "A counterfactual speaks of inputs: pass them.",
-        )
-    fitted = fit_probability(
-        data.table.take(source.rows),
-        source.tally,
-        what=f"P(Y=1 | x, {target})",
-        estimator=estimator,
-        random_state=random_state,
-    )
-    return source.with_outcome(fitted.probability), fitted
-
-
-def _with_baseline_mass(
-    data: AuditData,
-    source: Population,
-    baseline: Population,
-    disparities: Sequence[Disparity],
-    *,
-    estimator: Any,
-    random_state: int,
-) -> tuple[Population, FittedProbability | None]:
-    """Give the source its ``baseline_mass``, from a fitted s(x), where alignment needs it."""
-    if _alignment_weight(disparities) == 0 or source.baseline_mass is not None:
-        return source, None
-    if data.table is None or source.rows is None or baseline.rows is None:
-        raise DataError(
-            "X",
-            "must hold the model's inputs",
-            "only predictions were tabulated",
-            "Alignment of inputs needs them: pass X, or use weight=0.",
-        )
-    tally, seen = _group_tally(source, baseline)
-    fitted = fit_probability(
-        data.table.take(seen),
-        tally,
-        what="P(baseline | x)",
-        estimator=estimator,
-        random_state=random_state,
-    )
-    s = fitted.probability[np.searchsorted(seen, source.rows)]
-    return _with_implied_baseline(source, s, baseline), fitted
-
-
-def _with_implied_baseline(source: Population, s: FloatArray, baseline: Population) -> Population:
-    """P1 at the source's rows from s(x): P1 ~ P0 s / (1-s) (the paper's Section 3.2).
-
-    The share of positive decisions under P1 is not estimated but known, so the estimate is tilted
-    to have it: then Q = P1 closes the alignment, as it must.
-    """
-    implied = source.mass * s / (1 - s)
-    implied = implied / implied.sum()
-    tilted = tilt(implied, (source.decision - (1 - SP.of(baseline)))[:, None])
-    return replace(source, baseline_mass=implied if tilted is None else tilted)
-
-
-def _group_tally(target: Population, baseline: Population) -> tuple[Tally, IntArray]:
-    """Who is in which group at each row seen in either: target first, baseline second."""
-    seen = np.union1d(np.asarray(target.rows), np.asarray(baseline.rows))
-
-    def both(field: str) -> FloatArray:
-        counts = [
-            counts_by_row(np.asarray(group.rows), getattr(group.tally, field), seen).sum(axis=1)
-            for group in (target, baseline)
-        ]
-        return np.stack(counts, axis=1)
-
-    return Tally(both("people"), both("weight"), both("squared")), seen
-
-
-def _model_holdout(
-    held: AuditData,
-    target: Hashable,
-    baseline: Hashable,
-    *,
-    outcome: FittedProbability | None,
-    group: FittedProbability | None,
-) -> tuple[Population, Population]:
-    """The two groups of holdout data under the models fitted on the audit data."""
-    population = held[target]
-    other = held.rest(target) if baseline == "rest" else held[baseline]
-    assert held.table is not None
-    rows = held.table.take(np.asarray(population.rows))
-    if outcome is not None and outcome.estimator is not None:
-        population = population.with_outcome(outcome.predict(rows))
-    if group is not None:
-        population = _with_implied_baseline(population, group.predict(rows), other)
-    return population, other

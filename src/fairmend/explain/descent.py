@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
 from fairmend.data.columns import FloatArray, IntArray
-from fairmend.errors import DataError
+from fairmend.errors import check, check_between, check_choice, check_whole
 from fairmend.explain.projection import observed_gap
 from fairmend.measure.disparity import Disparity
 from fairmend.measure.population import Population
 from fairmend.progress import progress
 from fairmend.status import Status
 
-__all__ = ["Trace", "descend"]
+__all__ = ["DescentSettings", "Trace", "descend"]
 
 Stop = Literal["tolerance", "paper", "never"]
+
+
+class DescentSettings(TypedDict, total=False):
+    """The settings of `descend`, as keywords of other functions."""
+
+    step_size: float
+    resample: bool
+    stop: Stop
+    tolerance: float
+    max_iter: int
+    target_gap: float
+    holdout: Any
+    """Populations of target and baseline, or data to make them of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,48 +88,36 @@ def descend(
     ('CLOSED', 0.2853, True)
 
     """
-    _check(
-        "step_size", bool(np.isfinite(step_size)) and step_size > 0,
-        "must be a positive number", step_size, "0.1 is a careful start.",
-    )  # fmt: skip
-    _check(
-        "stop", stop in ("tolerance", "paper", "never"),
-        "must be 'tolerance', 'paper' or 'never'", stop,
-        "The paper's rule stops when the disparity no longer comes nearer.",
-    )  # fmt: skip
-    _check(
-        "tolerance", bool(np.isfinite(tolerance)) and tolerance >= 0,
-        "must be a number of rate points, not negative", tolerance, "1e-6 is usual.",
-    )  # fmt: skip
-    _check("max_iter", max_iter >= 1, "must be at least 1", max_iter, "2000 is the default.")
-    _check(
-        "resample", not (resample and target.tally is None),
-        "must be False for an exact distribution", resample, "There are no people to resample.",
-    )  # fmt: skip
+    _check_settings(step_size, stop, tolerance, max_iter)
+    check(
+        not resample or target.tally is not None,
+        "resample",
+        "must be False for an exact distribution",
+        f"got {resample!r}",
+        "There are no people to resample.",
+    )
     rng = np.random.default_rng(random_state)
-    current, ghost = target, None if holdout is None else holdout[0]
+    current, held = target, None if holdout is None else holdout[0]
     value = observed_gap(disparity, target.observed if resample else target, baseline)
     best = weight = target.mass
     distance = best_distance = abs(value - target_gap)
-    values, held, steps, cuts = [value], [_held_value(disparity, ghost, holdout)], [0.0], [0]
+    values, steps, clipped = [value], [0.0], [0]
+    held_values = [_held_value(disparity, held, holdout)]
     with progress("descending", max_iter) as advance:
         for _ in range(max_iter):
             if stop == "tolerance" and best_distance <= tolerance:
                 break
-            psi, ghost_psi = _influence_with_holdout(disparity, current, baseline, ghost)
-            direction = 1.0 if value >= target_gap else -1.0
+            psi, held_psi = _influence_with_holdout(disparity, current, baseline, held)
             step = step_size
             if stop == "tolerance":
                 variance = float(current.mass @ psi**2)
                 if variance <= 1e-30:
                     break  # flat: nowhere to go
                 step = min(step, distance / variance)
-            factor = 1 - step * direction * psi
-            weight = weight * np.maximum(factor, 0.0)
-            weight = weight / weight.sum()
-            if ghost is not None and ghost_psi is not None:
-                moved = ghost.mass * np.maximum(1 - step * direction * ghost_psi, 0.0)
-                ghost = ghost.reweighted(moved / moved.sum())
+            signed = step if value >= target_gap else -step
+            weight = _stepped(weight, signed * psi)
+            if held is not None and held_psi is not None:
+                held = held.reweighted(_stepped(held.mass, signed * held_psi))
             current = measured = target.reweighted(weight)
             if resample:
                 mass, outcome = _resampled(target, weight, rng)
@@ -125,21 +126,31 @@ def descend(
             value = disparity.value(measured, baseline)
             previous, distance = distance, abs(value - target_gap)
             values.append(value)
-            held.append(_held_value(disparity, ghost, holdout))
+            held_values.append(_held_value(disparity, held, holdout))
             steps.append(step)
-            cuts.append(int((factor < 0).sum()))
+            clipped.append(int((signed * psi > 1).sum()))
             if stop == "paper" or distance < best_distance:
                 best, best_distance = weight, distance
             advance(1)
             if stop == "paper" and distance >= previous:
                 break
-    trace = Trace(
-        np.array(values),
-        None if holdout is None else np.array(held),
-        np.array(steps),
-        np.array(cuts, np.int64),
-    )
+    held_array = None if holdout is None else np.array(held_values)
+    trace = Trace(np.array(values), held_array, np.array(steps), np.array(clipped, np.int64))
     return best, _status(best_distance <= tolerance, len(values) > 1, target_gap), trace
+
+
+def _check_settings(step_size: float, stop: str, tolerance: float, max_iter: int) -> None:
+    check_between("step_size", step_size, 0, fix="0.1 is a careful start.", open_ended=True)
+    fix = "The paper's rule stops when the disparity no longer comes nearer."
+    check_choice("stop", stop, get_args(Stop), fix)
+    check_between("tolerance", tolerance, 0, fix="It is in points of a rate; 1e-6 is usual.")
+    check_whole("max_iter", max_iter, 1, "2000 is the default.")
+
+
+def _stepped(mass: FloatArray, step: FloatArray) -> FloatArray:
+    """Masses after a step; what would be negative is cut at 0."""
+    moved = mass * np.maximum(1 - step, 0.0)
+    return np.asarray(moved / moved.sum(), np.float64)
 
 
 def _status(reached: bool, moved: bool, target_gap: float) -> Status:
@@ -150,42 +161,36 @@ def _status(reached: bool, moved: bool, target_gap: float) -> Status:
     return Status.CLOSED if moved else Status.NOTHING_TO_DO
 
 
-def _check(what: str, holds: bool, must: str, got: object, fix: str) -> None:
-    if not holds:
-        raise DataError(what, must, f"got {got!r}", fix)
-
-
-# The holdout rides along with this weight, so that the influence function's constants stay those of
-# the audit data.
-_GHOST = 1e-200
+# The holdout has this weight beside the audit data, whose constants the influence function keeps.
+_NEXT_TO_NOTHING = 1e-200
 
 
 def _influence_with_holdout(
-    disparity: Disparity, current: Population, baseline: Population, ghost: Population | None
+    disparity: Disparity, current: Population, baseline: Population, held: Population | None
 ) -> tuple[FloatArray, FloatArray | None]:
-    if ghost is None:
+    if held is None:
         return disparity.influence(current, baseline), None
 
     def joined(field: str, scale: float = 1.0) -> Any:
-        here, there = getattr(current, field), getattr(ghost, field)
+        here, there = getattr(current, field), getattr(held, field)
         return None if here is None or there is None else np.concatenate([here, scale * there])
 
     both = Population(
-        mass=joined("mass", _GHOST),
+        mass=joined("mass", _NEXT_TO_NOTHING),
         decision=joined("decision"),
         outcome=joined("outcome"),
-        baseline_mass=joined("baseline_mass", _GHOST),
+        baseline_mass=joined("baseline_mass", _NEXT_TO_NOTHING),
     )
     psi = disparity.influence(both, baseline)
     return psi[: len(current)], psi[len(current) :]
 
 
 def _held_value(
-    disparity: Disparity, ghost: Population | None, holdout: tuple[Population, Population] | None
+    disparity: Disparity, held: Population | None, holdout: tuple[Population, Population] | None
 ) -> float:
-    if ghost is None or holdout is None:
+    if held is None or holdout is None:
         return float("nan")
-    return disparity.value(ghost, holdout[1])
+    return disparity.value(held, holdout[1])
 
 
 def _resampled(

@@ -20,13 +20,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from fairmend.data.columns import FloatArray
 from fairmend.data.limits import Finite
 from fairmend.data.stored import stored
-from fairmend.errors import DataError, FairmendWarning, in_a_line, nearest
+from fairmend.errors import DataError, FairmendWarning, check, in_a_line, nearest
 from fairmend.measure import special
 from fairmend.measure.population import AuditData, Population
 
@@ -44,6 +45,7 @@ __all__ = [
     "default_metrics",
     "metric_choices",
     "metric_names",
+    "read_disparities",
     "register",
     "words_of",
 ]
@@ -585,6 +587,13 @@ def as_disparity(given: str | Disparity) -> Disparity:
             _same_as(given) or nearest(given, names),
         )
     return metric
+
+
+def read_disparities(given: Any) -> tuple[Disparity, ...]:
+    """One disparity or several, by name or as they are."""
+    many = given if isinstance(given, list | tuple) else [given]
+    check(len(many) > 0, "disparity", "must be at least one", "got none", "For example 'fnr'.")
+    return tuple(as_disparity(one) for one in many)
 
 
 _ODDS = ("equalized_odds", "equalised_odds", "eo")

@@ -17,9 +17,9 @@ from fairmend.data.columns import Name, scalar
 from fairmend.data.groups import RESERVED
 from fairmend.data.outcomes import Labels
 from fairmend.errors import check, check_choice, check_names, check_whole
-from fairmend.explain.counterfactual import check_level, read_disparities
+from fairmend.explain.counterfactual import check_level
 from fairmend.explain.outcomes import check_estimator
-from fairmend.measure.disparity import Disparity
+from fairmend.measure.disparity import Disparity, read_disparities
 from fairmend.measure.population import AuditData
 from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.methods import Method, method_of

@@ -20,7 +20,9 @@ from fairmend.data.columns import Encoded, FloatArray, Frame, as_numbers
 from fairmend.data.naming import shown
 from fairmend.explain import drivers
 from fairmend.explain.counterfactual import Counterfactual
-from fairmend.explain.drivers import FeatureScore, JointProxy, Marginal
+from fairmend.explain.drivers import FeatureScore, JointProxy
+from fairmend.explain.marginals import Marginal, marginals
+from fairmend.explain.prototypes import prototypes
 from fairmend.measure.disparity import Disparity
 from fairmend.measure.population import AuditData, Population
 from fairmend.repair.plan import Outlook, Plan
@@ -97,7 +99,7 @@ class Explanation:
 
     @classmethod
     def of(cls, found: Counterfactual, smallest_cell: int = SMALLEST_CELL) -> Explanation:
-        lines, every = drivers.marginals(found), drivers.prototypes(found)
+        lines, every = marginals(found), prototypes(found)
         shown = _known_to_many(found, lines, smallest_cell)
         rows = [row for row in every if _people_like(found, row) >= smallest_cell]
         scores, pairs = drivers.feature_scores(found), drivers.joint_proxies(found)
@@ -157,7 +159,7 @@ def _known_to_many(
     counted = replace(found, source=found.source.reweighted(heads(found.source)))
     return [
         line
-        for line, people in zip(lines, drivers.marginals(counted), strict=True)
+        for line, people in zip(lines, marginals(counted), strict=True)
         if not line.is_share or people.observed >= smallest_cell
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairmend.data.columns import is_missing
-from fairmend.explain.drivers import Marginal
+from fairmend.explain.marginals import Marginal
 from fairmend.measure.wording import share, tell
 from fairmend.report import plot
 from fairmend.report.findings import (
