@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,8 +15,13 @@ from typer.testing import CliRunner
 
 import fairmend
 from fairmend import MetricWords, RateGap
+from fairmend.data.limits import Chance
+from fairmend.data.stored import stored
 from fairmend.errors import ArtifactError, DataError
 from fairmend.measure import disparity
+from fairmend.repair import methods
+from fairmend.repair.destinations import Donors
+from fairmend.repair.plan import Plan, Route
 
 
 def _omitted(h, y):
@@ -137,3 +143,124 @@ def test_a_package_declares_a_metric_and_the_help_shows_it(tmp_path):
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "for (false omission rate)" in " ".join(asked.stdout.split())
+
+
+# -------------------------------------------------------------------- a repair method
+
+
+@stored("tests.Lottery")
+@dataclass(frozen=True, eq=False)
+class Lottery(Plan):
+    """Everybody who was refused has the same chance of the nearest row that was not."""
+
+    chance: Chance
+    donors: Donors
+
+    def route(self, rows, answers):
+        refused = np.flatnonzero(answers.decision == 0)
+        found = self.donors.nearest(rows.take(refused))
+        return Route.flips(len(rows), refused, np.full(len(refused), self.chance), found)
+
+
+@dataclass(frozen=True)
+class LotteryOptions:
+    most: float = 1.0
+
+
+def lottery(problem):
+    gap, decision = problem.gaps[0], problem.source.decision
+    excess, all_accepted = gap.excess(decision), gap.excess(np.ones_like(decision))
+    chance = min(excess / (excess - all_accepted), problem.options(LotteryOptions).most)
+    return Lottery(**problem.common(), chance=chance, donors=problem.donors(1.0))
+
+
+@pytest.fixture(scope="module")
+def unequal(people):
+    """People of whom those in a have higher scores."""
+    X, y, group = people
+    return np.c_[X[:, 0] + (group == "a"), np.arange(len(X)) % 3], y, group
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """The method by its name, for one test."""
+    monkeypatch.setattr(methods, "_REGISTERED", dict(methods.methods()))
+    methods.repair_method(
+        "lottery", help="one chance for all", uses=("level", "cost"), options=LotteryOptions
+    )(lottery)
+
+
+def test_a_method_is_one_function(registered, unequal, tmp_path):
+    X, y, group = unequal
+    repaired = fairmend.RepairedClassifier(
+        by_score, "sp", method="lottery", immutable=["x1"], key=bytes(32)
+    ).fit(X, y, sensitive_features=group)
+    plan, data = repaired.plan_, repaired.data_
+    assert (plan.method, plan.status.name) == ("lottery", "CLOSED")
+    assert str(plan).startswith("Plan for b against a: sp by lottery")
+    law = plan.route(data.table.take(data["b"].rows), data["b"].answers)
+    np.testing.assert_allclose(np.bincount(law.row, law.probability), 1)
+    np.testing.assert_allclose(
+        data["b"].mass @ law.expected_decision(data["b"].answers),
+        data["a"].mass @ data["a"].decision,
+    )
+    ids = np.arange(len(X))
+    assert np.array_equal(repaired.transform(X, sensitive_features=group, ids=ids)[:, 1], X[:, 1])
+    report = repaired.report(X, y, sensitive_features=group)
+    assert "lottery" in str(report.provenance.settings)
+
+    repaired.save(tmp_path / "one.fairmend")
+    loaded = fairmend.load(tmp_path / "one.fairmend", by_score, key=bytes(32))
+    before, after = (
+        one.predict(X, sensitive_features=group, ids=ids) for one in (repaired, loaded)
+    )
+    assert np.array_equal(before, after)
+
+
+def test_a_method_says_which_settings_and_options_it_has(registered, unequal):
+    X, y, group = unequal
+    base = {"method": "lottery", "key": bytes(32)}
+    capped = fairmend.RepairedClassifier(by_score, method_options={"most": 0.01}, **base)
+    assert capped.fit(X, y, sensitive_features=group).plan_.status.name == "REMAINS"
+    for wrong in ({"rank": "cost"}, {"method_options": {"least": 0.01}}):
+        with pytest.raises(DataError, match="lottery"):
+            fairmend.RepairedClassifier(by_score, **base, **wrong).fit(
+                X, y, sensitive_features=group
+            )
+
+
+def test_a_function_that_is_not_registered_is_a_method_too(unequal):
+    X, y, group = unequal
+    repaired = fairmend.RepairedClassifier(by_score, method=lottery, key=bytes(32))
+    assert repaired.fit(X, y, sensitive_features=group).plan_.status.name == "CLOSED"
+
+
+def test_the_command_line_offers_a_method(registered):
+    from fairmend.cli import main
+
+    found = CliRunner().invoke(main.app, ["repair", "--help"])
+    assert "lottery" in found.output
+
+
+# -------------------------------------------------------------------- a cost
+
+
+def twice_the_distance(rows, others):
+    return 2 * np.abs(rows[:, None, 0] - others[None, :, 0])
+
+
+def test_a_cost_is_one_function(unequal, tmp_path):
+    X, y, group = unequal
+    usual = fairmend.RepairedClassifier(by_score, key=bytes(32)).fit(X, y, sensitive_features=group)
+    repaired = fairmend.RepairedClassifier(by_score, cost=twice_the_distance, key=bytes(32))
+    repaired.fit(X, y, sensitive_features=group)
+    assert repaired.plan_.status.name == "CLOSED"
+    assert repaired.plan_.outlook.edited == pytest.approx(usual.plan_.outlook.edited)
+    assert repaired.plan_.outlook.cost >= 2
+    costs = twice_the_distance(X[:50], X[:50])
+    assert (costs >= 0).all()
+    assert (np.diagonal(costs) == 0).all()
+    assert "mean cost" in str(repaired.plan_)
+    assert repaired.report(X, y, sensitive_features=group).after["sp", "b"].gap < 0.02
+    with pytest.raises(ArtifactError, match="twice_the_distance"):  # an artifact holds no code
+        repaired.save(tmp_path / "one.fairmend")
