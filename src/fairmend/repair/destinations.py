@@ -177,27 +177,17 @@ class Donors:
         """
         parts = []
         for at in self._parts(rows):
-            part, limit = rows.take(at), None if below is None else below[at]
-            edits = self._found(part)
-            self._cheapen(part, edits, limit)
-            parts.append(self._made(part, edits))
-        return join(parts)
-
-    def cheaper(
-        self, rows: Frame, below: FloatArray
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which rows have a destination, and for which `nearest` finds one that costs less.
-
-        Less work than `nearest`: it ends where that is clear.
-        """
-        costs = []
-        for at in self._parts(rows):
             part = rows.take(at)
             edits = self._found(part)
-            self._cheapen(part, edits, below[at], to_the_end=False)
-            costs.append(edits.cost)
-        cost = np.concatenate(costs)
-        return np.isfinite(cost), cost < below
+            if self._gives_back:
+                reached = np.flatnonzero(np.isfinite(edits.cost))
+                if below is not None:
+                    dear = edits.cost[reached] >= below[at[reached]]
+                    cheap = self._without_dear(part, edits, reached[dear], below[at])
+                    reached = np.sort(np.r_[reached[~dear], cheap])
+                self._give_back(part, edits, reached)
+            parts.append(self._made(part, edits))
+        return join(parts)
 
     def reach(self, rows: Frame) -> NDArray[np.bool_]:
         """Which rows have a destination at all: less work than finding the cheapest."""
@@ -358,23 +348,6 @@ class Donors:
         good = (said.decision == self.answers.decision[0]) & ~self.cost.forbids(rows, tried)
         return np.flatnonzero(good), said
 
-    def _cheapen(
-        self, rows: Frame, edits: _Edits, below: FloatArray | None, *, to_the_end: bool = True
-    ) -> None:
-        """Make edits as cheap as they get, or tell whether they get cheaper than ``below``."""
-        if not self._gives_back:
-            return
-        found = np.flatnonzero(np.isfinite(edits.cost))
-        if below is None:
-            self._give_back(rows, edits, found)
-            return
-        dear = edits.cost[found] >= below[found]
-        at = self._without_dear(rows, edits, found[dear], below)
-        if to_the_end:
-            self._give_back(rows, edits, np.sort(np.r_[found[~dear], at]))
-        else:
-            self._give_back(rows, edits, at, enough=below[at])
-
     def _without_dear(
         self, rows: Frame, edits: _Edits, asked: IntArray, below: FloatArray
     ) -> IntArray:
@@ -409,15 +382,12 @@ class Donors:
         ask(row, trial)
         return asked[done]
 
-    def _give_back(
-        self, rows: Frame, edits: _Edits, asked: IntArray, enough: FloatArray | None = None
-    ) -> None:
+    def _give_back(self, rows: Frame, edits: _Edits, asked: IntArray) -> None:
         """Give values back, the dearest edit first, while the model's decision stays.
 
         Until nothing more can be given back: what would have turned the decision at first may do
         no harm once others are back. Of very many values the dearest are first given back some at
-        a time. With ``enough`` a row ends as soon as its edit costs less than that, or if not even
-        its cheapest value does.
+        a time.
         """
         if len(asked) == 0:
             return
@@ -427,7 +397,7 @@ class Donors:
         most, donor, score = int(taken.sum(axis=1).max()), edits.donor[asked], edits.score[asked]
         edits.cost[asked] = np.inf
         for blocks in _COURSES if most > _ONE_BY_ONE else (most,):
-            back = _GivingBack(mine, donor, taken.copy(), score.copy(), steps, self.cost, enough)
+            back = _GivingBack(mine, donor, taken.copy(), score.copy(), steps)
             size = most // max(1, blocks)
             while size > 1:
                 self._shrink(back, size)
@@ -520,18 +490,6 @@ class _GivingBack:
     score: FloatArray
     steps: FloatArray
     """What each value costs."""
-    cost: EditCost
-    enough: FloatArray | None
-    """Rows that cost less need not go on; None where all are to cost as little as can be."""
-
-    def unsettled(self, rows: IntArray) -> NDArray[np.bool_]:
-        """Which rows' edit may still be either side of what is enough."""
-        if self.enough is None:
-            return np.ones(len(rows), bool)
-        steps, taken = self.steps[rows], self.taken[rows]
-        least = np.where(taken, steps, np.inf).min(axis=1)
-        limit = self.enough[rows]
-        return (self.cost.total(steps * taken) >= limit) & (self.cost.total(least[:, None]) < limit)
 
 
 @dataclass(eq=False)
@@ -566,7 +524,7 @@ class _Turns:
     def _look(self) -> None:
         """Leave out rows that have nothing to ask any more."""
         open_ = self._units()
-        some = open_.any(axis=1) & self.back.unsettled(self.waiting)
+        some = open_.any(axis=1)
         self.waiting, self.open = self.waiting[some], open_[some]
 
     def _units(self) -> NDArray[np.bool_]:

@@ -97,23 +97,6 @@ class JointPlan(Plan):
             return Route.stay(len(rows))
         return _flips(len(rows), chance, parts)
 
-    def decisions(self, rows: Frame, answers: Answers) -> Route:
-        """Whoever was seen needs no search; of others it must be clear that the price pays."""
-        place = find_seen(self.seen, self.answers, rows, answers)
-        chance = np.where(place < 0, 1.0, self.chance[np.maximum(place, 0)])
-        turned, reached = (place >= 0) & (chance > 0), np.ones(len(rows), bool)
-        for decision, donors in enumerate(self.donors):
-            at = np.flatnonzero((answers.decision == decision) & (place < 0))
-            if len(at) > 0:
-                outcome = self.outcome.of(rows.take(at))
-                worth = self.prices @ _turning(self.gaps, outcome, np.full(len(at), decision))
-                at, worth = at[worth > 0], worth[worth > 0]
-            if len(at) > 0:
-                reached[at], pays = donors.cheaper(rows.take(at), worth)
-                turned[at] = pays | ~reached[at]
-        at = np.flatnonzero(turned)
-        return Route.decided(len(rows), at, chance[at], answers.decision[at], reached[at])
-
 
 def _flips(n: int, chance: FloatArray, parts: Sequence[tuple[IntArray, Destinations]]) -> Route:
     """Rows of either decision with where they go."""

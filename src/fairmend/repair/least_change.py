@@ -29,7 +29,7 @@ from fairmend.repair.settings import Rank
 from fairmend.repair.soft import move_softly
 from fairmend.status import PlanStatus
 
-__all__ = ["Calibration", "Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "least_change"]
+__all__ = ["Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "find_cut", "least_change"]
 
 Key: TypeAlias = Annotated[float, Between(-np.inf, np.inf)]
 """By which people are ranked; beyond all others where it is infinite, but never nan."""
@@ -317,18 +317,20 @@ class Turning:
     def read(cls, problem: RepairProblem, turned: float | None = None) -> Turning:
         """The decisions of one kind; by default those whose flipping closes the gap best."""
         if turned is None:
-            kinds = turned_decisions(problem)
-            if len(kinds) > 1:
-                turnings = [cls.read(problem, kind) for kind in kinds]
-                return min(turnings, key=lambda one: one.left(problem))
-            turned = kinds[0]
-        source = problem.source
-        donors = problem.donors(1.0 - turned)
-        outcome = None if problem.rank == "score" else problem.outcome()
-        ranking = Ranking(problem.rank, turned, problem.gaps[0], outcome)
-        eligible = np.flatnonzero(source.decision == turned)
-        rows, answers = problem.table.take(eligible), source.answers.take(eligible)
-        cost = donors.nearest(rows).cost if problem.rank == "cost" else None
+            turnings = [cls.read(problem, kind) for kind in turned_decisions(problem)]
+            if len(turnings) == 1:
+                return turnings[0]
+            return min(turnings, key=lambda one: one._cut(problem)[1])
+        donors, rank = problem.donors(1.0 - turned), problem.rank
+        outcome = None if rank == "score" else problem.outcome()
+        return cls.of(problem, Ranking(rank, turned, problem.gaps[0], outcome), donors)
+
+    @classmethod
+    def of(cls, problem: RepairProblem, ranking: Ranking, donors: Donors) -> Turning:
+        """The people of a ranking, with what it needs to know of them."""
+        eligible = np.flatnonzero(problem.source.decision == ranking.turned)
+        rows, answers = problem.table.take(eligible), problem.source.answers.take(eligible)
+        cost = donors.nearest(rows).cost if ranking.rank == "cost" else None
         keys, reached = ranking.keys(rows, answers, cost), None
         if cost is not None:
             reached = np.isfinite(cost)
@@ -337,36 +339,30 @@ class Turning:
         return cls(ranking, donors, eligible, keys, reached)
 
     def chances(self, problem: RepairProblem) -> tuple[Cut, FloatArray]:
-        """Where the problem's gap is closed, and each eligible row's chance of being turned."""
-        cut, reach = self._cut(problem)
+        """Where the gap is closed, and each eligible row's chance of being flipped."""
+        cut, _, reach = self._cut(problem)
         return cut, cut.chances(self.keys) * reach.reached
 
-    def _cut(self, problem: RepairProblem) -> tuple[Cut, _Reach]:
-        calibration = Calibration(problem, self.ranking.turned, self.eligible, self.keys)
-        reach = self._reach(problem, calibration)
-        cut, _ = calibration.cut(reach.reached)
-        if not cut.enough and not problem.gaps[0].over_decisions:  # everybody is wanted
-            cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
-        return cut, reach
-
-    def left(self, problem: RepairProblem) -> float:
-        """What would be left of the gap."""
-        calibration = Calibration(problem, self.ranking.turned, self.eligible, self.keys)
-        return calibration.cut(self._reach(problem, calibration).reached)[1]
-
-    def _reach(self, problem: RepairProblem, calibration: Calibration) -> _Reach:
-        if self.reached is not None:
-            return _Reach(self.reached)
-        rows, gain = problem.table.take(self.eligible), calibration.gain
-        return _Reach.until(needed(problem), self.donors, rows, keys=self.keys, gain=gain)
-
     def plan(self, problem: RepairProblem) -> Plan:
-        """The plan that closes the problem's gap."""
-        cut, reach = self._cut(problem)
+        """The plan that closes the gap."""
+        cut, _, reach = self._cut(problem)
         status = problem.done if cut.enough else PlanStatus.UNREACHABLE
         plan = FlipPlan(**problem.common(status), ranking=self.ranking, cut=cut, donors=self.donors)
         route = reach.route(len(problem.table), self.eligible, cut.chances(self.keys))
         return problem.finished(plan, route=route)
+
+    def _cut(self, problem: RepairProblem) -> tuple[Cut, float, _Reach]:
+        """The cut, what it leaves of a rate over decisions, and who has an edit."""
+        if self.reached is not None:
+            reach = _Reach(self.reached)
+        else:
+            rows = problem.table.take(self.eligible)
+            gain = _gain(problem, self.ranking.turned, self.eligible)
+            reach = _Reach.until(needed(problem), self.donors, rows, keys=self.keys, gain=gain)
+        cut, left = find_cut(problem, self.ranking.turned, self.eligible, self.keys, reach.reached)
+        if not cut.enough and not problem.gaps[0].over_decisions:  # everybody is wanted
+            cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
+        return cut, left, reach
 
 
 def turned_decisions(problem: RepairProblem) -> list[float]:
@@ -386,51 +382,38 @@ def turned_decisions(problem: RepairProblem) -> list[float]:
     return [kind for kind in kinds if kind != problem.protected] or kinds[:1]
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Finds the cut of a ranking that closes the gap of a problem."""
+def _gain(problem: RepairProblem, turned: float, eligible: IntArray) -> FloatArray:
+    """What flipping each eligible row takes off the excess, as its people turned out."""
+    slope = problem.gaps[0].row_slope()[eligible]
+    return slope if turned == 1 else -slope
 
-    problem: RepairProblem
-    turned: float
-    """The decision that is flipped."""
-    eligible: IntArray
-    """Rows of the group with that decision."""
-    keys: FloatArray
-    """Of these."""
 
-    @property
-    def gain(self) -> FloatArray:
-        """What flipping each eligible row takes off the excess, as its people turned out."""
-        return -self._sign * self.problem.gaps[0].row_slope()[self.eligible]
+def find_cut(
+    problem: RepairProblem,
+    turned: float,
+    eligible: IntArray,
+    keys: FloatArray,
+    reached: NDArray[np.bool_],
+) -> tuple[Cut, float]:
+    """The cut of a ranking that closes the gap, and what it leaves of a rate over decisions.
 
-    @property
-    def _sign(self) -> float:
-        return 1.0 if self.turned == 0 else -1.0
-
-    def cut(self, reached: NDArray[np.bool_]) -> tuple[Cut, float]:
-        """Where the ranking is cut, and what that leaves of a rate over decisions."""
-        problem, gap, at, sign = self.problem, self.problem.gaps[0], self.eligible, self._sign
-        if not gap.over_decisions:
-            return calibrate(self.keys, np.where(reached, self.gain, 0.0), needed(problem)), 0.0
-        need, over = gap.excess(problem.source.decision), gap.over(problem.source.decision)
-        weight = np.where(reached, gap.weight[at].sum(axis=1), 0.0)
-        expected = problem.outcome(pooled=False).of(problem.table.take(at))
-        return calibrate_over_decisions(
-            self.keys,
-            Flipping(
-                need,
-                np.where(reached, self.gain, 0.0),
-                over,
-                np.where(reached, sign * gap.row_over_slope()[at], 0.0),
-            ),
-            Flipping(
-                need,
-                -sign * weight * gap.slope(expected),
-                over,
-                sign * weight * gap.over_slope(expected),
-            ),
-            problem.fewest(gap),
-        )
+    ``eligible`` are the group's rows with the decision ``turned``, and ``reached`` says which of
+    them have an allowed edit.
+    """
+    gap, decision = problem.gaps[0], problem.source.decision
+    gain = np.where(reached, _gain(problem, turned, eligible), 0.0)
+    if not gap.over_decisions:
+        return calibrate(keys, gain, needed(problem)), 0.0
+    need, over, sign = gap.excess(decision), gap.over(decision), 1 - 2 * turned
+    change = np.where(reached, sign * gap.row_over_slope()[eligible], 0.0)
+    weight = sign * np.where(reached, gap.weight[eligible].sum(axis=1), 0.0)
+    outcome = problem.outcome(pooled=False).of(problem.table.take(eligible))
+    return calibrate_over_decisions(
+        keys,
+        Flipping(need, gain, over, change),
+        Flipping(need, -weight * gap.slope(outcome), over, weight * gap.over_slope(outcome)),
+        problem.fewest(gap),
+    )
 
 
 def needed(problem: RepairProblem) -> float:

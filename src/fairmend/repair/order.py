@@ -26,9 +26,9 @@ from fairmend.repair.costs import EditCost
 from fairmend.repair.destinations import Destinations
 from fairmend.repair.least_change import (
     SAME_KEY,
-    Calibration,
     Cut,
     Ranking,
+    find_cut,
     turned_decisions,
 )
 from fairmend.repair.methods import repair_method
@@ -95,7 +95,7 @@ def _best_cut(problem: RepairProblem) -> tuple[Ranking, Cut]:
         eligible = np.flatnonzero(problem.source.decision == turned)
         keys = ranking.keys(problem.table.take(eligible), problem.source.answers.take(eligible))
         everybody = np.ones(len(eligible), bool)
-        cut, left = Calibration(problem, turned, eligible, keys).cut(everybody)
+        cut, left = find_cut(problem, turned, eligible, keys, everybody)
         found.append((left, ranking, cut))
     _, ranking, cut = min(found, key=lambda one: one[0])
     return ranking, cut
