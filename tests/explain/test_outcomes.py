@@ -14,16 +14,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fairmend import DataError, FairmendWarning
 from fairmend.data.columns import Frame
-from fairmend.explain import outcomes
-from fairmend.explain.outcomes import (
-    CLIP,
-    _Data,
-    _logistic,
-    _possible_gain,
-    empirical,
-    fit_probability,
-    logistic_regression,
-)
+from fairmend.explain import crossfit, logistic
+from fairmend.explain.crossfit import CLIP, CrossFitData, logistic_model, possible_gain
+from fairmend.explain.logistic import logistic_regression
+from fairmend.explain.outcomes import empirical, fit_probability
 from fairmend.measure.population import Tally
 
 
@@ -228,7 +222,7 @@ def test_the_leaves_of_a_tree_hold_people_and_not_rows():
 
 
 def test_where_repeated_people_show_that_nothing_can_be_gained_nothing_is_tried(monkeypatch):
-    monkeypatch.setattr("fairmend.explain.outcomes._with_pairs", lambda data: 1 / 0)
+    monkeypatch.setattr("fairmend.explain.crossfit.pair_model", lambda data: 1 / 0)
     X, y = logistic_people(20_000)
     fit(X, y, "auto")
     with pytest.raises(ZeroDivisionError):
@@ -244,8 +238,8 @@ def test_the_possible_gain_is_the_divergence_from_the_truth():
     X = rng.integers(0, 2, (40_000, 6))
     p = np.where(X[:, 0] == X[:, 1], 0.7, 0.3)
     table, tally = counted(X, (rng.random(40_000) < p).astype(int))
-    data = _Data.of(table, tally, "P", 0)
-    gain = _possible_gain(data, _logistic(data))
+    data = CrossFitData.of(table, tally, "P", 0)
+    gain = possible_gain(data, logistic_model(data))
     assert 1 <= gain / (0.2**2 / (2 * 0.25)) < 1.4
 
 
@@ -419,8 +413,9 @@ def test_more_columns_than_rows_give_the_fit_they_would(monkeypatch):
             return fit_probability(table, tally, what="P(Y=1 | x)", estimator="logistic")
 
     quickly = fitted()
-    monkeypatch.setattr(outcomes, "_basis", lambda matrix: None)
-    monkeypatch.setattr(outcomes, "WIDE", 1_000)
+    monkeypatch.setattr(crossfit, "row_space", lambda matrix: None)
+    monkeypatch.setattr(logistic, "row_space", lambda matrix: None)
+    monkeypatch.setattr(logistic, "WIDE", 1_000)
     plainly = fitted()
     assert quickly.penalty == plainly.penalty
     assert quickly.probability == pytest.approx(plainly.probability, abs=1e-5)

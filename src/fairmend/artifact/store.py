@@ -41,7 +41,7 @@ from fairmend.data.limits import Between, fits, hints_of
 from fairmend.data.outcomes import Labels
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
-from fairmend.explain.outcomes import Logistic, PairLogistic
+from fairmend.explain.logistic import Logistic, PairLogistic
 from fairmend.measure.disparity import read_disparities
 from fairmend.measure.population import AuditData
 from fairmend.measure.result import Audit

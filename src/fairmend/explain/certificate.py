@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame
 from fairmend.data.rows import numbered
-from fairmend.explain.outcomes import CLIP, FittedProbability
+from fairmend.explain.crossfit import CLIP
+from fairmend.explain.outcomes import FittedProbability
 from fairmend.explain.projection import NO_GAP
 from fairmend.measure.disparity import SP, Alignment, Disparity, RateGap
 from fairmend.measure.equal_inputs import have_several

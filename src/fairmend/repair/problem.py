@@ -12,7 +12,8 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.features import FeatureMap
 from fairmend.errors import DataError, RepairRefused, check, listed, warn
 from fairmend.explain.counterfactual import check_level, choose_groups
-from fairmend.explain.outcomes import logistic_regression, one_thread
+from fairmend.explain.crossfit import one_thread
+from fairmend.explain.logistic import logistic_regression
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import (
     SELECTION,

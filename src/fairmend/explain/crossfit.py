@@ -1,0 +1,339 @@
+"""Cross-fitting: models judged, and rows predicted, by people the model has not seen.
+
+A logistic regression comes first. Products of inputs and gradient boosting are tried beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.features import FeatureMap
+from fairmend.errors import check
+from fairmend.explain.logistic import (
+    WIDE,
+    Logistic,
+    logistic_regression,
+    pair_regression,
+    row_space,
+    stacked,
+)
+from fairmend.measure.population import Tally
+from fairmend.progress import progress
+
+__all__ = [
+    "CandidateModel",
+    "CrossFitData",
+    "best_model",
+    "boosted_model",
+    "clipped",
+    "fit_any",
+    "held_out_answers",
+    "logistic_model",
+    "mean_and_error",
+    "one_thread",
+    "pair_model",
+    "possible_gain",
+]
+
+CLIP = 1e-6
+"""No probability is nearer to 0 or 1 than this."""
+FOLDS = 10
+PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Inverse strengths C of the l2 penalty to choose from."""
+LEAST_GAIN = 0.02
+"""A richer model replaces the logistic one if it cuts the log loss by more than this share."""
+PAIR_PENALTIES = (0.01, 0.1, 1.0)
+MOST_CELLS = 20_000_000
+"""Products of inputs are tried up to this many numbers: rows times columns."""
+SCREENING_FOLDS = 3
+SCREENING_PEOPLE = 3_000
+"""With more people than this, few folds are enough to choose a model on."""
+SCREENING_ROWS = 20_000
+"""... and a sample of this many distinct rows."""
+REPEATED = 0.8
+"""Where this share of people have the inputs of others, their outcomes bound any model's gain."""
+LEAF_PEOPLE = 20
+"""Gradient boosting makes no leaf of fewer people."""
+BOOSTED_ROWS = 8
+"""On fewer distinct rows than this there is nothing for gradient boosting to learn."""
+FEW_ROWS = 50
+"""With fewer distinct rows than this, folds split the people of each row instead of the rows."""
+Fit = Callable[[FloatArray, FloatArray], Any]
+"""From a matrix and weights by row and outcome to a fitted classifier."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    learn_from: FloatArray
+    """Weights to learn from, by row and outcome."""
+    scored: FloatArray
+    """Which share of each row's people this fold's model speaks for."""
+
+    @property
+    def rows(self) -> IntArray:
+        """The rows this fold's model speaks for."""
+        return np.flatnonzero(self.scored)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFitData:
+    """What a model is fitted on."""
+
+    what: str
+    features: FeatureMap
+    matrix: FloatArray
+    tally: Tally
+    """With weights of mean 1 a person."""
+    folds: Sequence[_Fold]
+
+    @classmethod
+    def of(cls, table: Frame, tally: Tally, what: str, random_state: int) -> CrossFitData:
+        tally = _per_person(tally)
+        _check_both_events(tally.weight, what)
+        features = FeatureMap.learn(table, tally.weight.sum(axis=1))
+        return cls(what, features, features.apply(table), tally, _folds(tally, random_state))
+
+    def mean(self, held_out: Sequence[FloatArray]) -> FloatArray:
+        """Each row's probability: the mean over its people, each held out."""
+        probability = np.zeros(len(self.matrix))
+        for fold, answer in zip(self.folds, held_out, strict=True):
+            probability[fold.rows] += fold.scored[fold.rows] * answer
+        return clipped(probability)
+
+    def losses(self, held_out: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """The log loss of people held out, by fold, row and outcome; and what they weigh."""
+        loss, weight = [], []
+        for fold, answer in zip(self.folds, held_out, strict=True):
+            loss.append(-np.log(np.stack([1 - answer, answer], axis=1)).ravel())
+            weight.append((self.tally.weight - fold.learn_from)[fold.rows].ravel())
+        return np.concatenate(loss), np.concatenate(weight)
+
+    def only(self, rows: IntArray, folds: int) -> CrossFitData:
+        """Some of the rows and the first few folds of them, to choose a model on."""
+        tally = Tally(*(part[rows] for part in self.tally.sums))
+        kept = [_Fold(fold.learn_from[rows], fold.scored[rows]) for fold in self.folds[:folds]]
+        return replace(self, matrix=self.matrix[rows], tally=tally, folds=kept)
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateModel:
+    """A fitted model, and what it says of people it has not seen."""
+
+    kind: str
+    held_out: Sequence[FloatArray]
+    """For each fold the probabilities of the rows it speaks for."""
+    estimator: Any
+    fit: Fit
+    penalty: float | None = None
+
+
+def _folds(tally: Tally, random_state: int) -> list[_Fold]:
+    """Split so that no model speaks for people it has seen.
+
+    The rows are split, balanced by weight. A support of few rows would get holes that way; there
+    the people of each row are split instead, and a row's probability is the mean over its people.
+    """
+    rng, rows = np.random.default_rng(random_state), len(tally.weight)
+    if rows >= FEW_ROWS:
+        shuffled = rng.permutation(rows)
+        weight = tally.weight.sum(axis=1).round(9)  # the last bits must not break ties
+        by_weight = shuffled[np.argsort(-weight[shuffled], kind="stable")]
+        fold = np.empty(rows, np.int64)
+        fold[by_weight] = np.arange(rows) % FOLDS
+        held_out = np.repeat((fold == np.arange(FOLDS)[:, None])[:, :, None], 2, axis=2)
+        share = held_out.astype(np.float64)
+    else:
+        people = tally.people.astype(np.int64)
+        start = rng.integers(FOLDS, size=people.shape)  # whose turn it is for the remainder
+        turn = (np.arange(FOLDS)[:, None, None] - start) % FOLDS
+        seats = people // FOLDS + (turn < people % FOLDS)
+        share = seats / np.maximum(people, 1)
+    total = np.maximum(tally.people.sum(axis=1), 1)
+    return [
+        _Fold(tally.weight * (1 - part), (tally.people * part).sum(axis=1) / total)
+        for part in share
+    ]
+
+
+def _per_person(tally: Tally) -> Tally:
+    """Weights of mean 1 a person: only their ratios matter, and a penalty must not see more."""
+    scale = tally.people.sum() / tally.weight.sum()
+    return Tally(tally.people, tally.weight * scale, tally.squared * scale**2)
+
+
+def clipped(probability: FloatArray) -> FloatArray:
+    """Probabilities whose logarithm is finite."""
+    return np.clip(np.asarray(probability, np.float64), CLIP, 1 - CLIP)
+
+
+def one_thread() -> Any:
+    """The data are small: threads would spend more time waiting for each other than working."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
+
+
+def fit_any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
+    """Fit a copy of somebody else's classifier; one without sample weights sees rows repeated."""
+    from sklearn.base import clone
+    from sklearn.utils.validation import has_fit_parameter
+
+    inputs, event, sample_weight = stacked(matrix, weight)
+    model = clone(estimator)
+    if np.ptp(sample_weight) == 0:  # some take far longer with weights than without
+        return model.fit(inputs, event)
+    if has_fit_parameter(model, "sample_weight"):
+        return model.fit(inputs, event, sample_weight=sample_weight)
+    times = np.maximum(1, np.round(sample_weight)).astype(np.int64)
+    return model.fit(np.repeat(inputs, times, axis=0), np.repeat(event, times))
+
+
+def held_out_answers(data: CrossFitData, fit: Fit) -> list[FloatArray]:
+    """For each fold what a model fitted on the others says of its rows."""
+    answers = []
+    with progress(f"fitting {data.what}", len(data.folds)) as advance:
+        for fold in data.folds:
+            _check_both_events(fold.learn_from, data.what)
+            model = fit(data.matrix, fold.learn_from) if len(fold.rows) > 0 else None
+            at = data.matrix[fold.rows]
+            answers.append(np.empty(0) if model is None else clipped(model.predict_proba(at)[:, 1]))
+            advance(1)
+    return answers
+
+
+def _check_both_events(weight: FloatArray, what: str) -> None:
+    negative, positive = weight.sum(axis=0)
+    check(
+        min(negative, positive) > 0,
+        what,
+        "must see both outcomes to be learnt, in the data and in each fold of them",
+        f"got {positive:g} positive and {negative:g} negative",
+        "Choose sp, which needs no outcome model, or audit more people.",
+    )
+
+
+def logistic_model(data: CrossFitData) -> CandidateModel:
+    """A logistic regression with the penalty that predicts people held out best."""
+    kind, basis = "l2 logistic regression", row_space(data.matrix)
+    if basis is None:
+        return _tuned(data, kind, PENALTIES, logistic_regression)
+    model = _tuned(replace(data, matrix=data.matrix @ basis), kind, PENALTIES, logistic_regression)
+    estimator = Logistic(model.estimator.intercept, basis @ model.estimator.slope)
+    return replace(model, estimator=estimator)
+
+
+def _tuned(
+    data: CrossFitData, kind: str, penalties: Sequence[float], regression: Callable[..., Any]
+) -> CandidateModel:
+    """The penalty with the least log loss on people held out; folds start at everybody's fit."""
+    models: list[CandidateModel] = []
+    losses = []
+    for penalty in penalties:
+        start = models[-1].estimator if models else None
+        fitted = regression(penalty, data.matrix, data.tally.weight, start=start)
+        fit = partial(regression, penalty, start=fitted, flat=1e-6)
+        models.append(CandidateModel(kind, held_out_answers(data, fit), fitted, fit, penalty))
+        losses.append(float(np.dot(*data.losses(models[-1].held_out))))
+    return models[int(np.argmin(losses))]
+
+
+def best_model(
+    data: CrossFitData, *, boosting: bool = True, least_gain: float = 0.0, errors: float = 0.0
+) -> CandidateModel:
+    """The logistic regression, or the best of the richer models if that beats it.
+
+    It must cut the log loss of people held out by the share ``least_gain`` and by so many standard
+    ``errors`` of the paired difference. Many people are chosen on by a few folds, and many rows by
+    a sample; the winner is then fitted on everything.
+    """
+    logistic = logistic_model(data)
+    loss, weight = data.losses(logistic.held_out)
+    wanted = least_gain * float(loss @ weight / weight.sum())
+    if least_gain > 0 and possible_gain(data, logistic) < wanted:
+        return logistic
+    rows = np.arange(len(data.matrix))
+    if len(rows) > SCREENING_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, SCREENING_ROWS, replace=False))
+    folds = SCREENING_FOLDS if data.tally.people.sum() > SCREENING_PEOPLE else len(data.folds)
+    few = data.only(rows, folds)
+    rival = [
+        answer[np.isin(fold.rows, rows)]
+        for fold, answer in zip(data.folds[:folds], logistic.held_out, strict=False)
+    ]
+    loss, weight = few.losses(rival)
+    best, least = logistic, 0.0
+    for candidate in filter(None, (pair_model(few), boosted_model(few) if boosting else None)):
+        gain, error = mean_and_error(loss - few.losses(candidate.held_out)[0], weight)
+        if gain > max(wanted, errors * error, least):
+            best, least = candidate, gain
+    if best is logistic or (len(rows) == len(data.matrix) and folds == len(data.folds)):
+        return best
+    everybody = best.fit(data.matrix, data.tally.weight)
+    return replace(best, held_out=held_out_answers(data, best.fit), estimator=everybody)
+
+
+def mean_and_error(saved: FloatArray, weight: FloatArray) -> tuple[float, float]:
+    """The mean of paired differences, and its standard error."""
+    mean = float(weight @ saved / weight.sum())
+    return mean, float(np.sqrt(weight @ (saved - mean) ** 2)) / float(weight.sum())
+
+
+def possible_gain(data: CrossFitData, model: CandidateModel) -> float:
+    """What any model of these inputs could cut the log loss by at most, two standard errors up.
+
+    Of two people with equal inputs the product of residuals has the mean (q - p)^2, where q is the
+    truth and p the model's; (q - p)^2 / 2p(1-p) is what q saves. Infinite where too few people
+    have the inputs of others.
+    """
+    p, weight, squared = data.mean(model.held_out), data.tally.weight, data.tally.squared
+    total, people = data.tally.by_row, data.tally.people.sum(axis=1)
+    pairs = total**2 - data.tally.squared_by_row
+    several = (people > 1) & (pairs > 0)
+    if total[several].sum() < REPEATED * total.sum():
+        return float("inf")
+    residual = weight[:, 1] * (1 - p) - weight[:, 0] * p
+    own = squared[:, 1] * (1 - p) ** 2 + squared[:, 0] * p**2
+    share = np.divide(total, pairs, out=np.zeros_like(total), where=several)
+    saved = (residual**2 - own) * share / (2 * p * (1 - p))
+    error = np.sqrt((total * share)[several].sum() / 2)
+    return float((saved[several].sum() + 2 * error) / total[several].sum())
+
+
+def pair_model(data: CrossFitData) -> CandidateModel | None:
+    """Logistic regression with products of inputs, squares of numbers among them."""
+    matrix = data.matrix
+    if matrix.shape[1] * (matrix.shape[1] + 3) / 2 > WIDE:
+        return None
+    lowest, highest = matrix.min(axis=0), matrix.max(axis=0)
+    two_valued = ((matrix == lowest) | (matrix == highest)).all(axis=0)
+    first, second = np.triu_indices(matrix.shape[1])
+    products = matrix[:, first] * matrix[:, second]
+    kept = (np.ptp(products, axis=0) > 0) & ~((first == second) & two_valued[first])
+    first, second = first[kept], second[kept]
+    if len(first) == 0 or len(matrix) * (matrix.shape[1] + len(first)) > MOST_CELLS:
+        return None
+    kind = "l2 logistic regression with pairs of inputs"
+    return _tuned(data, kind, PAIR_PENALTIES, partial(pair_regression, first, second))
+
+
+def boosted_model(data: CrossFitData) -> CandidateModel | None:
+    """Gradient boosting; a leaf's least size is in people, not in distinct rows."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    if len(data.matrix) < BOOSTED_ROWS:
+        return None
+    cells = int((data.tally.weight > 0).sum())
+    leaf = max(1, round(LEAF_PEOPLE * cells / float(data.tally.people.sum())))
+    estimator = HistGradientBoostingClassifier(
+        max_leaf_nodes=8, min_samples_leaf=leaf, l2_regularization=1.0, max_bins=64,
+        max_iter=60, early_stopping=False, random_state=0,
+    )  # fmt: skip
+    fit = partial(fit_any, estimator)
+    everybody = fit(data.matrix, data.tally.weight)
+    return CandidateModel("gradient boosting", held_out_answers(data, fit), everybody, fit)
