@@ -34,7 +34,8 @@ REFERENCE = {
         "counterfactual", "Counterfactual", "counterfactual_data", "project", "descend",
     ],
     "Repair": [
-        "RepairedClassifier", "Cost", "load", "fairmend.repair.plan.Plan",
+        "RepairedClassifier", "fairmend.repair.settings.RepairSettings", "Cost", "load",
+        "fairmend.repair.plan.Plan",
         "fairmend.repair.plan.Outlook", "fairmend.report.report.Report",
         "fairmend.artifact.manifest.inspect",
     ],

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import blake2b
+from inspect import cleandoc
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -508,36 +509,27 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ) -> AuditData:
         """New people over the model's inputs; columns that fit did not know are left out."""
         check_is_fitted(self, "plans_")
-        if is_elsewhere(X):
-            return tabulate(
-                self.box_,
-                X,
-                y,
-                sensitive_features=self._groups(X, sensitive_features),
-                sample_weight=sample_weight,
-                pos_label=self.data_.labels.positive,
-                known=self.data_.table,
-                unlabelled=self.data_.labels,
-            )
-        frame = Frame.read(X)
-        inputs = fitted_inputs(self.fitted_repair, frame)
-        if self.box_.column is not None:
-            inputs = frame.select([*inputs.names, self.box_.column])
-
-        def found(values: Any, what: str) -> Any:
-            return frame.column(values, what) if isinstance(values, str) else values
-
         groups = self._groups(X, sensitive_features)
-        if isinstance(groups, str):
-            groups = {groups: frame.column(groups, "sensitive_features")}
-        elif isinstance(groups, list | tuple) and are_names(groups, frame):
-            groups = {name: frame.column(name, "sensitive_features") for name in groups}
+        if not is_elsewhere(X):
+            frame = Frame.read(X)
+            inputs = fitted_inputs(self.fitted_repair, frame)
+            if self.box_.column is not None:
+                inputs = frame.select([*inputs.names, self.box_.column])
+            X = inputs.native
+            if isinstance(groups, str):
+                groups = [groups]
+            if isinstance(groups, list | tuple) and are_names(groups, frame):
+                groups = {name: frame.column(name, "sensitive_features") for name in groups}
+            if isinstance(y, str):
+                y = frame.column(y, "y")
+            if isinstance(sample_weight, str):
+                sample_weight = frame.column(sample_weight, "sample_weight")
         return tabulate(
             self.box_,
-            inputs.native,
-            found(y, "y"),
+            X,
+            y,
             sensitive_features=groups,
-            sample_weight=found(sample_weight, "sample_weight"),
+            sample_weight=sample_weight,
             pos_label=self.data_.labels.positive,
             known=self.data_.table,
             unlabelled=self.data_.labels,
@@ -590,7 +582,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         settings = self.get_params(deep=False)
         model = settings.pop("model")
         unfitted = type(self)(
-            model, **{name: clone(said, safe=False) for name, said in settings.items()}
+            model, **{name: clone(value, safe=False) for name, value in settings.items()}
         )
         for name in ("_metadata_request", "_sklearn_output_config"):
             if hasattr(self, name):
@@ -604,3 +596,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+
+if RepairedClassifier.__doc__ is not None:  # python -OO leaves docstrings out
+    RepairedClassifier.__doc__ = cleandoc(RepairedClassifier.__doc__).replace(
+        "others\n    See `fairmend.repair.settings.RepairSettings`.", RepairSettings.parameters()
+    )

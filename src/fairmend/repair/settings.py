@@ -133,9 +133,14 @@ class RepairSettings:
         return cls.__dataclass_fields__[name].default
 
     @classmethod
+    def parameters(cls) -> str:
+        """The entries of the docstring above, for that of the estimator."""
+        return cleandoc(cls.__doc__ or "----------\n").split("----------\n")[1].split("\n\n")[0]
+
+    @classmethod
     def help(cls, name: str) -> str:
         """The meaning of one setting, in a sentence or two: its entry in the docstring above."""
-        entries = re.findall(r"^(\w+)\n((?: {4}.+\n)+)", cleandoc(cls.__doc__ or ""), re.MULTILINE)
+        entries = re.findall(r"^(\w+)\n((?: {4}.+\n)+)", cls.parameters() + "\n", re.MULTILINE)
         return " ".join(dict(entries).get(name, "").split())
 
     @classmethod
