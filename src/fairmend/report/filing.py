@@ -15,14 +15,13 @@ from itertools import product
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import ndtri
 
 from fairmend.data.columns import FloatArray, is_missing
 from fairmend.data.naming import JOINER, GroupNames
-from fairmend.errors import DataError
-from fairmend.measure.intervals import TOO_FEW
+from fairmend.errors import check
+from fairmend.measure.intervals import TOO_FEW, ratio_interval, wilson
 from fairmend.measure.population import AuditData
-from fairmend.measure.result import Audit, GroupSummary, is_below_four_fifths
+from fairmend.measure.result import Audit, is_below_four_fifths
 
 __all__ = [
     "GroupMetrics",
@@ -38,6 +37,7 @@ __all__ = [
 ]
 
 Kind = Literal["selection", "scoring"]
+NAN = float("nan")
 SMALL = 0.02
 """A category with a smaller share of the data may be left out of the ratios (6 RCNY 5-301 d)."""
 UNKNOWN_LABELS = frozenset(
@@ -58,7 +58,7 @@ class PeopleCell:
     """The sum of squared weights; nan where it is not known, and intervals with it."""
     selected: float
     """The weight of those with the positive decision."""
-    above: float = float("nan")
+    above: float = NAN
     """The weight of those above the sample's median score; nan without scores."""
 
 
@@ -109,20 +109,19 @@ def cells_of_data(data: AuditData) -> tuple[PeopleCell, ...]:
         return ()
     parts = len(data.attribute.split(JOINER))
     scored = all(people.score is not None for people in data.populations)
-    median = _median(data) if scored else float("nan")
+    median = _median(data) if scored else NAN
     cells = []
     for group, people in zip(data.groups, data.populations, strict=True):
         assert people.tally is not None
-        weight = people.tally.weight.sum(axis=1)
-        above = float("nan") if people.score is None else float(weight @ (people.score > median))
+        weight = people.tally.by_row
         cells.append(
             PeopleCell(
-                labels=_parts(group, parts),
+                labels=_labels(group, parts),
                 people=people.n,
                 weight=float(weight.sum()),
                 squared=float(people.tally.squared.sum()),
                 selected=float(weight @ people.decision),
-                above=above if scored else float("nan"),
+                above=float(weight @ (np.asarray(people.score) > median)) if scored else NAN,
             )
         )
     return tuple(cells)
@@ -131,37 +130,28 @@ def cells_of_data(data: AuditData) -> tuple[PeopleCell, ...]:
 def _median(data: AuditData) -> float:
     """The median score of all people; between the two middle ones where their number is even."""
     score = np.concatenate([np.asarray(people.score) for people in data.populations])
-    counts = np.concatenate(
-        [people.tally.people.sum(axis=1) for people in data.populations if people.tally is not None]
-    )
+    counts = np.concatenate([p.tally.people.sum(axis=1) for p in data.populations if p.tally])
     order = np.argsort(score, kind="stable")
     reached = np.cumsum(counts[order])
-    half = reached[-1] / 2
-    lower, upper = (
-        score[order][np.searchsorted(reached, half, side)] for side in ("left", "right")
-    )
-    return float(lower + upper) / 2
+    middle = [np.searchsorted(reached, reached[-1] / 2, side) for side in ("left", "right")]
+    return float(score[order][middle].sum()) / 2
 
 
 def cells_of_audit(audit: Audit) -> tuple[PeopleCell, ...]:
     """Each group's people as an audit knows them; no intervals where people are not equal shares.
 
-    Where the audit has no impact ratios, as everybody has the same decision, nor have these.
+    Where the audit has no impact ratios, because all decisions are the same, nor have these.
     """
     parts = len(audit.attribute.split(JOINER))
-    return tuple(
-        PeopleCell(
-            labels=_parts(group.group, parts),
-            people=group.n,
-            weight=_weight(group),
-            squared=float(group.n) if _counts_equally(audit) else float("nan"),
-            selected=float("nan")
-            if np.isnan(group.impact_ratio)
-            else _weight(group) * group.selection_rate,
-        )
-        for group in audit.groups
-        if group.n > 0
-    )
+    cells = []
+    for group in audit.groups:
+        if group.n > 0:
+            weight = float(group.n) if np.isnan(group.weight) else group.weight
+            selected = NAN if np.isnan(group.impact_ratio) else weight * group.selection_rate
+            squared = float(group.n) if _counts_equally(audit) else NAN
+            labels = _labels(group.group, parts)
+            cells.append(PeopleCell(labels, group.n, weight, squared, selected))
+    return tuple(cells)
 
 
 def _counts_equally(audit: Audit) -> bool:
@@ -169,13 +159,8 @@ def _counts_equally(audit: Audit) -> bool:
     return not audit.weighted and audit.rows is None
 
 
-def _weight(group: GroupSummary) -> float:
-    """What its people weigh; their number where that is not known."""
-    return float(group.n) if np.isnan(group.weight) else group.weight
-
-
-def _parts(group: Hashable, parts: int) -> tuple[str, ...]:
-    """The labels of an intersection; one label where they cannot be told apart."""
+def _labels(group: Hashable, parts: int) -> tuple[str, ...]:
+    """The labels of an intersection; one label where it cannot be split."""
     labels = tuple(str(group).split(JOINER)) if parts > 1 else (str(group),)
     return labels if len(labels) == parts else (str(group),)
 
@@ -191,7 +176,7 @@ def impact_tables(
     filed: bool = False,
     confidence: float = 0.95,
 ) -> tuple[ImpactTable, ...]:
-    """A table per attribute and one of all together, as far as the labels can be told apart.
+    """A table per attribute and one of all together, as far as the labels can be split.
 
     ``filed``: as 6 RCNY 5-301 asks. Categories with less than `SMALL` of the people are listed
     without a ratio, and nobody is compared with them; people whose label says that their category
@@ -226,45 +211,36 @@ def impact_tables(
 def _table(
     by: str, cells: Sequence[PeopleCell], kind: Kind, confidence: float, *, filed: bool
 ) -> ImpactTable:
-    known = [cell for cell in cells if not (filed and any(map(_is_unknown, cell.labels)))]
     merged: dict[str, list[PeopleCell]] = {}
-    for cell in known:
-        merged.setdefault(JOINER.join(cell.labels), []).append(cell)
-    pooled = {name: _Rate.of(parts, kind) for name, parts in merged.items()}
-    total = sum(rate.people for rate in pooled.values())
+    for cell in cells:
+        if not (filed and any(label.strip().lower() in UNKNOWN_LABELS for label in cell.labels)):
+            merged.setdefault(JOINER.join(cell.labels), []).append(cell)
+    rates = {name: _Rate.of(parts, kind) for name, parts in merged.items()}
+    total = sum(rate.people for rate in rates.values())
     least = max(TOO_FEW, SMALL * total) if filed else TOO_FEW
-    judged = {name: rate for name, rate in pooled.items() if rate.people >= least}
-    top = max((rate for rate in judged.values()), key=lambda rate: rate.value, default=None)
-    z = float(ndtri(0.5 + confidence / 2))
+    judged = [rate for rate in rates.values() if rate.people >= least]
+    top = max(judged, key=lambda rate: rate.value, default=None)
     lines = []
-    for name, rate in pooled.items():
-        low, high = rate.interval(z)
-        nan = float("nan")
-        ratio, ratio_low, ratio_high, note = nan, nan, nan, ""
+    for name, rate in rates.items():
+        ratio, ends, note = NAN, (NAN, NAN), ""
         if rate.people < TOO_FEW:
             note = f"fewer than {TOO_FEW} people: not judged"
-        elif name not in judged:
+        elif rate.people < least:
             note = f"under {100 * SMALL:g} % of the people: left out of the ratios"
         elif top is None or not top.value > 0:
             note = "nobody has the rate to compare with"
+        elif rate is top:
+            ratio, note = 1.0, "highest rate, the measure of the others"
         else:
-            ratio = rate.value / top.value
-            if rate is top:
-                note = "highest rate, the measure of the others"
-            else:
-                ratio_low, ratio_high = rate.ratio_interval(top, z)
-        lines.append(
-            ImpactLine(name, rate.people, rate.value, low, high, ratio, ratio_low, ratio_high, note)
-        )
+            ratio, worth = rate.value / top.value, (rate.effective, top.effective)
+            ends = ratio_interval((rate.value, top.value), worth, confidence)
+        span = wilson(rate.value, rate.effective, confidence)
+        lines.append(ImpactLine(name, rate.people, rate.value, *span, ratio, *ends, note))
     unknown = sum(cell.people for cell in cells) - total
     return ImpactTable(by, kind, tuple(lines), total, unknown, confidence)
 
 
-def _is_unknown(label: str) -> bool:
-    return label.strip().lower() in UNKNOWN_LABELS
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Rate:
     """A rate over some people, and how many equally weighted people it is worth."""
 
@@ -278,25 +254,9 @@ class _Rate:
         had = sum(cell.selected if kind == "selection" else cell.above for cell in cells)
         return cls(had / weight, sum(cell.people for cell in cells), weight**2 / squared)
 
-    def interval(self, z: float) -> tuple[float, float]:
-        """Wilson's: those rates p with abs(rate - p) <= z sqrt(p (1 - p) / n)."""
-        n, p = self.effective, self.value
-        middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-        reach = z / (1 + z**2 / n) * np.sqrt(np.maximum(p * (1 - p), 0) / n + z**2 / (4 * n**2))
-        low, high = np.clip([middle - reach, middle + reach], 0.0, 1.0)  # nan stays nan
-        return float(low), float(high)
-
-    def ratio_interval(self, top: _Rate, z: float) -> tuple[float, float]:
-        """Katz's for log(p / q), half a person added to each count (Walter): right in few too."""
-        counts = [(rate.value * rate.effective + 0.5, rate.effective + 0.5) for rate in (self, top)]
-        (x, n), (x_top, n_top) = counts
-        log_ratio = float(np.log(x / n) - np.log(x_top / n_top))
-        reach = z * float(np.sqrt(np.maximum(1 / x - 1 / n + 1 / x_top - 1 / n_top, 0.0)))
-        return float(np.exp(log_ratio - reach)), float(np.exp(log_ratio + reach))
-
 
 def filed_tables(attribute: str, cells: Sequence[PeopleCell]) -> tuple[ImpactTable, ...]:
-    """Selection rates and, where everybody has a score, scoring rates; small categories apart."""
+    """Selection rates and, where everybody has a score, scoring rates, as the rule asks."""
     scored = bool(cells) and not any(np.isnan(cell.above) for cell in cells)
     kinds: tuple[Kind, ...] = ("selection", "scoring") if scored else ("selection",)
     return tuple(
@@ -320,25 +280,25 @@ def local_law_144(
     >>> [(table.by, len(table.lines), table.unknown) for table in tables]
     [('sex', 2, 0), ('race', 2, 0), ('sex & race', 4, 0)]
     """
-    if (selected is None) == (score is None):
-        raise DataError(
-            "selected, score",
-            "must be one of the two",
-            "got both" if score is not None else "got neither",
-            "Pass selected for a tool that selects, score for one that scores.",
-        )
+    check(
+        (selected is None) != (score is None),
+        "selected, score",
+        "must be one of the two",
+        "got both" if score is not None else "got neither",
+        "Pass selected for a tool that selects, score for one that scores.",
+    )
     kind: Kind = "selection" if score is None else "scoring"
     value = np.asarray(selected if score is None else score, np.float64)
     labels = [[_label(entry) for entry in column] for column in (sex, race)]
-    if {len(column) for column in labels} != {len(value)}:
-        raise DataError(
-            "sex, race",
-            "must have one label a person",
-            f"got {len(labels[0]):,} and {len(labels[1]):,} for {len(value):,} people",
-            "Check that all come from the same filter.",
-        )
+    check(
+        {len(column) for column in labels} == {len(value)},
+        "sex, race",
+        "must have one label a person",
+        f"got {len(labels[0]):,} and {len(labels[1]):,} for {len(value):,} people",
+        "Check that all come from the same filter.",
+    )
     had = value if kind == "selection" else (value > np.median(value)).astype(np.float64)
-    cells = tuple(_counted(labels, had, kind))
+    cells = tuple(_cells_of_people(labels, had))
     return impact_tables(JOINER.join(("sex", "race")), cells, kind=kind, filed=True)
 
 
@@ -347,15 +307,13 @@ def _label(entry: Any) -> str:
     return "unknown" if is_missing(entry) else str(entry).replace(JOINER, " and ")
 
 
-def _counted(labels: Sequence[Sequence[str]], had: FloatArray, kind: Kind) -> Iterable[PeopleCell]:
-    every = np.array(labels, object)
-    kinds = [list(dict.fromkeys(column)) for column in labels]
-    for pair in product(*kinds):
-        at = np.all([every[j] == label for j, label in enumerate(pair)], axis=0)
+def _cells_of_people(labels: Sequence[Sequence[str]], had: FloatArray) -> Iterable[PeopleCell]:
+    columns = np.array(labels, object)
+    for pair in product(*(dict.fromkeys(column) for column in labels)):
+        at = np.all([columns[j] == label for j, label in enumerate(pair)], axis=0)
         n, got = int(at.sum()), float(had[at].sum())
         if n > 0:
-            selected, above = (got, float("nan")) if kind == "selection" else (float("nan"), got)
-            yield PeopleCell(pair, n, n, n, selected, above)
+            yield PeopleCell(pair, n, n, n, got, got)
 
 
 # -------------------------------------------------------------------- metrics by group
@@ -380,28 +338,15 @@ class GroupMetrics:
 def group_metrics(audit: Audit) -> tuple[GroupMetrics, ...]:
     """What an audit knows of each group, whichever side of a comparison it stood on."""
     rates: dict[tuple[str, Hashable], float] = {}
-    for gap in audit.gaps:  # one that is not judged tells neither rate, another may
+    for gap in audit.gaps:  # one that is not judged has neither rate, another may
         if gap.judged:
             rates[gap.metric, gap.target] = gap.target_rate
             rates[gap.metric, gap.baseline] = gap.baseline_rate
-    z = float(ndtri(0.5 + audit.confidence / 2))
     lines = []
     for group in audit.groups:
-        n = float(group.n) if _counts_equally(audit) and group.n > 0 else float("nan")
-        low, high = _Rate(group.accuracy, group.n, n).interval(z)
-        error = {
-            name: rates.get((name, group.group), float("nan")) for name in ("fnr", "fpr", "fdr")
-        }
-        lines.append(
-            GroupMetrics(
-                group=str(group.group),
-                people=group.n,
-                accuracy=group.accuracy,
-                accuracy_low=low,
-                accuracy_high=high,
-                auc=group.auc,
-                selection=group.selection_rate,
-                **error,
-            )
-        )
+        n = float(group.n) if _counts_equally(audit) and group.n > 0 else NAN
+        span = wilson(group.accuracy, n, audit.confidence)
+        errors = [rates.get((name, group.group), NAN) for name in ("fnr", "fpr", "fdr")]
+        figures = (*span, group.auc, group.selection_rate, *errors)
+        lines.append(GroupMetrics(str(group.group), group.n, group.accuracy, *figures))
     return tuple(lines)
