@@ -63,7 +63,8 @@ from fairmend.report.findings import (
     Provenance,
     repair_fingerprint,
 )
-from fairmend.report.report import Report, frontier_points, make_report
+from fairmend.report.outcomes import frontier_points, make_report
+from fairmend.report.report import Report
 
 __all__ = ["RepairedClassifier"]
 

@@ -13,7 +13,8 @@ from fairmend.classifier import RepairedClassifier
 from fairmend.data.columns import Frame
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost
-from fairmend.report.report import EditedFeature, Report
+from fairmend.report.edits import EditedFeature
+from fairmend.report.report import Report
 
 NAMES = ["income", "member", "town"]
 

@@ -16,9 +16,10 @@ from fairmend.explain import drivers
 from fairmend.measure.result import FOUR_FIFTHS, Gap
 from fairmend.measure.wording import share as share_text
 from fairmend.report.drawing import save
+from fairmend.report.edits import EditedFeature
 from fairmend.report.filing import ImpactTable
 from fairmend.report.findings import Explanation, FrontierPoint
-from fairmend.report.report import EditedFeature, GroupOutcome
+from fairmend.report.report import GroupOutcome
 from fairmend.report.table import typeset
 from fairmend.status import Status
 from fairmend.tables import percent

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fairmend.data.columns import is_missing
 from fairmend.explain.marginals import Marginal
 from fairmend.measure.wording import share, tell
 from fairmend.report import plot
+from fairmend.report.edits import EditedFeature, value_text
 from fairmend.report.findings import (
     LEAST_SHIFT,
     MOST_VALUES,
@@ -18,7 +18,7 @@ from fairmend.report.findings import (
 )
 from fairmend.report.html.page import Chart
 from fairmend.report.html.people import NAN, picture
-from fairmend.report.report import EditedFeature, GroupOutcome, Report
+from fairmend.report.report import GroupOutcome, Report
 from fairmend.report.table import Column, Table, typeset
 from fairmend.status import PlanStatus
 from fairmend.tables import counted, number, percent, points
@@ -142,7 +142,7 @@ def _prototypes(found: Explanation) -> Table:
 
     def inputs(row: dict[str, Any]) -> str:
         parts = [
-            name if name in binary else f"{name} = {_text(row[name])}"
+            name if name in binary else f"{name} = {value_text(row[name])}"
             for name in features
             if name not in binary or row[name] == 1
         ]
@@ -171,12 +171,6 @@ def suppressed(what: str, n: int, smallest_cell: int) -> tuple[str, ...]:
         return ()
     some = f"1 {what} that stands for" if n == 1 else f"{n:,} {what}s that stand for"
     return (f"{some} fewer than {counted(smallest_cell)} {'is' if n == 1 else 'are'} suppressed.",)
-
-
-def _text(value: object) -> str:
-    if is_missing(value):
-        return "missing"
-    return number(value) if isinstance(value, float) else str(value)
 
 
 # -------------------------------------------------------------------- the repair
