@@ -20,7 +20,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.errors import DataError, check_choice, in_a_line, listed
+from fairmend.errors import DataError, check, check_choice, in_a_line, listed
 
 if TYPE_CHECKING:
     Name = str
@@ -122,15 +122,16 @@ def as_measure(array: NDArray[Any]) -> FloatArray | None:
         return numbers
     days = []
     for value in map(scalar, array):
-        if is_missing(value):
-            days.append(np.nan)
-        elif isinstance(value, date):
-            moment = value if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
-            aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            days.append((aware - _EPOCH) / timedelta(days=1))
-        else:
+        if not is_missing(value) and not isinstance(value, date):
             return None
+        days.append(np.nan if is_missing(value) else _days(value))
     return np.array(days, np.float64)
+
+
+def _days(value: Any) -> float:
+    moment = value if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) / timedelta(days=1)
 
 
 def scalar(value: Any) -> Hashable:
@@ -143,6 +144,11 @@ def scalar(value: Any) -> Hashable:
         value = value.astype(f"{value.dtype.kind}8[us]")  # Python knows no nanoseconds
     plain: Hashable = value.item() if isinstance(value, np.generic) else value
     return plain
+
+
+def lookup_key(value: Any) -> Hashable:
+    """A value as it is looked up in a dict: every kind of missing is one."""
+    return None if is_missing(value) else scalar(value)
 
 
 # -------------------------------------------------------------------- one column, from anything
@@ -167,19 +173,18 @@ def check_order(given: Mapping[str, Any]) -> None:
             shared = int(own.isin(rows).sum())
             if shared == 0:
                 continue
-            every = is_reordered(own, rows)
-            raise DataError(
-                what,
-                f"must come in the order of {first}",
-                f"it holds the row labels of {first} in another order"
-                if every
-                else f"{shared:,} of its {len(own):,} row labels are among those of {first}, and "
-                "they are not the same row by row",
-                f"Pass it as values.loc[{first}.index]."
-                if every
-                else "Take both from the same rows; if they are in one order all the same, pass "
-                "it as values.to_numpy().",
-            )
+            got = f"it holds the row labels of {first} in another order"
+            fix = f"Pass it as values.loc[{first}.index]."
+            if not is_reordered(own, rows):
+                got = (
+                    f"{shared:,} of its {len(own):,} row labels are among those of {first}, and "
+                    "they are not the same row by row"
+                )
+                fix = (
+                    "Take both from the same rows; if they are in one order all the same, pass "
+                    "it as values.to_numpy()."
+                )
+            raise DataError(what, f"must come in the order of {first}", got, fix)
 
 
 def row_labels(values: Any) -> Any:
@@ -215,19 +220,17 @@ def as_frame(values: Any, what: str) -> nw.DataFrame[Any] | None:
     except nw.exceptions.DuplicateError:
         names = getattr(values, "column_names", None) or values.columns
         repeated = [name for name, times in Counter(names).items() if times > 1]
+        got = f"got more than one {listed(repeated)}"
         raise DataError(
-            what,
-            "must have distinct column names",
-            f"got more than one {listed(repeated)}",
-            "Rename or drop the copies.",
+            what, "must have distinct column names", got, "Rename or drop the copies."
         ) from None
-    if isinstance(frame, nw.LazyFrame):
-        raise DataError(
-            what,
-            "must be in memory",
-            f"got a lazy frame ({type(values).__name__})",
-            "Collect it first, e.g. with .collect().",
-        )
+    check(
+        not isinstance(frame, nw.LazyFrame),
+        what,
+        "must be in memory",
+        f"got a lazy frame ({type(values).__name__})",
+        "Collect it first, e.g. with .collect().",
+    )
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
@@ -242,29 +245,18 @@ def as_array(values: Any, what: str) -> Any:
     if isinstance(series, nw.Series):
         return series
     _refuse_masked(values, what)
+    must, kind = "must hold one value a person", type(values).__name__
     try:
         array = _untouched(values)
     except ValueError:
-        raise DataError(
-            what,
-            "must hold one value a person",
-            f"got a {type(values).__name__} of entries of different lengths",
-            "Make all entries single values.",
-        ) from None
+        got = f"got a {kind} of entries of different lengths"
+        raise DataError(what, must, got, "Make all entries single values.") from None
     except Exception as error:  # a tensor on a device, or one that records gradients
-        raise DataError(
-            what,
-            "must hold one value a person",
-            f"got a {type(values).__name__} whose reading raised {in_a_line(error)}",
-            "Pass a NumPy array.",
-        ) from error
-    if array.ndim == 0:
-        raise DataError(
-            what,
-            "must hold one value a person",
-            "got None" if values is None else f"got a single {type(values).__name__}",
-            "Pass a list, an array, a series or the name of a column of X.",
-        )
+        got = f"got a {kind} whose reading raised {in_a_line(error)}"
+        raise DataError(what, must, got, "Pass a NumPy array.") from error
+    got = "got None" if values is None else f"got a single {kind}"
+    fix = "Pass a list, an array, a series or the name of a column of X."
+    check(array.ndim > 0, what, must, got, fix)
     return array
 
 
@@ -286,23 +278,19 @@ def as_column(values: Any, what: str) -> Any:
     if getattr(array, "ndim", 1) == 2 and array.shape[1] == 1:
         return array[:, 0]
     if frame is not None or getattr(array, "ndim", 1) != 1:
-        raise DataError(
-            what,
-            "must be one column",
-            f"got {type(values).__name__} of shape {tuple(array.shape)}",
-            "Pass one value a person.",
-        )
+        got = f"got {type(values).__name__} of shape {tuple(array.shape)}"
+        raise DataError(what, "must be one column", got, "Pass one value a person.")
     return array
 
 
 def _refuse_masked(values: Any, what: str) -> None:
-    if isinstance(values, np.ma.MaskedArray):
-        raise DataError(
-            what,
-            "must be a plain array",
-            "got a masked array, whose mask would be lost",
-            "Fill it first, e.g. with .filled(...), or leave the masked people out.",
-        )
+    check(
+        not isinstance(values, np.ma.MaskedArray),
+        what,
+        "must be a plain array",
+        "got a masked array, whose mask would be lost",
+        "Fill it first, e.g. with .filled(...), or leave the masked people out.",
+    )
 
 
 # -------------------------------------------------------------------- one column, as codes
@@ -327,12 +315,9 @@ def encode(column: Any, what: str = "a column") -> Encoded:
         case "f" | "U" | "S" | "M" | "m":
             return _encode_few(array) or _encode_sorted(array)
         case "c":
-            raise DataError(
-                what,
-                "must hold real numbers, text or dates",
-                f"got {array.dtype} numbers",
-                "Complex data not supported: pass real and imaginary parts as two columns.",
-            )
+            must = "must hold real numbers, text or dates"
+            fix = "Complex data not supported: pass real and imaginary parts as two columns."
+            raise DataError(what, must, f"got {array.dtype} numbers", fix)
         case _:
             return _encode_objects(array, what)
 
@@ -528,15 +513,14 @@ class Frame:
             table = cls(matrix, tuple(f"x{j}" for j in range(matrix.shape[1])))
         else:
             table = cls(frame.to_native(), tuple(frame.columns))
-        if not table.names:
-            raise DataError(
-                what,
-                "must have at least one column",
-                f"got 0 feature(s) (shape=({len(table)}, 0)) while a minimum of 1 is required",
-                "Pass the model's inputs.",
-            )
-        if len(table) == 0:
-            raise _no_rows(what)
+        check(
+            table.names,
+            what,
+            "must have at least one column",
+            f"got 0 feature(s) (shape=({len(table)}, 0)) while a minimum of 1 is required",
+            "Pass the model's inputs.",
+        )
+        _check_rows(len(table), what)
         return table
 
     @property
@@ -626,19 +610,17 @@ class Frame:
         return distinct_rows(self.encoded)
 
 
-def _no_rows(what: str) -> DataError:
-    return DataError(
-        what, "must have at least one row", "got none", "Check the filter that made it."
-    )
+def _check_rows(n: int, what: str) -> None:
+    fix = "Check the filter that made it."
+    check(n > 0, what, "must have at least one row", "got none", fix)
 
 
 def _as_matrix(X: Any, what: str) -> NDArray[Any]:
     """A 2-D array from an array or a list of rows."""
-    if hasattr(X, "toarray") and hasattr(X, "nnz"):
-        raise DataError(what, "must be a dense table", "got a sparse matrix", "Pass X.toarray().")
+    sparse = hasattr(X, "toarray") and hasattr(X, "nnz")
+    check(not sparse, what, "must be a dense table", "got a sparse matrix", "Pass X.toarray().")
     _refuse_masked(X, what)
-    got = f"got {type(X).__name__}"
-    fix = _how_to_make_a_table(X)
+    got, fix = f"got {type(X).__name__}", _how_to_make_a_table(X)
     if not fix:
         try:
             matrix = _untouched(X)
@@ -647,17 +629,15 @@ def _as_matrix(X: Any, what: str) -> NDArray[Any]:
         else:
             if matrix.ndim == 2:
                 return matrix
-            if matrix.shape == (0,):
-                raise _no_rows(what)
+            _check_rows(matrix.shape != (0,), what)
             got = f"{got} of shape {matrix.shape}" if matrix.ndim else got
             fix = "Pass one row a person, one column a feature."
             if matrix.ndim == 1:
                 fix = (
                     "Reshape your data: numpy.reshape(X, (-1, 1)) for one column, [X] for one row."
                 )
-    raise DataError(
-        what, "must be a table: a 2-D array, or a pandas, Polars or PyArrow frame", got, fix
-    )
+    must = "must be a table: a 2-D array, or a pandas, Polars or PyArrow frame"
+    raise DataError(what, must, got, fix)
 
 
 def _how_to_make_a_table(X: Any) -> str:
@@ -679,11 +659,9 @@ def read_column(values: Any, frame: Frame | None, what: str) -> Any:
     if not isinstance(values, str):
         return as_column(values, what)
     if frame is None:
+        got = f"got the name {values!r} without an X to look in"
         raise DataError(
-            what,
-            "must hold one value a person",
-            f"got the name {values!r} without an X to look in",
-            "Pass X, or the values themselves.",
+            what, "must hold one value a person", got, "Pass X, or the values themselves."
         )
     return frame.column(values, what)
 

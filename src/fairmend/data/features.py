@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
-from fairmend.data.columns import Encoded, FloatArray, Frame, as_measure, is_missing, scalar
+from fairmend.data.columns import Encoded, FloatArray, Frame, as_measure, lookup_key
 from fairmend.data.limits import MOST, Between, Value
 from fairmend.data.stored import stored
 
@@ -78,7 +78,7 @@ def _learn(name: str, column: Encoded, mass: FloatArray) -> Feature:
         common = np.argsort(-weight, kind="stable")[:MOST_VALUES]
         frequent = common[weight[common] >= RAREST * weight.sum()]
         common = np.sort(frequent if len(frequent) > 0 else common[:1])
-        return Feature(name, tuple(_key(value) for value in column.values[common]))
+        return Feature(name, tuple(lookup_key(value) for value in column.values[common]))
     known = np.isfinite(numbers)
     missing = not known.all()
     if set(numbers[known].tolist()) <= {0.0, 1.0}:
@@ -87,11 +87,6 @@ def _learn(name: str, column: Encoded, mass: FloatArray) -> Feature:
     centre = float(share @ at)
     spread = float(np.sqrt(share @ (at - centre) ** 2))
     return Feature(name, (), centre, spread or 1.0, missing)
-
-
-def _key(value: Any) -> Any:
-    """A category's value to be looked up by; every kind of missing is one."""
-    return None if is_missing(value) else scalar(value)
 
 
 def _apply(feature: Feature, column: Encoded) -> FloatArray:
@@ -107,6 +102,6 @@ def _apply(feature: Feature, column: Encoded) -> FloatArray:
         place = {value: j for j, value in enumerate(feature.values)}
         by_value = np.zeros((len(column.values), len(feature.values)))
         for i, value in enumerate(column.values):
-            if _key(value) in place:
-                by_value[i, place[_key(value)]] = 1.0
+            if lookup_key(value) in place:
+                by_value[i, place[lookup_key(value)]] = 1.0
     return np.asarray(by_value[column.codes], np.float64)

@@ -104,7 +104,13 @@ def read_records(
         outcome, labels = read_outcome(column, pos_label)
     else:
         assert unlabelled is not None
-        _refuse_pos_label(pos_label, unlabelled)
+        check(
+            pos_label in (None, unlabelled.positive),
+            "pos_label",
+            "must be left out where y is None",
+            f"got {pos_label!r}",
+            "Name the model's own words: BlackBox(model, words=(negative, positive)).",
+        )
         n = len(group_columns(sensitive_features, None)[0][1]) if frame is None else len(frame)
         outcome, labels = np.zeros(n, np.int64), unlabelled  # no rate is asked of these zeros
     n = len(outcome)
@@ -129,14 +135,3 @@ def read_records(
         inputs, outcome, group, groups, weight, labels, attribute, counts, column is not None,
         person,
     )  # fmt: skip
-
-
-def _refuse_pos_label(pos_label: Hashable, labels: Labels) -> None:
-    """Without outcomes there is nothing it could be a value of."""
-    check(
-        pos_label in (None, labels.positive),
-        "pos_label",
-        "must be left out where y is None",
-        f"got {pos_label!r}",
-        "Name the model's own words: BlackBox(model, words=(negative, positive)).",
-    )

@@ -9,7 +9,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import Encoded, Frame, IntArray, distinct_rows, is_missing, scalar
+from fairmend.data.columns import Encoded, Frame, IntArray, distinct_rows, lookup_key
+from fairmend.data.containers import widened
 
 __all__ = [
     "codes_among",
@@ -32,65 +33,65 @@ def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
     if mine.is_array:
         return Frame(np.where(take_theirs, theirs.native, mine.native), mine.names)
     if mine.is_pandas:
-        quickly = _mixed_blocks(mine.native, theirs.native, take_theirs)
-        if quickly is not None:
-            return Frame(quickly, mine.names)
+        return Frame(_mixed_pandas(mine.native, theirs.native, take_theirs), mine.names)
     frame = nw.from_native(mine.native, eager_only=True)
     other = nw.from_native(theirs.native, eager_only=True)
-    columns = []
-    for j, name in enumerate(mine.names):
-        own = frame.get_column(name)
-        if take_theirs[:, j].any():
-            own = _chosen(own, other.get_column(name), take_theirs[:, j])
-        columns.append(own)
+    columns = [
+        _chosen(frame.get_column(name), other.get_column(name), take)
+        for name, take in zip(mine.names, take_theirs.T, strict=True)
+        if take.any()
+    ]
     return Frame(frame.with_columns(columns).to_native(), mine.names)
 
 
-def _mixed_blocks(mine: Any, theirs: Any, take: NDArray[np.bool_]) -> Any:
-    """The same for pandas, all columns of a type at once; None where the two differ in a type.
+def _mixed_pandas(mine: Any, theirs: Any, take: NDArray[np.bool_]) -> Any:
+    """The same for pandas, all columns of a type at once.
 
     Thousands of columns are as quick this way as a matrix, and a dozen an order quicker than one
     after the other.
     """
-    types = list(mine.dtypes)
-    if types != list(theirs.dtypes):
-        return None
     places: dict[Any, list[int]] = {}
-    for j, dtype in enumerate(types):
-        places.setdefault(dtype, []).append(j)
-    if len(places) == 1 and isinstance(types[0], np.dtype):
+    for j, (dtype, other) in enumerate(zip(mine.dtypes, theirs.dtypes, strict=True)):
+        plain = isinstance(dtype, np.dtype) and dtype == other
+        places.setdefault(dtype if plain else j, []).append(j)
+    if len(places) == 1 and not isinstance(next(iter(places)), int):
         values = np.where(take, theirs.to_numpy(), mine.to_numpy())
         return type(mine)(values, index=mine.index, columns=mine.columns)
     columns: dict[int, Any] = {}
     for dtype, at in places.items():
-        if isinstance(dtype, np.dtype) and len(at) > 1:
-            own, other = mine.iloc[:, at].to_numpy(), theirs.iloc[:, at].to_numpy()
-            columns |= dict(zip(at, np.where(take[:, at], other, own).T, strict=True))
+        if not isinstance(dtype, int):
+            values = np.where(
+                take[:, at], theirs.iloc[:, at].to_numpy(), mine.iloc[:, at].to_numpy()
+            )
+            columns |= dict(zip(at, values.T, strict=True))
             continue
-        for j in at:
-            own, other = mine.iloc[:, j].array, theirs.iloc[:, j].array
-            columns[j] = _chosen_array(own, other, take[:, j]) if take[:, j].any() else own
-    made = type(mine)({j: columns[j] for j in range(len(types))}, index=mine.index, copy=False)
+        [j] = at
+        columns[j] = mine.iloc[:, j].array
+        if take[:, j].any():
+            own, other = _of_one_pandas_type(mine.iloc[:, j], theirs.iloc[:, j])
+            columns[j] = own.array.copy()
+            columns[j][take[:, j]] = other.array[take[:, j]]
+    made = type(mine)({j: columns[j] for j in range(mine.shape[1])}, index=mine.index, copy=False)
     made.columns = mine.columns
     return made
 
 
-def _chosen_array(own: Any, other: Any, take: NDArray[np.bool_]) -> Any:
-    """Entries of one pandas array, the other's where told."""
-    if isinstance(own.dtype, np.dtype):
-        return np.where(take, np.asarray(other), np.asarray(own))
-    values = own.copy()
-    values[take] = other[take]
-    return values
+def _of_one_pandas_type(own: Any, other: Any) -> tuple[Any, Any]:
+    """Two pandas columns that mean the same, in a type that holds both."""
+    if own.dtype == "category":  # known categories keep their codes
+        other = widened(other, own)
+        return own.astype(other.dtype), other
+    if own.dtype in (other.dtype, object):
+        return own, other
+    if own.dtype.kind in "biuf" and other.dtype.kind in "biuf":
+        shared = "int64" if {own.dtype.kind, other.dtype.kind} <= set("iu") else "float64"
+        return own.astype(shared), other.astype(shared)
+    return own, other.astype(own.dtype)
 
 
 def _chosen(own: nw.Series[Any], other: nw.Series[Any], take: NDArray[np.bool_]) -> nw.Series[Any]:
-    """One column, the other's entries where told."""
+    """One column of Polars or Arrow, the other's entries where told."""
     own, other = _of_one_type(own, other)
-    if own.implementation.is_pandas_like():
-        native = own.to_native()
-        values = _chosen_array(native.array, other.to_native().array, take)
-        return nw.from_native(type(native)(values, native.index, name=own.name), series_only=True)
     words = own.implementation.is_pyarrow() and own.dtype in (nw.Categorical, nw.Enum)
     if words:  # Arrow cannot choose between dictionaries
         own, other = own.cast(nw.String), other.cast(nw.String)
@@ -103,51 +104,22 @@ def _of_one_type(
     own: nw.Series[Any], other: nw.Series[Any]
 ) -> tuple[nw.Series[Any], nw.Series[Any]]:
     """Two columns that mean the same, in a type that holds both."""
-    if own.implementation.is_pandas_like():
-        types = {own.to_native().dtype, other.to_native().dtype}
-        if types == {np.dtype(object)}:  # holds anything, whatever type its values are taken for
-            return own, other
-    if own.dtype == other.dtype and own.dtype not in (nw.Categorical, nw.Enum):
+    if isinstance(own.dtype, nw.Enum):  # a fixed list of words: known ones keep their places
+        words = other.cast(nw.String)
+        fresh = (
+            other.dtype.categories
+            if isinstance(other.dtype, nw.Enum)
+            else words.drop_nulls().unique(maintain_order=True).to_list()
+        )
+        shared: Any = nw.Enum(dict.fromkeys([*own.dtype.categories, *fresh]))
+        return own.cast(nw.String).cast(shared), words.cast(shared)
+    if own.dtype == other.dtype and own.dtype != nw.Categorical:
         return own, other
     if own.dtype.is_numeric() and other.dtype.is_numeric():
         whole = own.dtype.is_integer() and other.dtype.is_integer()
         shared = nw.Int64 if whole else nw.Float64
         return own.cast(shared), other.cast(shared)
-    if all(isinstance(one.dtype, nw.Categorical | nw.Enum) for one in (own, other)):
-        if own.implementation.is_pandas_like():
-            return _of_one_pandas_category(own, other)
-        if isinstance(own.dtype, nw.Enum):
-            return _of_one_enum(own, other)
     return own, other.cast(own.dtype)
-
-
-def _of_one_pandas_category(
-    own: nw.Series[Any], other: nw.Series[Any]
-) -> tuple[nw.Series[Any], nw.Series[Any]]:
-    """Values that one side does not know yet come last, so that known codes stay."""
-    known, ordered = own.to_native().cat.categories, own.to_native().cat.ordered
-    values = known.append(other.to_native().cat.categories.difference(known, sort=False))
-
-    def with_all(series: nw.Series[Any]) -> nw.Series[Any]:
-        native = series.to_native().cat.set_categories(values, ordered=ordered)
-        return nw.from_native(native, series_only=True)
-
-    return with_all(own), with_all(other)
-
-
-def _of_one_enum(
-    own: nw.Series[Any], other: nw.Series[Any]
-) -> tuple[nw.Series[Any], nw.Series[Any]]:
-    """The same for Polars, whose enumerations are fixed."""
-    assert isinstance(own.dtype, nw.Enum)
-    known, words = list(own.dtype.categories), other.cast(nw.String)
-    values = (
-        other.dtype.categories
-        if isinstance(other.dtype, nw.Enum)
-        else words.drop_nulls().unique(maintain_order=True).to_list()
-    )
-    shared = nw.Enum([*known, *(value for value in values if value not in set(known))])
-    return own.cast(nw.String).cast(shared), words.cast(shared)
 
 
 def replaced(table: Frame, at: IntArray, rows: Frame) -> Frame:
@@ -222,10 +194,6 @@ def codes_among(here: Encoded, there: Encoded) -> IntArray:
             at[-1], same[-1] = len(known) - 1, True
         code = np.where(same, at, -1)
     else:
-        spot = {_key(value): place for place, value in enumerate(known)}
-        code = np.array([spot.get(_key(value), -1) for value in asked], np.int64)
+        spot = {lookup_key(value): place for place, value in enumerate(known)}
+        code = np.array([spot.get(lookup_key(value), -1) for value in asked], np.int64)
     return np.asarray(code[there.codes], np.int64)
-
-
-def _key(value: Any) -> Any:
-    return None if is_missing(value) else scalar(value)
