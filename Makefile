@@ -14,7 +14,7 @@ STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
 PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
 
-.PHONY: help setup demo check lint types test coverage theory docs screenshots bench reproduce truth odd fuzz release-check clean again
+.PHONY: help setup browser demo check lint types test coverage theory docs screenshots bench reproduce truth odd fuzz release-check clean again
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
@@ -41,6 +41,20 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo 'installing what fairmend needs (a few minutes the first time)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@touch $@
+
+# Nothing else installs system packages; without a browser the tests of pages are skipped.
+browser:                    ## Chromium for the tests of pages; with apt-get, as root
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	  if command -v $$name >/dev/null; then echo "there is a browser: $$name"; exit 0; fi; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo 'installing chromium and fonts-liberation with apt-get'; \
+	  apt-get install -qq -y --no-install-recommends chromium fonts-liberation >/dev/null 2>&1 || { \
+	    apt-get update -qq && \
+	    apt-get install -qq -y --no-install-recommends chromium fonts-liberation >/dev/null; } || \
+	  echo 'note: Chromium could not be installed; tests of pages are skipped'; \
+	else \
+	  echo 'note: no browser, and none is installed without root and apt-get; tests of pages are skipped'; \
+	fi
 
 demo: setup                 ## audit, explain and mend a stand-in vendor model on embedded real data
 	@$(BIN)/python -m fairmend demo

@@ -92,7 +92,7 @@ def main() -> None:
 
     path = find_browser()
     if path is None:
-        sys.exit("no pictures without a browser: install chromium")
+        sys.exit("no pictures without a browser: try `make browser`")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         shots = list(take_all(browser))

@@ -1,10 +1,7 @@
-"""COMPAS with a model, and a real browser for pages: offline, watched, found or installed."""
+"""COMPAS with a model, and a real browser for pages: offline and watched."""
 
-import fcntl
 import os
 import shutil
-import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,26 +43,8 @@ FLAGS = [
 
 
 def find_browser():
-    """The path of a browser; where there is none, the system's packages are tried once."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found or os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return found
-    folder = Path(tempfile.gettempdir())
-    with (folder / "fairmend-browser.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # parallel test processes wait for the first
-        tried = folder / "fairmend-browser.tried"
-        if not tried.exists():
-            tried.touch()
-            packages = ["chromium", "fonts-liberation"]
-            if not _apt("install", "-y", "--no-install-recommends", *packages):
-                _apt("update")
-                _apt("install", "-y", "--no-install-recommends", *packages)
+    """The path of a browser; None where there is none. `make browser` installs one."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
-
-
-def _apt(*what):
-    done = subprocess.run(["apt-get", *what], check=False, capture_output=True, timeout=300)
-    return done.returncode == 0
 
 
 @dataclass
@@ -82,7 +61,7 @@ def browser():
     """Of a module, because its event loop must be gone before other modules want one."""
     path = find_browser()
     if path is None:
-        pytest.skip("there is no Chromium or Chrome, and it cannot be installed here")
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is on the PATH; try `make browser`")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

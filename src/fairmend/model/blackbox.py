@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from numbers import Integral, Real
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 import narwhals as nw
 import numpy as np
@@ -37,6 +36,11 @@ from fairmend.errors import (
     DataError,
     FairmendWarning,
     ModelError,
+    check,
+    check_between,
+    check_choice,
+    check_length,
+    check_whole,
     foreign_code,
     in_a_line,
     listed,
@@ -56,7 +60,6 @@ __all__ = [
 
 RECORDED = "model (recorded predictions)"
 Output = Literal["auto", "label", "probability", "score"]
-_OUTPUTS = ("auto", "label", "probability", "score")
 
 # Rows put to the model a second time, in reverse order, to see whether it stands by its answers.
 RECHECKED = 32
@@ -127,52 +130,28 @@ class BlackBox:
         batch_size: int = 50_000,
         inputs: Sequence[str] | None = None,
     ) -> None:
-        if output not in _OUTPUTS:
-            raise DataError(
-                "output",
-                f"must be one of {listed(_OUTPUTS)}",
-                f"got {output!r}",
-                "Leave it out to tell by the values.",
-            )
-        if threshold is not None and not (_is(threshold, Real) and np.isfinite(threshold)):
-            raise DataError(
-                "threshold",
-                "must be a finite number",
-                f"got {threshold!r}",
-                "A decision is positive where the answer is greater than it.",
-            )
-        if not (_is(batch_size, Integral) and batch_size >= 1):
-            raise DataError(
-                "batch_size",
-                "must be a whole number, at least 1",
-                f"got {batch_size!r}",
-                "It is the number of rows per call.",
-            )
-        if words is not None and not (
-            isinstance(words, tuple | list) and len(words) == 2 and words[0] != words[1]
-        ):
-            raise DataError(
-                "words",
-                "must be the model's two answers, negative and positive",
-                f"got {words!r}",
-                "For example words=('decline', 'approve').",
-            )
-        if inputs is not None and (
-            isinstance(inputs, str) or not inputs or len(set(inputs)) < len(inputs)
-        ):
-            raise DataError(
-                "inputs",
-                "must be a list of columns of X, each once",
-                f"got {inputs!r}",
-                "For example inputs=['age', 'income'].",
-            )
-        if isinstance(model, BlackBox):
-            raise DataError(
-                "model",
-                "must be the model itself",
-                "got a BlackBox in a BlackBox",
-                "Wrap the model once.",
-            )
+        check_choice("output", output, get_args(Output), "Leave it out to tell by the values.")
+        if threshold is not None:
+            fix = "A decision is positive where the answer is greater than it."
+            check_between("threshold", threshold, fix=fix)
+        check_whole("batch_size", batch_size, 1, "It is the number of rows per call.")
+        check(
+            words is None
+            or (isinstance(words, tuple | list) and len(words) == 2 and words[0] != words[1]),
+            "words",
+            "must be the model's two answers, negative and positive",
+            f"got {words!r}",
+            "For example words=('decline', 'approve').",
+        )
+        check(
+            inputs is None or (not isinstance(inputs, str) and len(inputs) == len(set(inputs)) > 0),
+            "inputs",
+            "must be a list of columns of X, each once",
+            f"got {inputs!r}",
+            "For example inputs=['age', 'income'].",
+        )
+        check(not isinstance(model, BlackBox), "model", "must be the model itself",
+              "got a BlackBox in a BlackBox", "Wrap the model once.")  # fmt: skip
         if isinstance(model, str) and model.startswith(("http://", "https://")):
             from fairmend.model.remote import RemoteModel
 
@@ -196,43 +175,24 @@ class BlackBox:
         self._check_settings_agree()
 
     def _check_settings_agree(self) -> None:
-        if self.soft and self.threshold is not None:
-            raise DataError(
-                "soft",
-                "must be False where a threshold makes decisions hard",
-                f"got soft=True and threshold={self.threshold!r}",
-                "Leave one of them out.",
-            )
-        if self.soft and self.output != "probability":
-            raise DataError(
-                "soft",
-                "must be False unless the answers are probabilities",
-                f"got soft=True and {self.output}s from {self._method}",
-                "Leave soft out, or give a model of probabilities.",
-            )
-        if self.words is not None and (self.soft or self.threshold is not None):
-            raise DataError(
-                "words",
-                "must be left out where the answers are numbers",
-                f"got words={self.words!r} and a threshold or soft decisions",
-                "Leave one of them out.",
-            )
-        if self.threshold is None:
-            return
-        if self.output == "label":
-            raise DataError(
-                "threshold",
-                "must be left out where the answers are labels",
-                f"got output='label' and threshold={self.threshold!r}",
-                "Leave one of them out.",
-            )
-        if self.output == "probability" and not 0 <= self.threshold <= 1:
-            raise DataError(
-                "threshold",
-                "must lie between 0 and 1 for probabilities",
-                f"got {self.threshold!r}",
-                "If the answers are scores, say output='score'.",
-            )
+        cut, one = self.threshold, "Leave one of them out."
+        numeric = self.soft or cut is not None
+        check(not (self.soft and cut is not None), "soft",
+              "must be False where a threshold makes decisions hard",
+              f"got soft=True and threshold={cut!r}", one)  # fmt: skip
+        check(not self.soft or self.output == "probability", "soft",
+              "must be False unless the answers are probabilities",
+              f"got soft=True and {self.output}s from {self._method}",
+              "Leave soft out, or give a model of probabilities.")  # fmt: skip
+        check(self.words is None or not numeric, "words",
+              "must be left out where the answers are numbers",
+              f"got words={self.words!r} and a threshold or soft decisions", one)  # fmt: skip
+        check(cut is None or self.output != "label", "threshold",
+              "must be left out where the answers are labels",
+              f"got output='label' and threshold={cut!r}", one)  # fmt: skip
+        if cut is not None and self.output == "probability":
+            fix = "If the answers are scores, say output='score'."
+            check_between("threshold", cut, 0, 1, fix)
 
     @classmethod
     def of(cls, model: Any) -> BlackBox:
@@ -257,14 +217,11 @@ class BlackBox:
                 return None
         missing = [name for name in known if name not in names]
         if missing:
-            raise DataError(
-                what,
-                "must have every input of the model as a column"
-                if what == "X"
-                else "must name columns of X",
-                f"there is no {listed(missing)}",
-                nearest(missing[0], names),
-            )
+            must = "must name columns of X"
+            if what == "X":
+                must = "must have every input of the model as a column"
+            got = f"there is no {listed(missing)}"
+            raise DataError(what, must, got, nearest(missing[0], names))
         return known
 
     # ---------------------------------------------------------------- recorded predictions
@@ -275,22 +232,13 @@ class BlackBox:
             return None
         if self.column is None:
             column = as_column(self.model, RECORDED)
-        elif frame is None:
-            raise DataError(
-                "model",
-                "must name a column of X",
-                f"got the name {self.column!r} and X=None",
-                "Pass the table it is a column of.",
-            )
         else:
+            check(frame is not None, "model", "must name a column of X",
+                  f"got the name {self.column!r} and X=None",
+                  "Pass the table it is a column of.")  # fmt: skip
+            assert frame is not None
             column = frame.column(self.column, "model")
-        if len(column) != n:
-            raise DataError(
-                RECORDED,
-                "must have one entry a person, as y has",
-                f"got {len(column):,} entries for {n:,} people",
-                "Check that both come from the same filter.",
-            )
+        check_length(RECORDED, column, n)
         return encode(column, f"model ({self._method})")
 
     # ---------------------------------------------------------------- asking
@@ -303,7 +251,7 @@ class BlackBox:
     @property
     def cut(self) -> float:
         """Where scores turn from negative to positive decisions."""
-        default = self._default_threshold(self.output)
+        default = default_cut(self.output, self._method)
         return self.threshold if self.threshold is not None else default or 0.0
 
     def query(self, rows: Frame, labels: Labels, *, trusted: bool = False) -> Answers:
@@ -431,18 +379,14 @@ class BlackBox:
 
         It becomes a decision and, where it is more than a label, a score.
         """
-        if said.has_missing and not self.can_query:
-            self._fail(
-                "must hold a prediction for everybody",
-                f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}",
-                "Mend it, or leave out people whom the model did not answer.",
-            )
         if said.has_missing:
-            self._fail(
-                "must answer every row",
-                f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}",
-                "Are values missing that it cannot take? Leave out rows it has no answer for.",
-            )
+            got = f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}"
+            must = "must answer every row"
+            fix = "Are values missing that it cannot take? Leave out rows it has no answer for."
+            if not self.can_query:
+                must = "must hold a prediction for everybody"
+                fix = "Correct it, or leave out people whom the model did not answer."
+            self._fail(must, got, fix)
         word = None
         if len(said.values) <= 2:
             word = self._positive_among({scalar(value) for value in said.values}, labels)
@@ -500,7 +444,7 @@ class BlackBox:
             return Answers(numbers, numbers)
         if self.threshold is not None:
             return Answers((numbers > self.threshold).astype(np.float64), numbers)
-        cut = self._default_threshold(output)
+        cut = default_cut(output, self._method)
         if cut is None:
             outside = ~_are_probabilities(numbers)[said.codes]
             few = 0 < outside.mean() < 0.5  # then they were meant as probabilities
@@ -513,9 +457,6 @@ class BlackBox:
         first_class = self._method in _BY_CLASSES and self._place_of_positive(labels) == 0
         positive = numbers >= cut if first_class else numbers > cut
         return Answers(positive.astype(np.float64), numbers)
-
-    def _default_threshold(self, output: Output) -> float | None:
-        return default_cut(output, self._method)
 
     # ---------------------------------------------------------------- trust, but verify
 
@@ -538,7 +479,7 @@ class BlackBox:
 
     def _as_predict_decides(self, rows: Frame, answers: Answers, labels: Labels) -> Answers:
         """A vendor's predict() may cut elsewhere than we do by default: then we cut as it does."""
-        score, cut = answers.score, self._default_threshold(self.output)
+        score, cut = answers.score, default_cut(self.output, self._method)
         cut_by_default = self.threshold is None and not self.soft
         has_predict = self._method in _BY_CLASSES and hasattr(self.model, "predict")
         if not (cut_by_default and has_predict):
@@ -635,22 +576,13 @@ def cannot_be_looked_at(error: BaseException) -> ModelError:
     )
 
 
-def _is(value: object, kind: type) -> bool:
-    """Whether a setting is a number of that kind; True and False are no numbers."""
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
 def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | None]:
     """How the model answers, for people to read, and what to call; None if nothing is to be."""
     if isinstance(model, str):
         return f"column {model!r}", None
-    if isinstance(model, type):
-        raise DataError(
-            "model",
-            "must be a fitted model",
-            f"got the class {model.__name__}",
-            "Pass an instance that has been fitted.",
-        )
+    check(not isinstance(model, type), "model", "must be a fitted model",
+          f"got the class {getattr(model, '__name__', '')}",
+          "Pass an instance that has been fitted.")  # fmt: skip
     methods = ("predict_proba", "decision_function", "predict")
     with foreign_code(cannot_be_looked_at):
         for method in methods if output != "label" else ("predict",):
