@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -264,3 +267,143 @@ def test_a_cost_is_one_function(unequal, tmp_path):
     assert repaired.report(X, y, sensitive_features=group).after["sp", "b"].gap < 0.02
     with pytest.raises(ArtifactError, match="twice_the_distance"):  # an artifact holds no code
         repaired.save(tmp_path / "one.fairmend")
+
+
+# -------------------------------------------------------------------- a protocol and a log backend
+
+
+@pytest.fixture
+def sidecar_parts(monkeypatch):
+    """A protocol and a log backend that fairmend does not have, for one test."""
+    from fairmend.model.protocols.instances import Instances
+    from fairmend.model.registry import PROTOCOLS
+    from fairmend.serve.log import LOGS
+    from fairmend.serve.log.sqlite import SQLiteLog
+
+    for registry in (PROTOCOLS, LOGS):
+        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+
+    class Applicants(Instances):
+        name = "applicants"
+        paths = ("/score",)
+        records_key = "applicants"
+        answers_key = "scores"
+
+        @staticmethod
+        def fits(path):
+            return path.endswith("/score-applicants")
+
+        def encode(self, names, rows, kinds):
+            records = [dict(zip(names, row, strict=True)) for row in rows]
+            return json.dumps({"applicants": records}).encode()
+
+        def decode(self, body):
+            return json.loads(body)["scores"]
+
+        def read(self, body, content_type="application/json"):
+            return super().read(body.replace(b"applicants", b"instances", 1), content_type)
+
+        def write(self, query, answers, more=None):
+            return json.dumps({"scores": answers, **(more or {})}).encode()
+
+    class Elsewhere(SQLiteLog):
+        scheme = "elsewhere"
+
+        def __init__(self, where, *, read_only):
+            super().__init__(where.removeprefix("elsewhere://"), read_only=read_only)
+
+
+@pytest.fixture
+def scoring_server():
+    """A vendor that speaks the protocol; its address, and the number of its calls."""
+    calls = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            calls.append(body)
+            scores = [int(row["score"] > 2) for row in body["applicants"]]
+            content = json.dumps({"scores": scores}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/score-applicants", calls
+        server.shutdown()
+
+
+def test_a_protocol_and_a_log_backend_are_one_class_each(
+    sidecar_parts, scoring_server, people, tmp_path, monkeypatch
+):
+    import pandas as pd
+
+    from fairmend.model.protocols import protocol_named, protocol_names
+    from fairmend.serve.app import make_app
+    from fairmend.serve.config import read_config
+    from fairmend.serve.log import open_store, verify
+    from fairmend.serve.sidecar import Sidecar
+
+    url, calls = scoring_server
+    X, y, group = people
+    X = pd.DataFrame({"score": X[:, 0]})
+    model = fairmend.RemoteModel(url)  # the protocol is known by the address
+    assert model.protocol.name == "applicants"
+    repaired = fairmend.RepairedClassifier(model, "fnr", key=bytes(32))
+    repaired.fit(X, y, sensitive_features=group).save(tmp_path / "one.fairmend")
+    assert calls
+
+    monkeypatch.setenv("FAIRMEND_KEY", "00" * 32)
+    log = f"elsewhere://{tmp_path}/decisions.sqlite"
+    config = read_config(
+        None, artifact=str(tmp_path / "one.fairmend"), upstream=url, log=log, mode="shadow"
+    )
+
+    async def serve():
+        sidecar = Sidecar(config)
+        await sidecar.start()
+        try:
+            app = make_app(sidecar)
+            assert "/score" in [route.path for route in app.routes]
+            person = {"score": 3.0, "group": "b", "id": 7}
+            body = json.dumps({"applicants": [person]}).encode()
+            spoken = protocol_named("applicants")
+            return await sidecar.answer(spoken, body, "application/json", {}, "/score")
+        finally:
+            await sidecar.stop()
+
+    decided = asyncio.run(serve())
+    assert json.loads(decided.content) == {"scores": [1]}
+    assert "applicants" in protocol_names()
+    verdict = verify(log)
+    assert verdict.holds
+    assert verdict.rows["decisions"] == 1
+    with open_store(log) as store:
+        assert store.totals().decisions == 1
+
+
+def test_a_package_declares_a_protocol_and_it_is_found_by_name(tmp_path):
+    (tmp_path / "applicants.py").write_text(
+        "from fairmend.model.protocols.instances import Instances\n"
+        "class Applicants(Instances):\n"
+        "    name = 'applicants'\n"
+    )
+    about = tmp_path / "applicants-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: applicants\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[fairmend.protocols]\napplicants = applicants\n")
+    code = (
+        "from fairmend.model.protocols import protocol_named, protocol_names\n"
+        "print(*protocol_names(), protocol_named('applicants'))\n"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert shown.startswith("applicants instances mlflow v2 <applicants.Applicants")

@@ -566,8 +566,7 @@ BAD = {
     "model a class": (
         lambda: audit(LogisticRegression),
         DataError,
-        "model: must be a fitted model; got the class LogisticRegression. Pass an "
-        "instance that has been fitted.",
+        "model: must be a fitted model; got the class LogisticRegression. Pass a fitted instance.",
     ),
     "model not fitted": (
         lambda: audit(LogisticRegression()),
@@ -585,8 +584,7 @@ BAD = {
     "model a name without X": (
         lambda: audit("prediction", None),
         DataError,
-        "model: must name a column of X; got the name 'prediction' and X=None. Pass the "
-        "table it is a column of.",
+        "model: must name a column of X; got the name 'prediction' and X=None. Pass the table.",
     ),
     "model raises": (
         lambda: audit(lambda rows: 1 / 0),
@@ -636,23 +634,24 @@ BAD = {
     "model returns None": (
         lambda: audit(lambda rows: None),
         ModelError,
-        "model (call): must return one answer a row; got None. Return an array or a list.",
+        "model (call): must return one answer per row; got None. Return an array or a list.",
     ),
     "model returns one number": (
         lambda: audit(lambda rows: 1),
         ModelError,
-        "model (call): must return one answer a row; got a single int. Return an array or a list.",
+        "model (call): must return one answer per row; got a single int. Return an array or a "
+        "list.",
     ),
     "model returns a generator": (
         lambda: audit(lambda rows: (1 for _ in rows)),
         ModelError,
-        "model (call): must return one answer a row; got a single generator. Return an "
-        "array or a list.",
+        "model (call): must return one answer per row; got a single generator. Return an array "
+        "or a list.",
     ),
     "model returns ragged lists": (
         lambda: audit(lambda rows: [[1], [1, 0]]),
         ModelError,
-        "model (call): must return one answer a row; got a list of entries of different "
+        "model (call): must return one answer per row; got a list of entries of different "
         "lengths. Return an array or a list.",
     ),
     "model returns lists in cells": (
@@ -664,35 +663,35 @@ BAD = {
     "model returns a lazy frame": (
         lambda: audit(lambda rows: pl.LazyFrame({"p": [1]})),
         ModelError,
-        "model (call): must return one answer a row; got a lazy frame (LazyFrame). Return"
-        " an array or a list.",
+        "model (call): must return one answer per row; got a lazy frame (LazyFrame). Return an "
+        "array or a list.",
     ),
     "model returns what is no array": (
         lambda: audit(lambda rows: Tensor()),
         ModelError,
-        "model (call): must return one answer a row; got a Tensor whose reading raised "
-        "RuntimeError: Can't call numpy() on Tensor that requires grad. Return an array "
-        "or a list.",
+        "model (call): must return one answer per row; got a Tensor whose reading raised "
+        "RuntimeError: Can't call numpy() on Tensor that requires grad. Return an array or a "
+        "list.",
     ),
     "model returns too few": (
         lambda: audit(lambda rows: decide(rows)[1:]),
         ModelError,
-        "model (call): must give one answer a row; got 3 answers for 4 rows. Does it drop"
-        " or add rows?",
+        "model (call): must give one answer per row; got 3 answers for 4 rows. Does it drop or "
+        "add rows?",
     ),
     "model returns two columns": (
         lambda: audit(lambda rows: np.zeros((len(rows), 2))),
         ModelError,
-        "model (call): must give one answer a row, or two class probabilities from "
-        "predict_proba; got answers of shape (4, 2) for 4 rows. fairmend mends binary "
+        "model (call): must give one answer per row, or two class probabilities from "
+        "predict_proba; got answers of shape (4, 2) for 4 rows. fairmend repairs binary "
         "classifiers: pass a function that returns P(positive).",
     ),
     "model returns three columns": (
         lambda: audit(Model(predict_proba=lambda rows: np.full((len(rows), 3), 1 / 3))),
         ModelError,
-        "model (predict_proba): must give one answer a row, or two class probabilities "
-        "from predict_proba; got answers of shape (4, 3) for 4 rows. fairmend mends "
-        "binary classifiers: pass a function that returns P(positive).",
+        "model (predict_proba): must give one answer per row, or two class probabilities from "
+        "predict_proba; got answers of shape (4, 3) for 4 rows. fairmend repairs binary "
+        "classifiers: pass a function that returns P(positive).",
     ),
     "model returns nan": (
         lambda: audit(lambda rows: np.where(decide(rows), 0.5, np.nan)),
@@ -758,9 +757,9 @@ BAD = {
     "model changes its answer": (
         lambda: audit(Fickle()),
         ModelError,
-        "model (predict): must give the same answer when asked about the same row again; "
-        "it changed 4 of 4, one from 0 to 1. If it is random on purpose, say "
-        "BlackBox(model, random=True).",
+        "model (predict): must give the same answer when queried about the same row again; it "
+        "changed 4 of 4, one from 0 to 1. If it is random on purpose, say BlackBox(model, "
+        "random=True).",
     ),
     "probabilities with nan": (
         lambda: audit(Model(predict_proba=lambda rows: probabilities(rows) * np.nan)),
@@ -800,9 +799,9 @@ BAD = {
     "predict disagrees": (
         lambda: audit(Model(predict_proba=probabilities, predict=lambda rows: decide(rows) * 0)),
         ModelError,
-        "model (predict): must decide as predict_proba > 0.5 does, or the cut must be "
-        "told; it differs on 2 of 4 rows, and no other cut explains what it decides about "
-        "all 4. Say BlackBox(model, threshold=...), or output='label' to use what predict says.",
+        "model (predict): must decide as predict_proba > 0.5 does, or the cut must be given; it"
+        " differs on 2 of 4 rows, and no other cut explains what it decides about all 4. Say "
+        "BlackBox(model, threshold=...), or output='label' to use what predict says.",
     ),
     "predict disagrees with decision_function": (
         lambda: audit(
@@ -812,15 +811,15 @@ BAD = {
             )
         ),
         ModelError,
-        "model (predict): must decide as decision_function > 0 does, or the cut must be "
-        "told; it differs on 2 of 4 rows, and no other cut explains what it decides about "
-        "all 4. Say BlackBox(model, threshold=...), or output='label' to use what predict says.",
+        "model (predict): must decide as decision_function > 0 does, or the cut must be given; "
+        "it differs on 2 of 4 rows, and no other cut explains what it decides about all 4. Say "
+        "BlackBox(model, threshold=...), or output='label' to use what predict says.",
     ),
     "recorded too short": (
         lambda: audit(Y[:-1], None),
         DataError,
-        "model (recorded predictions): must have one entry a person, as y has; got 7 "
-        "entries for 8 people. Check that both come from the same filter.",
+        "model (recorded predictions): must have the same length as y; got 7 entries, expected "
+        "8. Check that both come from the same filter.",
     ),
     "recorded two columns": (
         lambda: audit(np.stack([Y, Y], axis=1), None),
@@ -837,14 +836,14 @@ BAD = {
     "recorded with nan": (
         lambda: audit(with_one(Y, 0, np.nan), None),
         DataError,
-        "model (recorded predictions): must hold a prediction for everybody; got nan for 1 of 8 "
-        "entries. Mend it, or leave out people whom the model did not answer.",
+        "model (recorded predictions): must hold a prediction for everybody; got nan for 1 of 8"
+        " entries. Correct it, or leave out people whom the model did not answer.",
     ),
     "recorded with null": (
         lambda: audit("p", pl.DataFrame({"p": with_one(Y, 0, None)})),
         DataError,
-        "model (column 'p'): must hold a prediction for everybody; got None for 1 of 8 "
-        "entries. Mend it, or leave out people whom the model did not answer.",
+        "model (column 'p'): must hold a prediction for everybody; got None for 1 of 8 entries."
+        " Correct it, or leave out people whom the model did not answer.",
     ),
     "recorded text unknown to y": (
         lambda: audit(TEXT, None),
@@ -889,8 +888,8 @@ BAD = {
     "output unknown": (
         lambda: BlackBox(decide, output="logit"),
         DataError,
-        "output: must be one of 'auto', 'label', 'probability', 'score'; got 'logit'. "
-        "Leave it out to tell by the values.",
+        "output: must be 'auto', 'label', 'probability' or 'score'; got 'logit'. Leave it out "
+        "to tell by the values.",
     ),
     "threshold nan": (
         lambda: BlackBox(decide, threshold=np.nan),
@@ -907,8 +906,8 @@ BAD = {
     "threshold beyond probabilities": (
         lambda: BlackBox(Model(predict_proba=probabilities), threshold=50),
         DataError,
-        "threshold: must lie between 0 and 1 for probabilities; got 50. If the answers "
-        "are scores, say output='score'.",
+        "threshold: must lie between 0 and 1; got 50. If the answers are scores, say "
+        "output='score'.",
     ),
     "threshold for labels": (
         lambda: BlackBox(decide, output="label", threshold=0.5),
@@ -936,20 +935,20 @@ BAD = {
     "soft with a threshold": (
         lambda: BlackBox(decide, soft=True, threshold=0.5),
         DataError,
-        "soft: must be False where a threshold makes decisions hard; got soft=True and "
-        "threshold=0.5. Leave one of them out.",
+        "soft: must be False where there is a threshold; got soft=True and threshold=0.5. Leave"
+        " one of them out.",
     ),
     "soft labels": (
         lambda: BlackBox(decide, soft=True, output="label"),
         DataError,
-        "soft: must be False unless the answers are probabilities; got soft=True and "
-        "labels from call. Leave soft out, or give a model of probabilities.",
+        "soft: must be False unless the answers are probabilities; got soft=True and labels "
+        "from call. Leave soft out.",
     ),
     "soft with decision_function": (
         lambda: BlackBox(Model(decision_function=decide), soft=True),
         DataError,
-        "soft: must be False unless the answers are probabilities; got soft=True and "
-        "scores from decision_function. Leave soft out, or give a model of probabilities.",
+        "soft: must be False unless the answers are probabilities; got soft=True and scores "
+        "from decision_function. Leave soft out.",
     ),
     "soft scores": (
         lambda: audit(BlackBox(lambda rows: decide(rows) * 7.0, soft=True)),
@@ -972,7 +971,7 @@ BAD = {
     "BlackBox in a BlackBox": (
         lambda: BlackBox(BlackBox(decide)),
         DataError,
-        "model: must be the model itself; got a BlackBox in a BlackBox. Wrap the model once.",
+        "model: must be the model itself; got a BlackBox in a BlackBox.",
     ),
     "metric unknown": (
         lambda: audit(metrics=["fnrr"]),

@@ -7,7 +7,6 @@ themselves. It is never cloned, never refitted, and asked once per distinct row.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, NoReturn, get_args
 
@@ -34,7 +33,6 @@ from fairmend.data.columns import (
 from fairmend.data.outcomes import Labels
 from fairmend.errors import (
     DataError,
-    FairmendWarning,
     ModelError,
     check,
     check_between,
@@ -45,6 +43,7 @@ from fairmend.errors import (
     in_a_line,
     listed,
     nearest,
+    warn,
 )
 from fairmend.model.answers import SAME_ANSWER, Answers, differ
 from fairmend.model.cut import cut_between, default_cut
@@ -53,7 +52,6 @@ from fairmend.progress import progress
 __all__ = [
     "RECORDED",
     "BlackBox",
-    "Labels",
     "cannot_be_looked_at",
     "input_names",
 ]
@@ -135,9 +133,9 @@ class BlackBox:
             fix = "A decision is positive where the answer is greater than it."
             check_between("threshold", threshold, fix=fix)
         check_whole("batch_size", batch_size, 1, "It is the number of rows per call.")
+        two = isinstance(words, tuple | list) and len(words) == 2 and words[0] != words[1]
         check(
-            words is None
-            or (isinstance(words, tuple | list) and len(words) == 2 and words[0] != words[1]),
+            words is None or two,
             "words",
             "must be the model's two answers, negative and positive",
             f"got {words!r}",
@@ -150,8 +148,8 @@ class BlackBox:
             f"got {inputs!r}",
             "For example inputs=['age', 'income'].",
         )
-        check(not isinstance(model, BlackBox), "model", "must be the model itself",
-              "got a BlackBox in a BlackBox", "Wrap the model once.")  # fmt: skip
+        got = "got a BlackBox in a BlackBox"
+        check(not isinstance(model, BlackBox), "model", "must be the model itself", got)
         if isinstance(model, str) and model.startswith(("http://", "https://")):
             from fairmend.model.remote import RemoteModel
 
@@ -176,23 +174,23 @@ class BlackBox:
 
     def _check_settings_agree(self) -> None:
         cut, one = self.threshold, "Leave one of them out."
-        numeric = self.soft or cut is not None
-        check(not (self.soft and cut is not None), "soft",
-              "must be False where a threshold makes decisions hard",
-              f"got soft=True and threshold={cut!r}", one)  # fmt: skip
-        check(not self.soft or self.output == "probability", "soft",
-              "must be False unless the answers are probabilities",
-              f"got soft=True and {self.output}s from {self._method}",
-              "Leave soft out, or give a model of probabilities.")  # fmt: skip
-        check(self.words is None or not numeric, "words",
-              "must be left out where the answers are numbers",
-              f"got words={self.words!r} and a threshold or soft decisions", one)  # fmt: skip
-        check(cut is None or self.output != "label", "threshold",
-              "must be left out where the answers are labels",
-              f"got output='label' and threshold={cut!r}", one)  # fmt: skip
-        if cut is not None and self.output == "probability":
-            fix = "If the answers are scores, say output='score'."
-            check_between("threshold", cut, 0, 1, fix)
+        if self.soft:
+            got = f"got soft=True and threshold={cut!r}"
+            check(cut is None, "soft", "must be False where there is a threshold", got, one)
+            must = "must be False unless the answers are probabilities"
+            got = f"got soft=True and {self.output}s from {self._method}"
+            check(self.output == "probability", "soft", must, got, "Leave soft out.")
+        if self.words is not None:
+            got = f"got words={self.words!r} and a threshold or soft decisions"
+            must = "must be left out where the answers are numbers"
+            check(not self.soft and cut is None, "words", must, got, one)
+        if cut is not None:
+            must = "must be left out where the answers are labels"
+            got = f"got output='label' and threshold={cut!r}"
+            check(self.output != "label", "threshold", must, got, one)
+            if self.output == "probability":
+                fix = "If the answers are scores, say output='score'."
+                check_between("threshold", cut, 0, 1, fix)
 
     @classmethod
     def of(cls, model: Any) -> BlackBox:
@@ -227,21 +225,20 @@ class BlackBox:
     # ---------------------------------------------------------------- recorded predictions
 
     def recorded(self, frame: Frame | None, n: int) -> Encoded | None:
-        """The recorded predictions, one a person; None for a model that must be asked."""
+        """The recorded predictions, one per person; None for a model that must be queried."""
         if self._call is not None:
             return None
         if self.column is None:
             column = as_column(self.model, RECORDED)
         else:
-            check(frame is not None, "model", "must name a column of X",
-                  f"got the name {self.column!r} and X=None",
-                  "Pass the table it is a column of.")  # fmt: skip
-            assert frame is not None
+            if frame is None:
+                got = f"got the name {self.column!r} and X=None"
+                raise DataError("model", "must name a column of X", got, "Pass the table.")
             column = frame.column(self.column, "model")
         check_length(RECORDED, column, n)
         return encode(column, f"model ({self._method})")
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- querying
 
     @property
     def can_query(self) -> bool:
@@ -257,14 +254,14 @@ class BlackBox:
     def query(self, rows: Frame, labels: Labels, *, trusted: bool = False) -> Answers:
         """Put every row to the model, in batches, and check what comes back.
 
-        A model that is ``trusted``, because it has been audited, is not asked anything twice.
+        A model that is ``trusted``, because it has been audited, is not queried twice.
         """
         raw = self._query_all(rows, labels)
         try:
-            said = encode(raw)
+            column = encode(raw)
         except DataError as error:
             self._fail(error.must, error.got, error.fix)
-        answers = self.interpret(said, labels).take(said.codes)
+        answers = self.interpret(column, labels).take(column.codes)
         if not (self.random or trusted):
             self._recheck(rows, raw, labels)
             answers = self._as_predict_decides(rows, answers, labels)
@@ -272,7 +269,7 @@ class BlackBox:
 
     def _query_all(self, rows: Frame, labels: Labels) -> NDArray[Any]:
         parts = []
-        with progress("asking the model", len(rows)) as advance:
+        with progress("querying the model", len(rows)) as advance:
             for start in range(0, len(rows), self.batch_size):
                 # A copy: a model that scribbles on its input must not touch ours.
                 batch = rows.slice(start, start + self.batch_size)
@@ -298,16 +295,13 @@ class BlackBox:
         answers = self._for_positive(array, labels)
         if answers.ndim != 1:
             self._fail(
-                "must give one answer a row, or two class probabilities from predict_proba",
+                "must give one answer per row, or two class probabilities from predict_proba",
                 f"got answers of shape {answers.shape} for {len(rows):,} rows",
-                "fairmend mends binary classifiers: pass a function that returns P(positive).",
+                "fairmend repairs binary classifiers: pass a function that returns P(positive).",
             )
         if len(answers) != len(rows):
-            self._fail(
-                "must give one answer a row",
-                f"got {len(answers):,} answers for {len(rows):,} rows",
-                "Does it drop or add rows?",
-            )
+            got = f"got {len(answers):,} answers for {len(rows):,} rows"
+            self._fail("must give one answer per row", got, "Does it drop or add rows?")
         return answers
 
     def _refuse_another_order(self, raw: Any, rows: Frame) -> None:
@@ -338,11 +332,9 @@ class BlackBox:
                 words = array.dtype in (nw.Categorical, nw.Enum)
                 array = series_array(array.cast(nw.String) if words else array)
         except DataError as error:
-            self._fail("must return one answer a row", error.got, "Return an array or a list.")
-        one_column: NDArray[Any] = array
-        if array.ndim == 2 and array.shape[1] == 1:
-            one_column = array[:, 0]
-        return one_column
+            self._fail("must return one answer per row", error.got, "Return an array or a list.")
+        answers: NDArray[Any] = array
+        return answers[:, 0] if answers.ndim == 2 and answers.shape[1] == 1 else answers
 
     def _for_positive(self, answers: NDArray[Any], labels: Labels) -> NDArray[Any]:
         """Class probabilities and signed scores, turned to speak for the positive label."""
@@ -352,7 +344,7 @@ class BlackBox:
         if self._method == "predict_proba" and answers.ndim == 2 and answers.shape[1] == 2:
             return answers[:, place]
         numbers = as_numbers(answers)
-        if place == 1 or numbers is None:  # one answer a row speaks for the second class
+        if place == 1 or numbers is None:  # one answer per row is that of the second class
             return answers
         return 1 - numbers if self._method == "predict_proba" else -numbers
 
@@ -374,13 +366,13 @@ class BlackBox:
 
     # ---------------------------------------------------------------- reading
 
-    def interpret(self, said: Encoded, labels: Labels) -> Answers:
-        """Read each distinct answer, an entry of ``said.values``.
+    def interpret(self, column: Encoded, labels: Labels) -> Answers:
+        """Read each distinct answer, an entry of ``column.values``.
 
         It becomes a decision and, where it is more than a label, a score.
         """
-        if said.has_missing:
-            got = f"got {scalar(said.values[-1])!r} for {self._share(said, said.missing)}"
+        if column.has_missing:
+            got = f"got {scalar(column.values[-1])!r} for {self._share(column, column.missing)}"
             must = "must answer every row"
             fix = "Are values missing that it cannot take? Leave out rows it has no answer for."
             if not self.can_query:
@@ -388,9 +380,9 @@ class BlackBox:
                 fix = "Correct it, or leave out people whom the model did not answer."
             self._fail(must, got, fix)
         word = None
-        if len(said.values) <= 2:
-            word = self._positive_among({scalar(value) for value in said.values}, labels)
-        numbers = as_numbers(said.values)
+        if len(column.values) <= 2:
+            word = self._positive_among({scalar(value) for value in column.values}, labels)
+        numbers = as_numbers(column.values)
         output = self.output
         if output == "auto":
             output = self._tell(word, numbers)
@@ -398,11 +390,11 @@ class BlackBox:
                 self.output = output  # settled: a later batch of 0s and 1s is read the same way
         if output == "label":
             if word is None:
-                self._fail_on_labels(said, labels, numbers)
-            return Answers(np.array([float(scalar(v) == word) for v in said.values]), None)
+                self._fail_on_labels(column, labels, numbers)
+            return Answers(np.array([float(scalar(v) == word) for v in column.values]), None)
         if numbers is None:
-            self._fail_on_labels(said, labels, numbers)
-        return self._decide(numbers, said, output, labels)
+            self._fail_on_labels(column, labels, numbers)
+        return self._decide(numbers, column, output, labels)
 
     def _positive_among(self, words: set[Hashable], labels: Labels) -> Hashable:
         """Which of these answers means positive; None if they are foreign."""
@@ -421,19 +413,20 @@ class BlackBox:
         return "probability" if _are_probabilities(numbers).all() else "score"
 
     def _decide(
-        self, numbers: FloatArray, said: Encoded, output: Output, labels: Labels
+        self, numbers: FloatArray, column: Encoded, output: Output, labels: Labels
     ) -> Answers:
         infinite = ~np.isfinite(numbers)
         if infinite.any():
+            share = self._share(column, infinite[column.codes])
             self._fail(
                 "must answer with finite numbers",
-                f"got {numbers[np.argmax(infinite)]} for {self._share(said, infinite[said.codes])}",
+                f"got {numbers[np.argmax(infinite)]} for {share}",
                 "Look at the inputs of those rows, or bound its answers.",
             )
         if output == "probability":
             inside = _are_probabilities(numbers)
             if not inside.all():
-                share = self._share(said, ~inside[said.codes])
+                share = self._share(column, ~inside[column.codes])
                 self._fail(
                     "must give probabilities between 0 and 1",
                     f"got {numbers[np.argmin(inside)]:.6g} for {share}",
@@ -446,9 +439,9 @@ class BlackBox:
             return Answers((numbers > self.threshold).astype(np.float64), numbers)
         cut = default_cut(output, self._method)
         if cut is None:
-            outside = ~_are_probabilities(numbers)[said.codes]
+            outside = ~_are_probabilities(numbers)[column.codes]
             few = 0 < outside.mean() < 0.5  # then they were meant as probabilities
-            slips = f", {self._share(said, outside)} outside 0 to 1" if few else ""
+            slips = f", {self._share(column, outside)} outside 0 to 1" if few else ""
             self._fail(
                 "must come with a threshold when it gives scores",
                 f"got scores from {numbers.min():.6g} to {numbers.max():.6g}{slips}",
@@ -461,7 +454,7 @@ class BlackBox:
     # ---------------------------------------------------------------- trust, but verify
 
     def _recheck(self, rows: Frame, raw: NDArray[Any], labels: Labels) -> None:
-        """Ask again about a few rows, in another order: the answers must be the same."""
+        """Query a few rows again, in another order: the answers must be the same."""
         chosen = _spread(len(rows))[::-1]
         before, again = raw[chosen], self._query_all(rows.take(chosen), labels)
         if before.dtype.kind == "f" and again.dtype.kind == "f":
@@ -471,14 +464,14 @@ class BlackBox:
         if changed.any():
             at = int(np.argmax(changed))
             self._fail(
-                "must give the same answer when asked about the same row again",
+                "must give the same answer when queried about the same row again",
                 f"it changed {int(changed.sum())} of {len(chosen)}, "
                 f"one from {scalar(before[at])!r} to {scalar(again[at])!r}",
                 "If it is random on purpose, say BlackBox(model, random=True).",
             )
 
     def _as_predict_decides(self, rows: Frame, answers: Answers, labels: Labels) -> Answers:
-        """A vendor's predict() may cut elsewhere than we do by default: then we cut as it does."""
+        """The cut that explains the model's own predict(), where that is not the default one."""
         score, cut = answers.score, default_cut(self.output, self._method)
         cut_by_default = self.threshold is None and not self.soft
         has_predict = self._method in _BY_CLASSES and hasattr(self.model, "predict")
@@ -492,44 +485,42 @@ class BlackBox:
         nearest_to_cut = np.argsort(np.abs(score - cut), kind="stable")[:RECHECKED]
         chosen = np.union1d(_spread(len(rows)), nearest_to_cut)
         try:
-            said = by_label.query(rows.take(chosen), labels).decision
-            differs = (said != answers.decision[chosen]) & (score[chosen] != cut)
+            decision = by_label.query(rows.take(chosen), labels).decision
+            differs = (decision != answers.decision[chosen]) & (score[chosen] != cut)
             if not differs.any():
                 return answers
-            found = cut_between(score, by_label.query(rows, labels).decision)
+            cuts = cut_between(score, by_label.query(rows, labels).decision)
         except ModelError:
             return answers  # we do not use predict, and what we use worked
-        if found is None:
+        if cuts is None:
             raise ModelError(
                 "model (predict)",
-                f"must decide as {self._method} > {cut:g} does, or the cut must be told",
+                f"must decide as {self._method} > {cut:g} does, or the cut must be given",
                 f"it differs on {int(differs.sum())} of {len(chosen)} rows, and no other cut "
                 f"explains what it decides about all {len(rows):,}",
                 "Say BlackBox(model, threshold=...), or output='label' to use what predict says.",
             )
-        self.threshold, low, high = found
-        warnings.warn(
+        self.threshold, low, high = cuts
+        warn(
             f"model (predict) decides as {self._method} > {self.threshold:g} does, not > {cut:g}: "
             f"that cut is used. Any from {low:.6g} to below {high:.6g} explains its decisions on "
-            f"these {len(rows):,} rows; if you know it, say BlackBox(model, threshold=...).",
-            FairmendWarning,
-            stacklevel=5,
+            f"these {len(rows):,} rows; if you know it, say BlackBox(model, threshold=...)."
         )
         return Answers((score > self.threshold).astype(np.float64), score)
 
-    # ---------------------------------------------------------------- complaints
+    # ---------------------------------------------------------------- errors
 
-    def _fail(self, must: str, got: str, fix: str, cause: BaseException | None = None) -> NoReturn:
-        """What a model says when asked is its failure; what is on record is data."""
+    def _fail(self, must: str, got: str, fix: str) -> NoReturn:
+        """A model that is queried fails; recorded predictions are data."""
         kind = ModelError if self.can_query else DataError
-        raise kind(f"model ({self._method})", must, got, fix) from cause
+        raise kind(f"model ({self._method})", must, got, fix)
 
     def _fail_on_labels(
-        self, said: Encoded, labels: Labels, numbers: FloatArray | None
+        self, column: Encoded, labels: Labels, numbers: FloatArray | None
     ) -> NoReturn:
         own = f"the labels of y, {labels.negative!r} and {labels.positive!r}"
         fix = "Translate its answers into these."
-        if len(said.values) <= 2:
+        if len(column.values) <= 2:
             fix = "If these are its words, say BlackBox(model, words=(negative, positive))."
         if self.words is not None:
             own, fix = f"{self.words[0]!r} or {self.words[1]!r}, its words", "Check its answers."
@@ -542,11 +533,11 @@ class BlackBox:
             fix = "If these are probabilities or scores, leave output='label' out."
         else:
             fix = f"If 1 means {labels.positive!r}, say BlackBox(model, output='probability')."
-        self._fail(f"must answer with {own}", f"got {listed(map(scalar, said.values))}", fix)
+        self._fail(f"must answer with {own}", f"got {listed(map(scalar, column.values))}", fix)
 
-    def _share(self, said: Encoded, which: NDArray[np.bool_]) -> str:
+    def _share(self, column: Encoded, which: NDArray[np.bool_]) -> str:
         unit = "distinct rows" if self.can_query else "entries"
-        return f"{int(which.sum()):,} of {len(said.codes):,} {unit}"
+        return f"{int(which.sum()):,} of {len(column.codes):,} {unit}"
 
 
 def input_names(model: Any) -> tuple[str, ...] | None:
@@ -559,8 +550,8 @@ def input_names(model: Any) -> tuple[str, ...] | None:
         names = getattr(model, "feature_names_in_", None)
         if names is None:  # MLflow: a signature, where the model was logged with one
             signature = getattr(getattr(model, "metadata", None), "signature", None)
-            told = getattr(getattr(signature, "inputs", None), "input_names", None)
-            names = told() if callable(told) else ()
+            listing = getattr(getattr(signature, "inputs", None), "input_names", None)
+            names = listing() if callable(listing) else ()
             if not all(isinstance(name, str) for name in names):  # tensors go by their place
                 return None
         return tuple(str(name) for name in names) or None
@@ -580,9 +571,8 @@ def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | 
     """How the model answers, for people to read, and what to call; None if nothing is to be."""
     if isinstance(model, str):
         return f"column {model!r}", None
-    check(not isinstance(model, type), "model", "must be a fitted model",
-          f"got the class {getattr(model, '__name__', '')}",
-          "Pass an instance that has been fitted.")  # fmt: skip
+    got, fix = f"got the class {getattr(model, '__name__', '')}", "Pass a fitted instance."
+    check(not isinstance(model, type), "model", "must be a fitted model", got, fix)
     methods = ("predict_proba", "decision_function", "predict")
     with foreign_code(cannot_be_looked_at):
         for method in methods if output != "label" else ("predict",):

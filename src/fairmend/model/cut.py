@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
 from fairmend.data.columns import FloatArray
-from fairmend.errors import FairmendWarning
+from fairmend.errors import warn
 from fairmend.model.answers import Answers
 
 __all__ = ["cut_between", "default_cut", "warn_of_idle_cut"]
@@ -19,18 +17,16 @@ def default_cut(output: str, method: str) -> float | None:
 
 
 def warn_of_idle_cut(cut: float | None, answers: Answers) -> None:
-    """Say that a threshold tells nobody apart: it is often meant for other scores."""
+    """Warn of a threshold under which everybody gets the same decision."""
     score = answers.score
     if cut is None or score is None or not len(score):
         return
     above = score > cut
     if above.all() or not above.any():
-        warnings.warn(
+        warn(
             f"threshold: every answer is {'greater than' if above.all() else 'at most'} {cut:g}, "
             f"so that everybody has the same decision: the answers go from {score.min():.6g} to "
-            f"{score.max():.6g}. Is it meant for scores on another scale?",
-            FairmendWarning,
-            stacklevel=4,
+            f"{score.max():.6g}. Is it meant for scores on another scale?"
         )
 
 

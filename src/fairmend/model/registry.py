@@ -18,11 +18,11 @@ class Registry(Generic[T]):
     """Classes that register themselves when their file is imported.
 
     A class of name NAME is in the file NAME.py of ``package``. Another distribution declares an
-    entry point NAME in the group ``package``, or its module is imported before the name is used.
+    entry point NAME in ``group``, or its module is imported before the name is used.
     """
 
-    def __init__(self, what: str, package: str) -> None:
-        self.what, self.package = what, package
+    def __init__(self, what: str, package: str, group: str) -> None:
+        self.what, self.package, self.group = what, package, group
         self._classes: dict[str, type[T]] = {}
 
     def add(self, name: str, cls: type[T]) -> None:
@@ -32,13 +32,13 @@ class Registry(Generic[T]):
         """Every name there is; nothing is imported."""
         folder = import_module(self.package).__path__
         files = (module.name for module in pkgutil.iter_modules(folder))
-        elsewhere = (entry.name for entry in entry_points(group=self.package))
+        elsewhere = (entry.name for entry in entry_points(group=self.group))
         return tuple(sorted({*files, *elsewhere, *self._classes}))
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self._classes:
             check_choice(self.what, name, self.names())
-            declared = entry_points(group=self.package, name=name)
+            declared = entry_points(group=self.group, name=name)
             for entry in declared:
                 entry.load()
             if not declared:
@@ -46,4 +46,4 @@ class Registry(Generic[T]):
         return self._classes[name]
 
 
-PROTOCOLS: Registry[Any] = Registry("protocol", "fairmend.model.protocols")
+PROTOCOLS: Registry[Any] = Registry("protocol", "fairmend.model.protocols", "fairmend.protocols")

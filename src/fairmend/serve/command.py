@@ -22,7 +22,9 @@ def serve(
     basis: Annotated[
         str | None, typer.Option(help="Why decisions may be changed; recorded, needed for repair.")
     ] = None,
-    log: Annotated[Path | None, typer.Option(help="The decision log, a SQLite file.")] = None,
+    log: Annotated[
+        str | None, typer.Option(help="The decision log: a SQLite file, or an address.")
+    ] = None,
     host: Annotated[str | None, typer.Option(help="Where clients are served.")] = None,
     port: Annotated[int | None, typer.Option(help="Their port.")] = None,
     admin_port: Annotated[int | None, typer.Option(help="The operators' port.")] = None,
@@ -48,7 +50,7 @@ def serve(
         return None if path is None else str(path)
 
     settings = read_config(
-        config, artifact=text(artifact), upstream=upstream, mode=mode, basis=basis, log=text(log),
+        config, artifact=text(artifact), upstream=upstream, mode=mode, basis=basis, log=log,
         host=host, port=port, admin_port=admin_port, group=group, id=id_column,
         key_file=text(key_file),
     )  # fmt: skip
@@ -57,7 +59,7 @@ def serve(
 
 @log_app.command("verify")
 def verify_log(
-    path: Annotated[Path, typer.Argument(help="The log.")],
+    log: Annotated[str, typer.Argument(help="The log.")],
     head: Annotated[
         str | None, typer.Option(help="A head noted earlier: it must still be in the log.")
     ] = None,
@@ -65,7 +67,7 @@ def verify_log(
     """Follow the chain of a log: exit 0 if nothing was changed, 1 if something was."""
     from fairmend.serve.log import verify
 
-    verdict = verify(path, head=head)
+    verdict = verify(log, head=head)
     for table, count in verdict.rows.items():
         typer.echo(f"{table}: {count:,} rows, head {verdict.heads[table]}")
     if not verdict.holds:
@@ -76,7 +78,7 @@ def verify_log(
 
 @log_app.command("export")
 def export_log(
-    path: Annotated[Path, typer.Argument(help="The log.")],
+    log: Annotated[str, typer.Argument(help="The log.")],
     to: Annotated[Path, typer.Argument(help="The Parquet file to write, NAME.parquet.")],
     table: Annotated[str, typer.Option(help="decisions, outcomes or events.")] = "decisions",
     force: Annotated[bool, typer.Option(help="Overwrite the file.")] = False,
@@ -84,5 +86,5 @@ def export_log(
     """Write a table of a log to a Parquet file."""
     from fairmend.serve.log import export
 
-    count = export(path, to, table=table, overwrite=force)
+    count = export(log, to, table=table, overwrite=force)
     typer.echo(f"{count:,} rows written to {to}")

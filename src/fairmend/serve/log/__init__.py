@@ -209,7 +209,7 @@ class LogStore(ABC):
         return self.execute(query, artifact, group)
 
 
-LOGS: Registry[LogStore] = Registry("log", __name__)
+LOGS: Registry[LogStore] = Registry("log", __name__, "fairmend.logs")
 
 
 @contextmanager
