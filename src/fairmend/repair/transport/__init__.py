@@ -8,14 +8,13 @@ similarly. `transport` goes as far as closes the gap that people experience; `pa
 and its coupling, to the letter.
 """
 
-from fairmend.repair.transport.choice import solve
+from fairmend.repair.transport.coupler import solve
 from fairmend.repair.transport.entropic import solve_entropic
 from fairmend.repair.transport.fair import solve_individually_fair
 from fairmend.repair.transport.methods import paper, transport
 from fairmend.repair.transport.plan import CouplingPlan
 from fairmend.repair.transport.prices import MatrixPrices, PointPrices, Prices
 from fairmend.repair.transport.problem import (
-    Certificate,
     Coupling,
     CouplingStatus,
     TransportProblem,
@@ -24,7 +23,6 @@ from fairmend.repair.transport.problem import (
 from fairmend.repair.transport.simplex import KnownArcs, solve_exact
 
 __all__ = [
-    "Certificate",
     "Coupling",
     "CouplingPlan",
     "CouplingStatus",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import DataError, FairmendError
 from fairmend.repair.problem import RepairProblem
-from fairmend.repair.transport.choice import solve
+from fairmend.repair.transport.entropic import ship_entropically
 from fairmend.repair.transport.fair import solve_individually_fair
 from fairmend.repair.transport.prices import (
     MatrixPrices,
@@ -21,10 +22,10 @@ from fairmend.repair.transport.prices import (
     edit_prices,
 )
 from fairmend.repair.transport.problem import Coupling, CouplingStatus, TransportProblem
-from fairmend.repair.transport.reduction import components
-from fairmend.repair.transport.simplex import KnownArcs
+from fairmend.repair.transport.reduction import Part, Shipment, components, couple
+from fairmend.repair.transport.simplex import KnownArcs, ship_exactly
 
-__all__ = ["Coupler", "Ties"]
+__all__ = ["Coupler", "Ties", "solve"]
 
 Ties = Literal["stay", "order"]
 
@@ -35,6 +36,29 @@ _MATRIX_ROWS = 2_000
 _RULED_ROWS = 10_000
 """The same where rules or a caller's function make prices slow to ask for again, and the most that
 a fair coupling can have."""
+EXACT_PAIRS = 400_000_000
+"""Pairs of sources and sinks, some 20,000 by 20,000, up to which minutes suffice to be exact."""
+
+
+def solve(problem: TransportProblem, known: KnownArcs | None = None) -> Coupling:
+    """The coupling by whatever suits its size; `Coupling.solver` and `guarantee` say what and how.
+
+    Up to 400 million pairs of sources and sinks, and wherever moves are forbidden: `solve_exact`.
+    Above, `solve_entropic`, whose cost is within a stated gap of the least.
+
+    >>> found = solve(TransportProblem([2, 1, 0], [1, 1, 1], 1 - np.eye(3), metric=True))
+    >>> found.solver
+    'network simplex (POT) on all arcs; excess to deficit'
+    >>> found.guarantee
+    'No coupling of these masses is cheaper. The certificate leaves a gap of 0e+00.'
+    """
+    return couple(problem, partial(_ship, known=known or KnownArcs()))
+
+
+def _ship(part: Part, known: KnownArcs) -> Shipment:
+    if part.pairs > EXACT_PAIRS and not part.prices.forbids:
+        return ship_entropically(part)
+    return ship_exactly(part, known)
 
 
 @dataclass(frozen=True, eq=False)

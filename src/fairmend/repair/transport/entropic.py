@@ -83,9 +83,8 @@ def ship_entropically(
         f"entropic ({slabs.name}), eps {blur:g} of the mean price, marginals {amiss:.0e} off "
         "before they were made exact"
     )
-    return Shipment(
-        row, column, mass * total, part.prices.at(row, column), np.zeros(len(a)), True, solver, u, v
-    )
+    price = part.prices.at(row, column)
+    return Shipment(row, column, mass * total, price, np.zeros(len(a)), u, v, solver=solver)
 
 
 def _sinkhorn(

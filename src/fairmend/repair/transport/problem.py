@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairmend.data.columns import FloatArray, IntArray
-from fairmend.errors import DataError
+from fairmend.errors import check
 from fairmend.repair.transport.prices import MatrixPrices, Prices
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Certificate", "Coupling", "CouplingStatus", "TransportProblem", "lower_bound"]
+__all__ = ["Coupling", "CouplingStatus", "TransportProblem", "lower_bound"]
 
 MARGINALS = 1e-9
 """How far a coupling's marginals may be from the masses it couples."""
@@ -43,35 +43,28 @@ class TransportProblem:
     def __post_init__(self) -> None:
         masses = [np.asarray(mass, np.float64) for mass in (self.mass_from, self.mass_to)]
         cost = self.cost if isinstance(self.cost, Prices) else np.asarray(self.cost, np.float64)
-        if cost.shape != (len(masses[0]), len(masses[1])):
-            raise DataError(
-                "cost",
-                "must have a row for each source and a column for each destination",
-                f"got shape {cost.shape} for {len(masses[0])} and {len(masses[1])}",
-                "cost[i, j] is what turning row i into row j costs.",
-            )
-        if isinstance(cost, np.ndarray) and not (cost >= 0).all():
-            raise DataError("cost", "must not be negative, nor nan", f"got {np.min(cost)}",
-                            "inf forbids a move.")  # fmt: skip
+        shape = (len(masses[0]), len(masses[1]))
+        rule = "cost[i, j] is what turning row i into row j costs."
+        must = "must have a row for each source and a column for each destination"
+        check(cost.shape == shape, "cost", must, f"got shape {cost.shape} for {shape}", rule)
+        if isinstance(cost, np.ndarray):
+            fine = (cost >= 0).all()
+            check(fine, "cost", "must not be negative, nor nan", "it is", "inf forbids a move.")
         for mass in masses:
-            if not (np.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0):
-                raise DataError("mass", "must be finite and not negative, not all 0",
-                                "it is not", "Counts or weights will do.")  # fmt: skip
-        for name, value in (
-            ("mass_from", masses[0] / masses[0].sum()),
-            ("mass_to", masses[1] / masses[1].sum()),
-            ("cost", cost),
-        ):
-            object.__setattr__(self, name, value)
-        if not self.metric:
-            return
-        shared = min(cost.shape)
-        staying = self.prices.at(np.arange(shared), np.arange(shared))
-        if cost.shape[0] != cost.shape[1] or staying.any():
-            raise DataError(
+            fine = np.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0
+            must = "must be finite and not negative, not all 0"
+            check(fine, "mass", must, "it is not", "Counts or weights will do.")
+        object.__setattr__(self, "mass_from", masses[0] / masses[0].sum())
+        object.__setattr__(self, "mass_to", masses[1] / masses[1].sum())
+        object.__setattr__(self, "cost", cost)
+        if self.metric:
+            shared = np.arange(min(shape))
+            staying = self.prices.at(shared, shared)
+            check(
+                shape[0] == shape[1] and not staying.any(),
                 "metric",
                 "needs the same rows on both sides and costs of 0 for staying",
-                f"got shape {cost.shape}, diagonal up to {staying.max():g}",
+                f"got shape {shape}, diagonal up to {staying.max():g}",
                 "Leave it out: the full problem is exact for every cost.",
             )
 
@@ -100,21 +93,12 @@ class CouplingStatus(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
-    """Proof that no coupling costs less than ``lower_bound``.
-
-    Potentials with u_i + v_j <= C_ij over all moves bound the cost of every coupling from below:
-    sum C_ij mass_ij >= sum u_i p_i + sum v_j q_j. `lower_bound` works that out anew from v alone.
-    """
-
-    lower_bound: float
-    potential_to: FloatArray
-    """v; of no account where no mass arrives."""
-
-
-@dataclass(frozen=True, eq=False)
 class Coupling:
-    """How much mass goes from which row to which, and what that is worth."""
+    """How much mass goes from which row to which, and what that is worth.
+
+    Potentials with u_i + v_j <= C_ij over all moves prove that no coupling costs less than
+    sum u_i p_i + sum v_j q_j. `lower_bound` computes that anew from v alone.
+    """
 
     problem: TransportProblem
     row: IntArray
@@ -129,7 +113,10 @@ class Coupling:
     """Mass of each source row that no allowed move could carry."""
     unfairness: float = 0.0
     """The most by which two laws are further apart than their rows allow."""
-    certificate: Certificate | None = None
+    bound: float = np.nan
+    """No coupling costs less; nan where that was not proved."""
+    potential_to: FloatArray | None = None
+    """v; of no account where no mass arrives."""
 
     @property
     def cost(self) -> float:
@@ -137,13 +124,13 @@ class Coupling:
 
     @property
     def gap(self) -> float:
-        """How much cheaper a coupling could at most be; nan without a certificate."""
-        return np.nan if self.certificate is None else self.cost - self.certificate.lower_bound
+        """How much cheaper a coupling could at most be; nan where that is not known."""
+        return self.cost - self.bound
 
     @property
     def guarantee(self) -> str:
         """What is known of the cost, in words."""
-        if self.certificate is None or not self.status.solved:
+        if np.isnan(self.bound) or not self.status.solved:
             return self.status.value
         if self.status is CouplingStatus.OPTIMAL:
             return f"{self.status.value} The certificate leaves a gap of {max(self.gap, 0.0):.0e}."
@@ -153,10 +140,7 @@ class Coupling:
     @property
     def marginal_error(self) -> float:
         """The largest difference between the coupling's marginals and the masses coupled."""
-        sides = (
-            (self.row, self.problem.mass_from),
-            (self.column, self.problem.mass_to),
-        )
+        sides = ((self.row, self.problem.mass_from), (self.column, self.problem.mass_to))
         return max(
             float(np.abs(np.bincount(at, self.mass, len(mass)) - mass).max()) for at, mass in sides
         )

@@ -12,7 +12,6 @@ from fairmend.repair.transport.prices import Prices
 from fairmend.repair.transport.problem import (
     MARGINALS,
     OPTIMAL,
-    Certificate,
     Coupling,
     CouplingStatus,
     TransportProblem,
@@ -48,10 +47,25 @@ class Shipment:
     mass: FloatArray
     price: FloatArray
     unmet: FloatArray
-    finished: bool
-    solver: str
     potential_from: FloatArray
     potential_to: FloatArray
+    finished: bool = True
+    solver: str = "no allowed move"
+
+    @property
+    def cost(self) -> float:
+        return float(self.mass @ self.price)
+
+    def bound(self, part: Part) -> float:
+        """What shipping the part costs at least, by the potentials."""
+        return float(self.potential_from @ part.supply + self.potential_to @ part.demand)
+
+    @classmethod
+    def nothing(cls, part: Part) -> Shipment:
+        """Of a part from which no move is allowed."""
+        nowhere, none = np.empty(0, np.int64), np.empty(0)
+        stay = np.zeros(len(part.supply))
+        return cls(nowhere, nowhere, none, none, part.supply, stay, none)
 
 
 def couple(problem: TransportProblem, ship: Callable[[Part], Shipment]) -> Coupling:
@@ -75,7 +89,7 @@ def couple(problem: TransportProblem, ship: Callable[[Part], Shipment]) -> Coupl
             between if len(here) * len(there) == np.prod(between.shape) else
             between.take(here, there),
         )  # fmt: skip
-        shipped = ship(part) if len(there) > 0 else _stranded(part)
+        shipped = ship(part) if len(there) > 0 else Shipment.nothing(part)
         finished &= shipped.finished
         solvers[shipped.solver] = None
         rows.append(part.sources[shipped.row])
@@ -92,22 +106,15 @@ def couple(problem: TransportProblem, ship: Callable[[Part], Shipment]) -> Coupl
         np.concatenate(prices)[order], CouplingStatus.BOUNDED,
         f"{', '.join(solvers) or 'nothing to move'}; {form}", unmet,
     )  # fmt: skip
-    return _judged(found, finished, _certificate(problem, excess, deficit, u, v))
+    bound, potential = _proved(problem, excess, deficit, u, v)
+    found = replace(found, bound=bound, potential_to=potential)
+    return replace(found, status=_status(found) if finished else CouplingStatus.FAILED)
 
 
-def _stranded(part: Part) -> Shipment:
-    """A part from which no move is allowed."""
-    nowhere = np.empty(0, np.int64)
-    return Shipment(
-        nowhere, nowhere, np.empty(0), np.empty(0), part.supply, True, "no allowed move",
-        np.zeros(len(part.supply)), np.empty(0),
-    )  # fmt: skip
-
-
-def _certificate(
+def _proved(
     problem: TransportProblem, excess: FloatArray, deficit: FloatArray, u: FloatArray, v: FloatArray
-) -> Certificate:
-    """Of the whole problem, by potentials of what is shipped.
+) -> tuple[float, FloatArray]:
+    """The lower bound of the whole problem, by potentials of what is shipped.
 
     With a metric cost f(x) = min_j (C_xj - v_j) over the sinks rises by no more than C_xy from y to
     x, so u = f, v = -f is feasible for all rows, and worth as much, because staying is free.
@@ -123,26 +130,22 @@ def _certificate(
             for rows, price in problem.prices.take(rest, shipped[1]).slabs():
                 v[rest[rows]] = -(price - to).min(axis=1)
             v[np.isinf(v)] = 0.0  # parts in which nothing moves
-    return Certificate(bound, np.where(np.isnan(v), 0.0, v))
+    return bound, np.where(np.isnan(v), 0.0, v)
 
 
-def _judged(found: Coupling, finished: bool, certificate: Certificate) -> Coupling:
-    allowed = bool(np.isfinite(found.price).all())
-    if not finished or not allowed:
-        return replace(found, status=CouplingStatus.FAILED)
+def _status(found: Coupling) -> CouplingStatus:
+    """By what is measured on the coupling, not by what its solver says."""
+    if not np.isfinite(found.price).all():
+        return CouplingStatus.FAILED
     if found.unmet.sum() > MARGINALS:
-        return replace(found, status=CouplingStatus.INFEASIBLE)
+        return CouplingStatus.INFEASIBLE
     if found.marginal_error > MARGINALS:
-        return replace(found, status=CouplingStatus.FAILED)
-    gap = found.cost - certificate.lower_bound
+        return CouplingStatus.FAILED
     # where next to nothing moves, what rounding leaves of masses times prices is no gap
-    largest = max(
-        float(np.abs(x).max(initial=0.0)) for x in (found.price, certificate.potential_to)
-    )
-    rounding = 100 * DUST * largest
-    optimal = gap <= OPTIMAL * found.cost + rounding
-    status = CouplingStatus.OPTIMAL if optimal else CouplingStatus.BOUNDED
-    return replace(found, status=status, certificate=certificate)
+    prices = (found.price, np.asarray(found.potential_to))
+    rounding = 100 * DUST * max(float(np.abs(one).max(initial=0.0)) for one in prices)
+    optimal = found.gap <= OPTIMAL * found.cost + rounding
+    return CouplingStatus.OPTIMAL if optimal else CouplingStatus.BOUNDED
 
 
 def _connected(prices: Prices) -> Iterator[tuple[IntArray, IntArray]]:

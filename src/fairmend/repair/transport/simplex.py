@@ -89,7 +89,7 @@ def ship_exactly(part: Part, known: KnownArcs) -> Shipment:
     price = np.minimum(part.prices.matrix(), network.out_of_reach)
     flow = network.over_all(price)
     u = (price - flow.potential_to).min(axis=1)
-    return network.shipment(replace(flow, potential_from=u), "network simplex (POT) on all arcs")
+    return replace(flow, potential_from=u, solver="network simplex (POT) on all arcs")
 
 
 def _by_sparse_arcs(part: Part, network: _Network, known: KnownArcs) -> Shipment:
@@ -121,9 +121,8 @@ def _by_sparse_arcs(part: Part, network: _Network, known: KnownArcs) -> Shipment
     known.learn(part, arcs // m, arcs % m)
     # each column's potential as high as it goes, so that they prove the same of the whole problem
     _, _, _, of_column = _paying(network, flow.potential_from, v, 1, -np.inf)
-    flow = replace(flow, potential_to=v + of_column)
     how = f"network simplex (POT) on {len(arcs):,} of {n * m:,} arcs, all priced, rounds: {rounds}"
-    return network.shipment(flow, how)
+    return replace(flow, potential_to=v + of_column, solver=how)
 
 
 def _not_among(some: IntArray, known: IntArray) -> IntArray:
@@ -188,22 +187,8 @@ def along_both(supply: FloatArray, demand: FloatArray) -> tuple[IntArray, IntArr
     return row, column, np.diff(np.r_[start, total])
 
 
-@dataclass(frozen=True, eq=False)
-class _Flow:
-    row: IntArray
-    column: IntArray
-    mass: FloatArray
-    price: FloatArray
-    potential_from: FloatArray
-    potential_to: FloatArray
-    finished: bool
-
-    @property
-    def cost(self) -> float:
-        return float(self.mass @ self.price)
-
-    def bound(self, part: Part) -> float:
-        return float(self.potential_from @ part.supply + self.potential_to @ part.demand)
+_Solved = tuple[FloatArray, FloatArray, bool]
+"""Potentials of both sides, and whether the solver came to its end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,33 +219,33 @@ class _Network:
             out_of_reach = (n + m + 2) * (part.prices.dearest() or 1.0)
         return cls(part, a, b * (a.sum() / b.sum()), row, column, out_of_reach)
 
-    def over_all(self, price: FloatArray) -> _Flow:
+    def over_all(self, price: FloatArray) -> Shipment:
         """The cheapest flow over the arcs of a whole matrix."""
         n, m = price.shape
         if len(self.dummy_row) > 0:
             larger = np.full((len(self.supply), len(self.demand)), self.out_of_reach)
             larger[:n, :m] = price
             price = larger
-        flow, *rest = self._solved(price)
+        flow, solved = self._solved(price)
         row, column = np.nonzero(flow)
-        return self._allowed(row, column, flow[row, column], price[row, column], *rest)
+        return self._shipment(row, column, flow[row, column], price[row, column], solved)
 
-    def over_some(self, row: IntArray, column: IntArray, price: FloatArray) -> _Flow:
+    def over_some(self, row: IntArray, column: IntArray, price: FloatArray) -> Shipment:
         """The cheapest flow over some arcs."""
         from scipy.sparse import coo_array
 
         row, column = np.r_[row, self.dummy_row], np.r_[column, self.dummy_column]
         price = np.r_[price, np.full(len(self.dummy_row), self.out_of_reach)]
         shape = (len(self.supply), len(self.demand))
-        flow, *rest = self._solved(coo_array((price, (row, column)), shape=shape))
+        flow, solved = self._solved(coo_array((price, (row, column)), shape=shape))
         used = np.flatnonzero(flow.data)
         i, j = flow.row[used].astype(np.int64), flow.col[used].astype(np.int64)
         arc = row * shape[1] + column
         order = np.argsort(arc)
         paid = price[order[np.searchsorted(arc[order], i * shape[1] + j)]]
-        return self._allowed(i, j, flow.data[used], paid, *rest)
+        return self._shipment(i, j, flow.data[used], paid, solved)
 
-    def _solved(self, price: Any) -> tuple[Any, FloatArray, FloatArray, bool]:
+    def _solved(self, price: Any) -> tuple[Any, _Solved]:
         ot = require("ot", extra="transport", why="optimal transport")
         with warnings.catch_warnings():  # its status is read from the log
             warnings.simplefilter("ignore")
@@ -269,19 +254,15 @@ class _Network:
                 numItermax=_MOST_PIVOTS, log=True, center_dual=False,
             )  # fmt: skip
         n, m = self.part.prices.shape
-        return flow, log["u"][:n], log["v"][:m], log["warning"] is None
+        return flow, (log["u"][:n], log["v"][:m], log["warning"] is None)
 
-    def _allowed(
-        self, row: IntArray, column: IntArray, mass: FloatArray, price: FloatArray, *rest: Any
-    ) -> _Flow:
-        kept = np.flatnonzero(price < self.out_of_reach)
-        return _Flow(row[kept], column[kept], mass[kept], price[kept], *rest)
-
-    def shipment(self, flow: _Flow, solver: str) -> Shipment:
+    def _shipment(
+        self, row: IntArray, column: IntArray, mass: FloatArray, price: FloatArray, solved: _Solved
+    ) -> Shipment:
+        """The flow along allowed arcs; what went another way was not carried."""
         n, m = self.part.prices.shape
-        unmet = self.part.supply - np.bincount(flow.row, flow.mass, n)
+        kept = np.flatnonzero(price < self.out_of_reach)
+        row, column, mass = row[kept], column[kept], mass[kept]
+        unmet = self.part.supply - np.bincount(row, mass, n)
         unmet[unmet <= 10 * DUST * max(n, m)] = 0.0
-        return Shipment(
-            flow.row, flow.column, flow.mass, flow.price, unmet, flow.finished, solver,
-            flow.potential_from, flow.potential_to,
-        )  # fmt: skip
+        return Shipment(row, column, mass, price[kept], unmet, *solved)
