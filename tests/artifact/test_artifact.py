@@ -1135,7 +1135,7 @@ FORGED = {
             ("groups_from", {"$": "not stored", "is": "f"}, "another type for 'groups_from'"),
             ("do_no_harm", 1, "another type for 'do_no_harm'"),
             ("random_state", -1, "random_state must be"),
-            ("immutable", several("nobody"), "immutable must name features"),
+            ("immutable", several("nobody"), "immutable must name inputs"),
             ("cost", "free", "cost must be"),
             ("disparity", "luck", "metric must be one of"),
         )

@@ -93,10 +93,8 @@ def test_two_columns_of_one_name_are_refused(mended, call, tmp_path):
 def test_error_rates_need_a_label(asked, mended, call):
     done = call("audit", "new.csv", *NAMED[4:], *asked, "--json", cwd=mended)
     assert (done.code, done.out) == (2, "")
-    assert done.err.endswith(
-        "fairmend: --label: must hold what really happened for fnr; it was not given. Name its "
-        "column, or ask for --metric sp, which compares decisions alone.\n"
-    )
+    assert "fairmend: --label: must hold what really happened for fnr" in done.err
+    assert "'sp', which compares decisions alone" in done.err
 
 
 @pytest.mark.parametrize(
@@ -295,8 +293,8 @@ def test_an_explanation_says_what_its_figures_are(mended, call):
     ("arguments", "code", "start"),
     [
         (("--metric", "sp", "--reference", "nobody"), 3, "--reference: must be one of the 2 groups "
-                                                         "of --group; got 'nobody'."),
-        (("--target", "nobody"), 3, "--target: must be one of the 2 groups of --group;"),
+                                                         "in --group; got 'nobody'."),
+        (("--target", "nobody"), 3, "--target: must be one of the 2 groups in --group;"),
         (("--immutable", "Age"), 3, "--immutable: must name inputs of the model; got 'Age'."),
         (("--immutable", "sex"), 3, "--immutable: must name inputs of the model; got 'sex', which "
                                     "is a --group. Leave it out: groups are never edited."),
@@ -314,7 +312,7 @@ def test_an_explanation_says_what_its_figures_are(mended, call):
         (("--two-sided", "--method", "order"), 2, "--method: must be 'least_change' for "
                                                   "--two-sided; got 'order'. Leave it out"),
         (("--answers", "magic"), 2, "--answers: must be one of"),
-        (("--soft", "--threshold", "0.5"), 2, "--soft: must be left out where a threshold"),
+        (("--soft", "--threshold", "0.5"), 2, "--soft: must be left out where there"),
     ],
 )  # fmt: skip
 def test_errors_speak_of_options(  # noqa: PLR0917
@@ -457,7 +455,7 @@ def test_whole_numbers_are_typed_as_such(call, tmp_path):
         (("--emit", "row"), "--emit: must be one of rows, decisions, both; got 'row'. Did"),
         (("--answers", "foo"), "--answers: must be one of label, probability, score, auto; got"),
         (("--rows", "foo"), "--rows: must be one of pandas, polars, numpy; got 'foo'"),
-        (("--protocol", "foo"), "--protocol: must be one of mlflow, v2, instances; got 'foo'"),
+        (("--protocol", "foo"), "--protocol: must be one of instances, mlflow, v2; got 'foo'"),
         (("--decimal", ";"), "--decimal: must be . or ,; got ';'"),
         (("--threshold", "900"), "--threshold: must be 0.5, as in the repair"),
         (("--threshold", "nan"), "--threshold: must be 0.5, as in the repair"),

@@ -262,25 +262,25 @@ BAD = {
         lambda: audit(s=with_one(ONES, 2, np.nan)),
         DataError,
         "sensitive_features 'group': must be known for every person; got 1 missing, first"
-        " in row 2. Leave these people out, or name them, e.g. with .fillna('unknown').",
+        " in row 2. Leave these people out, or name them, e.g. 'unknown'.",
     ),
     "s with None": (
         lambda: audit(s=pd.Series(with_one(S, 2, None), name="sex")),
         DataError,
         "sensitive_features 'sex': must be known for every person; got 1 missing, first "
-        "in row 2. Leave these people out, or name them, e.g. with .fillna('unknown').",
+        "in row 2. Leave these people out, or name them, e.g. 'unknown'.",
     ),
     "s text with nan": (
         lambda: audit(s=with_one(S, 2, float("nan"))),
         DataError,
         "sensitive_features 'group': must be known for every person; got 1 missing, first"
-        " in row 2. Leave these people out, or name them, e.g. with .fillna('unknown').",
+        " in row 2. Leave these people out, or name them, e.g. 'unknown'.",
     ),
     "s an Arrow dictionary with null": (
         lambda: audit(s=pa.array(with_one(S, 2, None)).dictionary_encode()),
         DataError,
         "sensitive_features 'group': must be known for every person; got 1 missing, first"
-        " in row 2. Leave these people out, or name them, e.g. with .fillna('unknown').",
+        " in row 2. Leave these people out, or name them, e.g. 'unknown'.",
     ),
     "s names no column": (
         lambda: audit(X=FRAME, s="Age"),
@@ -573,8 +573,8 @@ BAD = {
         ModelError,
         "model (predict_proba): must answer 4 rows given as numpy ndarray; it raised "
         "NotFittedError: This LogisticRegression instance is not fitted yet. Call 'fit' "
-        "with appropriate arguments before using this estimator. Call it on a few rows of"
-        " X by hand: it must take X as it is passed here.",
+        "with appropriate arguments before using this estimator. Call it on a few rows"
+        " by hand: it must take them as they are passed here.",
     ),
     "model names no column": (
         lambda: audit("prediction", FRAME.assign(predictions=Y)),
@@ -590,7 +590,7 @@ BAD = {
         lambda: audit(lambda rows: 1 / 0),
         ModelError,
         "model (call): must answer 4 rows given as numpy ndarray; it raised ZeroDivisionError: "
-        "division by zero. Call it on a few rows of X by hand: it must take X as it is "
+        "division by zero. Call it on a few rows by hand: it must take them as they are "
         "passed here.",
     ),
     "model misses an input": (
@@ -604,7 +604,7 @@ BAD = {
         "model (predict_proba): must answer 4 rows given as pandas DataFrame; it raised "
         "ValueError: The feature names should match those that were passed during fit. "
         "Feature names unseen at fit time: - a - b Feature names seen at fit time, yet now "
-        "missing: - age - income. Call it on a few rows of X by hand: it must take X as it is "
+        "missing: - age - income. Call it on a few rows by hand: it must take them as they are "
         "passed here.",
     ),
     "inputs one name": (
@@ -629,7 +629,7 @@ BAD = {
         ModelError,
         "model (predict_proba): must answer 2 rows given as numpy ndarray; it raised "
         "ValueError: Found unknown categories ['green'] in column 0 during transform. "
-        "Call it on a few rows of X by hand: it must take X as it is passed here.",
+        "Call it on a few rows by hand: it must take them as they are passed here.",
     ),
     "model returns None": (
         lambda: audit(lambda rows: None),
@@ -919,7 +919,7 @@ BAD = {
         lambda: audit(BlackBox(lambda rows: ["yes"] * len(rows), threshold=0.5)),
         ModelError,
         "model (call): must answer with numbers; got 'yes'. If these are labels, leave "
-        "output and threshold out.",
+        "output= and threshold= out.",
     ),
     "batch_size 0": (
         lambda: BlackBox(decide, batch_size=0),
@@ -935,20 +935,20 @@ BAD = {
     "soft with a threshold": (
         lambda: BlackBox(decide, soft=True, threshold=0.5),
         DataError,
-        "soft: must be False where there is a threshold; got soft=True and threshold=0.5. Leave"
+        "soft: must be left out where there is a threshold; got soft=True and threshold=0.5. Leave"
         " one of them out.",
     ),
     "soft labels": (
         lambda: BlackBox(decide, soft=True, output="label"),
         DataError,
-        "soft: must be False unless the answers are probabilities; got soft=True and labels "
-        "from call. Leave soft out.",
+        "soft: must be left out unless the answers are probabilities; got soft=True and labels "
+        "from call. Leave soft=True out.",
     ),
     "soft with decision_function": (
         lambda: BlackBox(Model(decision_function=decide), soft=True),
         DataError,
-        "soft: must be False unless the answers are probabilities; got soft=True and scores "
-        "from decision_function. Leave soft out.",
+        "soft: must be left out unless the answers are probabilities; got soft=True and scores "
+        "from decision_function. Leave soft=True out.",
     ),
     "soft scores": (
         lambda: audit(BlackBox(lambda rows: decide(rows) * 7.0, soft=True)),

@@ -210,9 +210,7 @@ def read_key(
 
 _MAY_BE_A_KEY = re.compile(r"[0-9A-Za-z+=_]{20}")
 """So many letters in a row are hardly a file's name, and are not repeated."""
-_HOW_TO_MAKE_ONE = (
-    "Make a key once with fairmend.apply.draw.random_key().hex(), and keep it secret."
-)
+_HOW_TO_MAKE_ONE = "Make a key once with `fairmend key FILE`, and keep it secret."
 
 
 def _from_hex(text: str, what: str) -> bytes:

@@ -192,7 +192,7 @@ def is_finished(out: Path, stamp: Mapping[str, Any], *, overwrite: bool) -> bool
         f"output {str(out)!r}",
         "must not exist yet, or be a result of the same repair on the same input",
         "there is such a file, made otherwise",
-        "Choose another place, or allow it to be overwritten (--force, overwrite=True).",
+        "Choose another place, or allow it to be overwritten (overwrite=True).",
     )
     return same
 

@@ -162,7 +162,7 @@ class Container:
         if size < _END.size or self._bytes(0, 4) != b"PK\3\4":
             self.refuse(
                 "must begin as a zip does", "it begins with something else",
-                "Is it an artifact, written by RepairedClassifier.save?",
+                "Is it an artifact, written by RepairedClassifier.save or fairmend repair?",
             )  # fmt: skip
         sign, disk, first, here, count, length, start, comment = _END.unpack(
             self._bytes(size - _END.size, _END.size)

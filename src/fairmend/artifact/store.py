@@ -383,7 +383,7 @@ def _refuse_another_model(what: str, probe: Probe, box: BlackBox, labels: Labels
             what,
             "must be loaded with the model it was fitted for",
             f"this one answers {int(changed.sum()):,} of {len(changed):,} probe rows differently",
-            "Fit the repair anew on the model as it is, or say check_model=False.",
+            "Fit the repair anew on the model as it is.",
         )
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairmend.cli import options as o
+from fairmend.cli.endings import Code
 from fairmend.cli.model import SoftModelOptions
-from fairmend.cli.output import Code, note, print_json, say, show
+from fairmend.cli.output import note, print_json, say, show
 from fairmend.cli.people import ColumnOptions, read_people, refuse_repeated_ids
 from fairmend.cli.streams import figures
 from fairmend.errors import DataError

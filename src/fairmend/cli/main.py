@@ -22,11 +22,12 @@ from typer.models import OptionInfo
 from fairmend.cli.apply import apply
 from fairmend.cli.audit import audit
 from fairmend.cli.demo import demo
+from fairmend.cli.endings import Code, guarded
 from fairmend.cli.explain import explain
 from fairmend.cli.inspect import inspect
 from fairmend.cli.key import key
 from fairmend.cli.options import check_of, filled, with_groups
-from fairmend.cli.output import Code, guarded, say, show
+from fairmend.cli.output import note, show
 from fairmend.cli.repair import repair
 from fairmend.cli.report import report
 from fairmend.cli.reproduce import reproduce
@@ -192,7 +193,7 @@ def _look_at_settings(context: Any) -> None:
             )
     told = [f"--{flag}" for flag in flags if flag in WORTH_A_NOTICE]
     if told:
-        say(f"note: {' and '.join(told)} from {found.where} in the current folder")
+        note(f"{' and '.join(told)} from {found.where} in the current folder")
 
 
 def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
@@ -200,14 +201,14 @@ def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
     found = {}
     for parameter in signature(command, eval_str=True).parameters.values():
         kind, *notes = get_args(parameter.annotation)
-        for note in notes:
-            if isinstance(note, OptionInfo):
+        for info in notes:
+            if isinstance(info, OptionInfo):
                 # in an annotation, the first flag stands where a default would
-                said = [d for d in (note.default, *(note.param_decls or ())) if isinstance(d, str)]
+                said = [d for d in (info.default, *(info.param_decls or ())) if isinstance(d, str)]
                 flags = [flag for flag in said if flag.startswith("--")] or [parameter.name]
                 flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
                 hint = str if Path in get_args(kind) else kind  # a file names a path by text
-                option = Option(flag, hint, check_of(note.callback))
+                option = Option(flag, hint, check_of(info.callback))
                 found[flag] = (parameter.name, option)
     return found
 

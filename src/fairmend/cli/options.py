@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import partial
 from inspect import Parameter, Signature, signature
@@ -14,12 +14,11 @@ import typer
 from fairmend.config import SettingsError
 from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check, nearest
-from fairmend.measure.disparity import as_disparity
+from fairmend.measure.disparity import as_disparity, metric_choices
 from fairmend.model.protocols import protocol_names
 from fairmend.repair.settings import RepairSettings
 
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
-PROTOCOLS = protocol_names()
 
 
 # -------------------------------------------------------------------- how an option is declared
@@ -104,21 +103,35 @@ def a_metric(name: str) -> None:
         raise DataError(error.what, must, error.got, error.fix) from None
 
 
-def a_method(name: str) -> None:
-    """Check the name of a repair method."""
+def registered(kind: str) -> Callable[[str], None]:
+    """A check that takes the names that are registered by then: see `_NAMES`."""
+
+    def check_entry(entry: str) -> None:
+        one_of(*_NAMES[kind]())(entry)
+
+    return check_entry
+
+
+def _methods() -> tuple[str, ...]:
     from fairmend.repair.methods import methods
 
-    one_of(*methods())(name)
+    return tuple(methods())
+
+
+_NAMES: dict[str, Callable[[], Sequence[str]]] = {
+    "methods": _methods,
+    "metrics": lambda: [metric_choices()],
+    "protocols": protocol_names,
+}
+"""What may be added from outside the package is looked up when it is needed."""
 
 
 def filled(help: str) -> str:
     """A help text with the names that are registered when it is shown."""
-    from fairmend.measure.disparity import metric_choices
-    from fairmend.repair.methods import methods
-
-    if "{metrics}" in help:
-        return help.replace("{metrics}", metric_choices())
-    return help.replace("{methods}", ", ".join(methods())) if "{methods}" in help else help
+    for kind, names in _NAMES.items():
+        if f"{{{kind}}}" in help:
+            help = help.replace(f"{{{kind}}}", ", ".join(names()))
+    return help
 
 
 # -------------------------------------------------------------------- groups of options
@@ -286,10 +299,10 @@ Rows: TypeAlias = Annotated[
 Protocol: TypeAlias = Annotated[
     str | None,
     model_option(
-        f"How a URL is asked, where it does not tell: {', '.join(PROTOCOLS[:-1])} or "
-        f"{PROTOCOLS[-1]}. A token is read from FAIRMEND_UPSTREAM_TOKEN.",
+        "How a URL is queried, where it does not tell: {protocols}. A token is read from "
+        "FAIRMEND_UPSTREAM_TOKEN.",
         "NAME",
-        check=one_of(*PROTOCOLS),
+        check=registered("protocols"),
     ),
 ]
 UnknownGroup: TypeAlias = Annotated[

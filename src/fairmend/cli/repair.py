@@ -72,7 +72,8 @@ class RepairOptions:
         ),
     ] = None
     method: Annotated[
-        str, o.repair_option("How to find the edits: {methods}.", "NAME", check=o.a_method)
+        str,
+        o.repair_option("How to find the edits: {methods}.", "NAME", check=o.registered("methods")),
     ] = _default("method")
     target: Annotated[str | None, o.setting("target", "GROUP")] = _default("target")
     reference: Annotated[str, o.setting("reference", "GROUP")] = _default("reference")

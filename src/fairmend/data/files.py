@@ -142,7 +142,7 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
             f"output {str(path)!r}",
             "must not exist yet",
             "there is such a file",
-            "Choose another name, or allow it to be overwritten (--force, overwrite=True).",
+            "Choose another name, or allow it to be overwritten (overwrite=True).",
         )
 
 

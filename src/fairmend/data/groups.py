@@ -259,9 +259,7 @@ def _read_attribute(name: str, column: Any, n: int) -> Encoded:
     what = f"{WHAT} {name!r}"
     check_length(what, column, n)
     encoded = encode(column, what)
-    check_known(
-        encoded, what, "Leave these people out, or name them, e.g. with .fillna('unknown')."
-    )
+    check_known(encoded, what, "Leave these people out, or name them, e.g. 'unknown'.")
     return _merge_spellings(encoded, what)
 
 

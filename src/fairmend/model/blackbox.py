@@ -176,10 +176,10 @@ class BlackBox:
         cut, one = self.threshold, "Leave one of them out."
         if self.soft:
             got = f"got soft=True and threshold={cut!r}"
-            check(cut is None, "soft", "must be False where there is a threshold", got, one)
-            must = "must be False unless the answers are probabilities"
+            check(cut is None, "soft", "must be left out where there is a threshold", got, one)
+            must = "must be left out unless the answers are probabilities"
             got = f"got soft=True and {self.output}s from {self._method}"
-            check(self.output == "probability", "soft", must, got, "Leave soft out.")
+            check(self.output == "probability", "soft", must, got, "Leave soft=True out.")
         if self.words is not None:
             got = f"got words={self.words!r} and a threshold or soft decisions"
             must = "must be left out where the answers are numbers"
@@ -285,7 +285,7 @@ class BlackBox:
                 f"model ({self._method})",
                 f"must answer {len(rows):,} rows given as {container_name(rows.native)}",
                 f"it raised {in_a_line(error)}",
-                "Call it on a few rows of X by hand: it must take X as it is passed here.",
+                "Call it on a few rows by hand: it must take them as they are passed here.",
             )
 
         with foreign_code(complain):
@@ -526,7 +526,7 @@ class BlackBox:
             own, fix = f"{self.words[0]!r} or {self.words[1]!r}, its words", "Check its answers."
         elif numbers is None:
             if self.output in ("probability", "score") or self.threshold is not None:
-                own, fix = "numbers", "If these are labels, leave output and threshold out."
+                own, fix = "numbers", "If these are labels, leave output= and threshold= out."
             elif labels.positive_among({0, 1}) == 1 != labels.positive:
                 own += ", or with 0 and 1"
         elif self.output == "label":

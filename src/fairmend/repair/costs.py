@@ -366,7 +366,7 @@ def _check_names(cost: Cost, names: Sequence[str]) -> None:
                             "Pass a dict, e.g. {'age': ...}.")  # fmt: skip
         for name in given:
             if name not in names:
-                raise DataError(what, "must name features of X", f"got {name!r}",
+                raise DataError(what, "must name inputs of the model", f"got {name!r}",
                                 nearest(name, names))  # fmt: skip
     if set(cost.immutable) >= set(names):
         raise DataError("immutable", "must leave something to edit", "got every feature",

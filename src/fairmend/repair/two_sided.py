@@ -87,7 +87,7 @@ def _read_metric(data: AuditData, settings: RepairSettings) -> RateGap:
     if len(settings.disparities) > 1 or not isinstance(metric, RateGap):
         raise DataError(
             "two_sided",
-            "must be False unless one gap of rates is to be closed",
+            "must be left out unless one gap of rates is to be closed",
             f"got {', '.join(one.name for one in settings.disparities)}",
             "Name one of sp, fnr, fpr.",
         )
