@@ -1,8 +1,8 @@
 """How the cells of a file are spelt: numbers, and what stands for a missing value.
 
 A column of text that is mostly numbers is read as numbers or refused, never taken for words without
-a note: every amount would count as a category of its own. `Spelling` is what somebody has said of
-the file; `Findings` is what its cells are by that.
+a note: every amount would count as a category of its own. `Spelling` holds the options of the
+reader; `Findings` is what the cells are under these options.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fairmend.errors import DataError, FairmendWarning, listed
+from fairmend.errors import DataError, FairmendWarning, check, check_choice
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,12 +42,12 @@ _LOOKS = re.compile(
 
 @dataclass(frozen=True)
 class Spelling:
-    """What was said about how the cells of a file are to be read."""
+    """The options by which the cells of a file are read."""
 
     missing: tuple[str, ...] = ()
     """What stands for a missing value in any column, beside an empty cell."""
     decimal: str | None = None
-    """The decimal mark; None is a point, and nobody has said so."""
+    """The decimal mark; None is a point by default."""
     thousands: str | None = None
     currency: str | None = None
     percent: bool = False
@@ -55,22 +55,24 @@ class Spelling:
     """Columns that hold words though most of them look like numbers."""
 
     def __post_init__(self) -> None:
-        if self.thousands is not None and self.thousands not in _GROUPS:
-            raise DataError(
-                "--thousands", f"must be one of {listed(_GROUPS)}", f"got {self.thousands!r}",
-                "It is the mark between thousands, as in 3,392.88.",
-            )  # fmt: skip
-        if self.thousands == self.mark:
-            raise DataError(
-                "--thousands", "must be another mark than that of decimals",
-                f"got {self.thousands!r} for both", "Say what the other is with --decimal.",
-            )  # fmt: skip
-        if self.currency is not None and (not self.currency.strip() or re.search(
-                r"\d", self.currency)):  # fmt: skip
-            raise DataError(
-                "--currency", "must be the sign of a currency", f"got {self.currency!r}",
-                "Say e.g. --currency '$' or --currency EUR.",
-            )  # fmt: skip
+        if self.thousands is not None:
+            fix = "It is the mark between thousands, as in 3,392.88."
+            check_choice("--thousands", self.thousands, _GROUPS, fix)
+        check(
+            self.thousands != self.mark,
+            "--thousands",
+            "must be another mark than that of decimals",
+            f"got {self.thousands!r} for both",
+            "Say what the other is with --decimal.",
+        )
+        sign = "$" if self.currency is None else self.currency.strip()
+        check(
+            sign and not re.search(r"\d", sign),
+            "--currency",
+            "must be the sign of a currency",
+            f"got {self.currency!r}",
+            "For example --currency '$' or --currency EUR.",
+        )
 
     @property
     def mark(self) -> str:
@@ -108,33 +110,35 @@ class Spelling:
 
     def advice(self, cell: str, column: str | None = None) -> str:
         """What to type so that a cell among numbers is read; a named column may hold words."""
-        words = "" if column is None else (
-            f"; if the column holds words, --words {shlex.quote(column)}")  # fmt: skip
-        looks = _LOOKS.fullmatch(cell.strip())
+        cell = cell.strip()
+        words = f"; if the column holds words, --words {shlex.quote(column)}" if column else ""
+        looks = _LOOKS.fullmatch(cell)
         if looks is None:
-            return (f"If that stands for a missing value, say --missing "
-                    f"{shlex.quote(cell.strip())}{words}.")  # fmt: skip
-        if re.fullmatch(r"[-+]?\d{19,}", cell.strip()):
+            return f"If that stands for a missing value, say --missing {shlex.quote(cell)}{words}."
+        if re.fullmatch(r"[-+]?\d{19,}", cell):
             return f"No number of 64 bits holds it. If it says who it is, name it with --id{words}."
-        said = []
+        options = []
         if currency := looks["before"] or looks["after"]:
-            said.append(f"--currency {shlex.quote(currency)}")
+            options.append(f"--currency {shlex.quote(currency)}")
         if looks["percent"]:
-            said.append("--percent")
+            options.append("--percent")
         number, mark = looks["number"], looks["mark"]
         if number.count(",") == 1 and mark == "," and "." not in number:  # 1,234
-            both = " ".join([*said, ""])
-            return (f"Say {both}--thousands , if that is {number.replace(',', '')}, or "
-                    f"{both}--decimal , if it is {number.replace(',', '.')}{words}.")  # fmt: skip
+            both = " ".join([*options, ""])
+            whole, decimal = number.replace(",", ""), number.replace(",", ".")
+            return (
+                f"Say {both}--thousands , if that is {whole}, or "
+                f"{both}--decimal , if it is {decimal}{words}."
+            )
         comma = "," in number and mark != ","
         if comma or number.count(".") > 1:
-            said.append("--decimal ,")  # and then dots or blanks stand between thousands
+            options.append("--decimal ,")  # and then dots or blanks stand between thousands
         if mark and not (mark == "." or (comma and mark.isspace())):
-            known = next(key for key, marks in _GROUPS.items() if mark in marks)
-            said.append("--thousands " + ('"\'"' if known == "'" else shlex.quote(known)))
-        if not said:  # a decimal point where a comma was announced, or no percent sign
+            between = next(key for key, marks in _GROUPS.items() if mark in marks)
+            options.append("--thousands " + ('"\'"' if between == "'" else shlex.quote(between)))
+        if not options:  # a decimal point where a comma is the mark, or no percent sign
             return f"Write all of the column in one way{words}."
-        return f"If that is a number, say {' '.join(said)}{words}."
+        return f"If that is a number, say {' '.join(options)}{words}."
 
     def looks_like_number(self, cell: pl.Expr) -> pl.Expr:
         """Whether text is a number in some spelling, not only in this one."""
@@ -161,23 +165,23 @@ class Findings:
         self,
         numbers: Iterable[str],
         labels: Collection[str] = (),
-        tell: Callable[[str], None] | None = None,
-        told: set[str] | None = None,
+        show: Callable[[str], None] | None = None,
+        shown: set[str] | None = None,
     ) -> None:
-        """Complain about doubtful columns among those that are used, and tell the notes.
+        """Refuse doubtful columns among those that are used, and show the notes on the others.
 
-        ``labels`` are columns in which any word will do, such as groups. Without ``tell`` notes are
-        warnings; nothing is told of columns in ``told``, which grows by those that were told of.
+        ``labels`` are columns in which any word will do, such as groups. Without ``show`` notes are
+        warnings. Notes on the columns in ``shown`` are left out; it grows by those that were shown.
         """
         used = [name for name in dict.fromkeys(numbers) if name not in labels]
         for name in used:
             if name in self.doubts:
                 raise self.doubts[name]()
-        told = set() if told is None else told
+        shown = set() if shown is None else shown
         for name in (*used, *labels):
-            if name in self.notes and name not in told:
-                (tell or _warn)(self.notes[name])
-                told.add(name)
+            if name in self.notes and name not in shown:
+                (show or _warn)(self.notes[name])
+                shown.add(name)
 
     def note_tokens(self, tokens: Mapping[str, Mapping[str, int]]) -> None:
         """What was taken for missing values in columns whose type was known."""
@@ -194,40 +198,25 @@ class Findings:
         """What columns of text hold; ``where`` says where a row of a column is."""
         import polars as pl
 
-        found = cls()
+        findings = cls()
         names = [name for name in names if name not in spelling.words]
-        sums = rows.select(
-            each.alias(f"{j} {what}")
-            for j, name in enumerate(names)
-            for what, each in _counts(pl.col(name), spelling).items()
+        counts = rows.select(
+            pl.struct(_counts(pl.col(name), spelling)).alias(str(j)) for j, name in enumerate(names)
         )
-        row = sums.collect(engine="streaming").row(0, named=True) if names else {}
-        for j, name in enumerate(names):
-            counts = {key.partition(" ")[2]: row[key] for key in row if key.startswith(f"{j} ")}
-            found._read(rows, name, spelling, counts, where)
-        return found
-
-    def _read(
-        self,
-        rows: pl.LazyFrame,
-        name: str,
-        spelling: Spelling,
-        counts: Mapping[str, int],
-        where: Callable[[str, int], str],
-    ) -> None:
-        import polars as pl
-
-        cell, known = pl.col(name), counts["known"]
-        if known == 0:
-            return
-        if counts["whole"] == known:
-            self.expressions[name] = cell.cast(pl.Int64)
-        elif known == rows.select(_truth(cell).count()).collect(engine="streaming").item():
-            self.expressions[name] = _truth(cell)
-        elif counts["real"] == known and not _has_huge(rows, cell):
-            self.expressions[name] = cell.cast(pl.Float64)
-        else:
-            self._read_closely(rows, name, spelling, where)
+        row = counts.collect(engine="streaming").row(0) if names else ()
+        for name, count in zip(names, row, strict=True):
+            cell, known = pl.col(name), count["known"]
+            if known == 0:
+                continue
+            if count["whole"] == known:
+                findings.expressions[name] = cell.cast(pl.Int64)
+            elif known == _item(rows, _truth(cell).count()):
+                findings.expressions[name] = _truth(cell)
+            elif count["real"] == known and not _item(rows, _is_huge(cell).any()):
+                findings.expressions[name] = cell.cast(pl.Float64)
+            else:
+                findings._read_closely(rows, name, spelling, where)
+        return findings
 
     def _read_closely(
         self,
@@ -242,11 +231,10 @@ class Findings:
         cell = pl.col(name)
         token, percent = _is_token(cell), _is_percent(cell)
         kept = cell.is_not_null() & ~token
-        in_percent = spelling.percent and rows.select(percent.any()).collect().item()
+        in_percent = spelling.percent and _item(rows, percent.any())
         number = _number(cell, spelling, in_percent=in_percent)
-        whole = spelling.plain(cell)
-        huge = whole.str.contains(r"^-?\d{19,}$") & whole.cast(pl.Int64, strict=False).is_null()
-        fits = whole.cast(pl.Int64, strict=False).is_not_null()
+        huge = _is_huge(spelling.plain(cell))
+        fits = spelling.plain(cell).cast(pl.Int64, strict=False).is_not_null()
         counts = rows.select(
             kept=kept.sum(),
             numbers=(kept & number.is_not_null()).sum(),
@@ -279,10 +267,10 @@ class Findings:
     def _note_missing(self, rows: pl.LazyFrame, name: str, token: pl.Expr) -> None:
         import polars as pl
 
-        tokens = rows.filter(token).select(pl.col(name).str.strip_chars().value_counts(sort=True))
-        found = tokens.unnest(name).collect()
-        if found.height:
-            self.notes[name] = note_on_missing(name, dict(found.rows()))
+        cells = rows.filter(token).select(pl.col(name).str.strip_chars().value_counts(sort=True))
+        tokens = cells.unnest(name).collect()
+        if tokens.height:
+            self.notes[name] = note_on_missing(name, dict(tokens.rows()))
 
 
 def _warn(text: str) -> None:
@@ -290,41 +278,42 @@ def _warn(text: str) -> None:
 
 
 def note_on_missing(name: str, tokens: Mapping[str, int]) -> str:
-    """What a reader is told of words that were taken for missing values."""
+    """A note on words that were taken for missing values."""
     often = sorted(tokens.items(), key=lambda each: -each[1])
     cells = ", ".join(f"{token!r} in {count:,}" for token, count in often)
-    total = sum(tokens.values())
-    return (f"column {name!r} is read as numbers; {cells} cell{'s' * (total > 1)} "
-            f"{'are' if total > 1 else 'is'} taken for missing values")  # fmt: skip
+    are = "cells are" if sum(tokens.values()) > 1 else "cell is"
+    return f"column {name!r} is read as numbers; {cells} {are} taken for missing values"
 
 
-def _counts(cell: pl.Expr, spelling: Spelling) -> dict[str, pl.Expr]:
+def _counts(cell: pl.Expr, spelling: Spelling) -> list[pl.Expr]:
     """How many cells there are, and are numbers as programs write them; quick to count."""
     import polars as pl
 
     real = cell.cast(pl.Float64, strict=False).fill_nan(None)
-    return {
-        "known": cell.count(),
-        "whole": cell.cast(pl.Int64, strict=False).count(),
-        "real": real.count() if spelling.mark == "." else pl.lit(0),
-    }
+    return [
+        cell.count().alias("known"),
+        cell.cast(pl.Int64, strict=False).count().alias("whole"),
+        (real.count() if spelling.mark == "." else pl.lit(0)).alias("real"),
+    ]
 
 
-def _has_huge(rows: pl.LazyFrame, cell: pl.Expr) -> bool:
-    """Whether a whole number is among the cells that 64 bits do not hold."""
+def _item(rows: pl.LazyFrame, figure: pl.Expr) -> Any:
+    return rows.select(figure).collect(engine="streaming").item()
+
+
+def _is_huge(cell: pl.Expr) -> pl.Expr:
+    """Whether text is a whole number that 64 bits do not hold."""
     import polars as pl
 
-    fits = cell.cast(pl.Int64, strict=False).is_not_null()
-    huge = cell.str.contains(r"^[-+]?\d{19,}$") & ~fits
-    return bool(rows.select(huge.any()).collect(engine="streaming").item())
+    return cell.str.contains(r"^[-+]?\d{19,}$") & cell.cast(pl.Int64, strict=False).is_null()
 
 
 def _truth(cell: pl.Expr) -> pl.Expr:
     import polars as pl
 
-    spelt = {case(word): word == "true" for word in ("true", "false")
-             for case in (str.lower, str.upper, str.title)}  # fmt: skip
-    return cell.replace_strict(spelt, default=None, return_dtype=pl.Boolean)
+    cases = (str.lower, str.upper, str.title)
+    words = {case(word): word == "true" for word in ("true", "false") for case in cases}
+    return cell.replace_strict(words, default=None, return_dtype=pl.Boolean)
 
 
 def _is_token(cell: pl.Expr) -> pl.Expr:
@@ -351,9 +340,12 @@ def _number(cell: pl.Expr, spelling: Spelling, *, in_percent: bool) -> pl.Expr:
 
 
 def as_known(
-    column: pl.Series, kind: Any, spelling: Spelling, tokens: dict[str, dict[str, int]],
+    column: pl.Series,
+    kind: Any,
+    spelling: Spelling,
+    tokens: dict[str, dict[str, int]],
     in_percent: dict[str, bool],
-) -> tuple[pl.Series, int | None]:  # fmt: skip
+) -> tuple[pl.Series, int | None]:
     """Text in the type it has in the audit data, and the first row that is not of that type.
 
     Whole numbers may have become others. ``tokens`` counts what was taken for missing, by column;
@@ -362,28 +354,32 @@ def as_known(
     import polars as pl
 
     rows, cell = column.to_frame(), pl.col(column.name)
+
+    def read(expression: pl.Expr) -> pl.Series:
+        return rows.select(expression.alias(column.name)).to_series()
+
+    def first_lost(values: pl.Series, kept: pl.Series) -> int | None:
+        lost = values.is_null() & kept
+        return int(lost.arg_max() or 0) if lost.any() else None
+
     if not kind.is_numeric():
-        read = _truth(cell.str.to_lowercase()) if kind == pl.Boolean else cell.cast(
-            kind, strict=False)  # fmt: skip
-        found = rows.select(read).to_series()
-        lost = found.is_null() & column.is_not_null()
-        return found, int(lost.arg_max() or 0) if lost.any() else None
-    token = rows.select(_is_token(cell).fill_null(value=False)).to_series()
+        words = _truth(cell.str.to_lowercase()) if kind == pl.Boolean else None
+        values = read(cell.cast(kind, strict=False) if words is None else words)
+        return values, first_lost(values, column.is_not_null())
+    token = read(_is_token(cell).fill_null(value=False))
     kept = column.is_not_null() & ~token
     if spelling.percent and column.name not in in_percent and kept.any():
-        in_percent[column.name] = bool(rows.select(_is_percent(cell).any()).item())
+        in_percent[column.name] = bool(read(_is_percent(cell)).any())
     signed = in_percent.get(column.name, False)
-    texts = rows.select(spelling.plain(cell)).to_series()
-    found = texts.cast(kind, strict=False)
-    if signed or (kind.is_integer() and (found.is_null() & kept).any()):
-        found = rows.select(_number(cell, spelling, in_percent=signed)).to_series()
+    values = read(spelling.plain(cell).cast(kind, strict=False))
+    if signed or (kind.is_integer() and (values.is_null() & kept).any()):
         # what is too long for a whole number is too long for any
-        found = found.set(texts.str.contains(r"^-?\d{19,}$").fill_null(value=False), None)
-    found = found.set(token, None).alias(column.name)
-    lost = found.is_null() & kept
-    if lost.any():
-        return found, int(lost.arg_max() or 0)
-    for text, count in column.filter(token).str.strip_chars().value_counts().rows():
-        own = tokens.setdefault(column.name, {})
-        own[text] = own.get(text, 0) + count
-    return found, None
+        huge = spelling.plain(cell).str.contains(r"^-?\d{19,}$").fill_null(value=False)
+        values = read(pl.when(~huge).then(_number(cell, spelling, in_percent=signed)))
+    values = values.set(token, None)
+    row = first_lost(values, kept)
+    if row is None:
+        own = tokens.setdefault(column.name, {}) if token.any() else {}
+        for text, count in column.filter(token).str.strip_chars().value_counts().rows():
+            own[text] = own.get(text, 0) + count
+    return values, row

@@ -534,19 +534,16 @@ class TypedRows(Rows):
         """At least one, without rows where the file has none."""
         import pyarrow as pa
 
-        batches, some = self._batches(), False
-        while True:
-            try:
-                batch = next(batches, None)
-                if batch is not None and self.kind != "parquet":  # Arrow has no checksums
+        empty = True
+        try:
+            for batch in self._batches():
+                if self.kind != "parquet":  # Arrow has no checksums
                     batch.validate(full=True)
-            except (pa.ArrowException, OSError) as error:
-                raise not_of_its_kind(self.name, self.kind, error) from None
-            if batch is None:
-                break
-            some = True
-            yield batch
-        if not some:
+                empty = False
+                yield batch
+        except (pa.ArrowException, OSError) as error:
+            raise not_of_its_kind(self.name, self.kind, error) from None
+        if empty:
             yield pa.RecordBatch.from_pylist([], self.schema)
 
     def _batches(self) -> Iterator[Any]:
