@@ -9,14 +9,14 @@ import pytest
 from fairmend.measure.wording import (
     Affected,
     became,
+    describe_gap,
+    describe_open_gap,
+    describe_people,
+    describe_plan,
     figures,
     people_of,
     share,
     span,
-    tell,
-    tell_gap,
-    tell_left,
-    tell_people,
     verb,
 )
 from fairmend.repair.plan import IdentityPlan, Outlook
@@ -91,13 +91,13 @@ def check_plan(status, before, after, interval, people):
     low, high = INTERVALS[interval]
     outlook = Outlook(was, now, low, high, by_metric=(("fnr", was, now),), tolerance=tolerance)
     plan = IdentityPlan("b", "a", "fnr", "least_change", status, outlook)
-    told = tell(status, [("fnr", was, now)], interval=(low, high), tolerance=tolerance)
+    told = describe_plan(status, [("fnr", was, now)], interval=(low, high), tolerance=tolerance)
     assert str(told) in str(plan), "the plan's text has these sentences and no others"
     check_line(told.gaps[0], "fnr", was, now, tolerance)
     check_status(told.status, [(was, now)], tolerance)
     check_interval(told.interval, low, high)
     if not abs(now) <= tolerance:
-        headline = tell_left("fnr", ("b", "a"), was, now, tolerance)
+        headline = describe_open_gap("fnr", ("b", "a"), was, now, tolerance)
         figures_ = re.search(r"fnr of b against a was (\S+) points and is (\S+) after", headline)
         words = headline.rpartition(": ")[2]
         line = f"fnr: {figures_[1]} points before, {figures_[2]} after: {words}"
@@ -143,7 +143,7 @@ def check_two(status, one, other):
         ("sp", 0.093, AFTER[one](0.093, tolerance)),
         ("fnr", 0.03, AFTER[other](0.03, tolerance)),
     ]
-    told = tell(status, gaps, interval=(0.01, 0.02), tolerance=tolerance)
+    told = describe_plan(status, gaps, interval=(0.01, 0.02), tolerance=tolerance)
     assert len(told.gaps) == 2
     for line, gap in zip(told.gaps, gaps, strict=True):
         check_line(line, *gap, tolerance)
@@ -154,7 +154,7 @@ def check_two(status, one, other):
 
 def test_a_gap_left_in_another_metric_is_not_set_beside_the_first():
     """Was: "was +7.3 points and is +0.3", the first of sp and the second of fnr."""
-    told = tell(PlanStatus.INFEASIBLE, [("sp", 0.073, 0.0), ("fnr", 0.01, 0.003)])
+    told = describe_plan(PlanStatus.INFEASIBLE, [("sp", 0.073, 0.0), ("fnr", 0.01, 0.003)])
     assert told.gaps == (
         "sp: +7.3 points before, +0.0 after: closed",
         "fnr: +1.0 points before, +0.3 after: narrower",
@@ -202,7 +202,9 @@ def test_every_combination_of_people():
 
 
 def check_people(edited, gained, lost, randomised, unreachable):
-    told = tell_people("b", Affected(5_000, edited, gained, lost, randomised, unreachable), "each")
+    told = describe_people(
+        "b", Affected(5_000, edited, gained, lost, randomised, unreachable), "each"
+    )
     assert ("nobody's inputs" in told) == (edited == 0)
     assert "(0.0 %)" not in told, "nobody is called nobody"
     assert (people_of(unreachable, 5_000).capitalize() in told) or unreachable == 0
@@ -217,5 +219,5 @@ def test_shares_at_the_ends():
         "0.0 %", "0.0 %", "< 0.1 %", "0.1 %", "50.0 %", "> 99.9 %", "> 99.9 %", "100.0 %",
     ]  # fmt: skip
     assert span(0.0002, 0.03) == "+0.02 to +3.0"
-    assert tell_gap("da", 0.1, 0.05) == "da: +10.0 before, +5.0 after: narrower"
+    assert describe_gap("da", 0.1, 0.05) == "da: +10.0 before, +5.0 after: narrower"
     assert became(NAN, 0.1) == "not known"

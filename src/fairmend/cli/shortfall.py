@@ -119,7 +119,7 @@ def find_shortfalls(
     people: People,
 ) -> list[Shortfall]:
     """The worst-off group first, with what each rule does to that one where it is cheap to try."""
-    from fairmend.measure.wording import tell_left, widest
+    from fairmend.measure.wording import describe_open_gap, widest
     from fairmend.status import PlanStatus
 
     short = [
@@ -136,7 +136,7 @@ def find_shortfalls(
         _, before, after = widest(plan.by_metric)
         gaps = [(*gap, abs(gap[2]) <= outlook.tolerance) for gap in plan.by_metric]
         headlines = [
-            tell_left(gap[0], plan.group_names, *gap[1:3], outlook.tolerance)
+            describe_open_gap(gap[0], plan.group_names, *gap[1:3], outlook.tolerance)
             for gap in gaps
             if not gap[3]
         ]

@@ -223,7 +223,7 @@ def gather(
     table = cells.frame.select(chosen) if chosen else None
     if known is not None and table is not None:
         table = Frame(as_fitted(table.native, known), known.names)
-    return Gathered(cells.frame, _counts(cells), groups, table, told=told)
+    return Gathered(cells.frame, _counts(cells), groups, table, named=told)
 
 
 def _counts(cells: Cells) -> Counts:

@@ -88,16 +88,16 @@ class Certificate:
     def __str__(self) -> str:
         bounds = f"{100 * self.best_reachable:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
         if self.irreconcilable:
-            said = (
+            text = (
                 "No distribution over these inputs closes this gap; the best reachable is "
                 f"{bounds} points{self._reasons}."
             )
         else:
             way = "down" if self.downwards else "up"
-            said = f"The gap can be closed: it can be brought {way} to {bounds} points."
+            text = f"The gap can be closed: it can be brought {way} to {bounds} points."
             if self.several_decisions:
-                said += " Equal inputs with different decisions count as different inputs."
-        return f"{said}{self._how_sure}"
+                text += " Equal inputs with different decisions count as different inputs."
+        return f"{text}{self._how_sure}"
 
     @property
     def _reasons(self) -> str:

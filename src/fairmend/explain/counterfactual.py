@@ -65,7 +65,7 @@ Method = Literal["projection", "descent"]
 
 @dataclass(frozen=True, eq=False)
 class Counterfactual:
-    """The target group's distinct rows under new masses, and what is to be said about them."""
+    """The target group's distinct rows under new masses, and how it was found."""
 
     source: Population
     """The target group as observed, its outcomes as modelled."""
@@ -94,7 +94,7 @@ class Counterfactual:
     group_inputs: tuple[str, ...] = ()
     """Inputs that only say which group somebody is in."""
     outcome_known: bool = True
-    """Whether what really happened was told."""
+    """Whether outcomes were given."""
     known_as: tuple[str, str] = ("", "")
     """What people read for the target and the reference group; empty: their labels."""
 

@@ -75,7 +75,7 @@ class JointProxy:
 def feature_scores(found: Counterfactual) -> list[FeatureScore]:
     """How much of the disparity each feature carries; what is more than noise first, then most.
 
-    Whatever is said of a person's value is estimated without that person (leave-one-out
+    Whatever is estimated for a person's value leaves that person out (leave-one-out
     cross-fitting), so that noise explains nothing on average. The intervals hold for all features
     at once, at 95 %. An exact distribution has no noise, and no intervals.
     """

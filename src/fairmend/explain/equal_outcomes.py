@@ -2,7 +2,7 @@
 
 Where both groups share most rows of inputs, outcomes are compared row by row, exactly. Elsewhere
 the generalised covariance measure (Shah and Peters, 2020) compares what is left of the outcome and
-of the group once flexible models of the inputs have said what they can.
+of the group once flexible models of the inputs have explained what they can.
 """
 
 from __future__ import annotations

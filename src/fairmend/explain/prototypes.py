@@ -48,7 +48,7 @@ def prototypes(found: Counterfactual, n: int = 5) -> list[dict[str, Any]]:
 def _describe(
     found: Counterfactual, rows: Sequence[int] | IntArray, more: Any
 ) -> list[dict[str, Any]]:
-    """What is said of rows, then their features, under other names where these are taken."""
+    """Masses of rows, then their features, renamed where a name is taken."""
     table = inputs_of(found)
     lines = []
     for i in rows:

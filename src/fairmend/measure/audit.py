@@ -62,7 +62,7 @@ def audit(
         column of X that holds them. A `BlackBox` says how to read it (threshold, soft, ...).
     X
         The model's inputs: a NumPy array or a pandas, Polars or PyArrow frame. Of a frame, the
-        columns that the model names, or that `BlackBox` is told, are read alone. With recorded
+        columns that the model names, or that are given to `BlackBox`, are read alone. With recorded
         predictions given as an array it may be None.
     y
         What really happened: 0/1, -1/1, booleans, or two values with ``pos_label``; or a column

@@ -532,7 +532,7 @@ class Combination(Disparity):
 
 
 def default_metrics(*, outcome_known: bool) -> tuple[str, ...]:
-    """What an audit compares unless told otherwise; without outcomes, what needs none.
+    """What an audit compares by default; without outcomes, what needs none.
 
     >>> default_metrics(outcome_known=False)
     ('sp',)
@@ -550,7 +550,7 @@ def uses_outcome(disparity: Disparity) -> bool:
 
 
 def check_outcomes_are_known(data: AuditData, disparities: Iterable[Disparity]) -> None:
-    """Refuse what asks for outcomes of people whose outcomes nobody told."""
+    """Refuse metrics that need outcomes where there are none."""
     for disparity in () if data.outcome_known else disparities:
         if uses_outcome(disparity):
             raise DataError(

@@ -31,8 +31,8 @@ class Gathered:
     groups: dict[str, str]
     inputs: Frame | None
     """The model's inputs in the cells; None if they were not counted."""
-    told: bool = True
-    """Whether somebody named the inputs; otherwise they are what is left."""
+    named: bool = True
+    """Whether the inputs were named; otherwise they are the columns without another role."""
     audited: AuditData | None = None
     """Where rows are nearly all distinct and inputs were not asked for: the whole answer."""
 

@@ -1,14 +1,14 @@
 """Columns that must not become inputs: a repair would edit them.
 
-Where nobody names the model's inputs, every column of X that is nothing else is one. Whole tables
-also hold case numbers, outcomes, groups and further answers of the vendor. These are refused, by
-the same rule in the library and on the command line.
+Without named inputs, every column of X that has no other role is one. Whole tables also hold case
+numbers, outcomes, groups and further answers of the vendor. These are refused, by the same rule in
+the library and on the command line.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,11 +82,11 @@ def find_doubts(
 ) -> Iterator[Doubt]:
     """The columns of a table of distinct rows that should not be edited.
 
-    A model that can be asked may read the group, and whatever its answers rest on: only what it
+    A model that can be queried may read the group, and whatever its answers rest on: only what it
     does not read is another answer of it. An array has no names, and is no whole table: of its
     columns only copies of the outcome are found.
     """
-    said = _codes(answers.decision if answers.score is None else answers.score)
+    ranks = _codes(answers.decision if answers.score is None else answers.score)
     for place, (name, column) in enumerate(zip(table.names, table.encoded, strict=True)):
         if name in box.vouched:
             continue
@@ -100,12 +100,12 @@ def find_doubts(
             if _is_copy(column, people.row, people.group):
                 got = "it tells people apart just where sensitive_features does"
                 yield Doubt(name, "group", got)
-            elif ranks_alike(column, said):
+            elif ranks_alike(column, ranks):
                 yield answer(name, column, "the recorded prediction" if box.column is None
                              else repr(box.column))  # fmt: skip
         elif (
             not box.random
-            and ranks_alike(column, said)
+            and ranks_alike(column, ranks)
             and not is_read(box, table, place, answers, labels)
         ):
             unread = f", whose answers on {min(len(table), EXCHANGED):,} rows do not depend on it"
@@ -124,53 +124,52 @@ def find_leak(
 
 
 def identifier(name: str, n: int) -> Doubt:
-    """What to say of a column that everybody has another value of."""
+    """The doubt about a column in which everybody has another value."""
     return Doubt(name, "identifier", f"all its {n:,} values differ")
 
 
-def answer(name: str, column: Encoded, said: str, more: str = "") -> Doubt:
-    """What to say of a column that agrees with the model's answers."""
+def answer(name: str, column: Encoded, model: str, more: str = "") -> Doubt:
+    """The doubt about a column that agrees with the model's answers."""
     alike = "it tells people apart just where"
     if len(column.values) > 2:
         alike = "it ranks no two people otherwise than"
-    return Doubt(name, "answer", f"{alike} {said} does{more}")
+    return Doubt(name, "answer", f"{alike} {model} does{more}")
 
 
-def refuse(
-    doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool = False
-) -> None:
-    """Complain about the first of some doubtful columns, if there is one."""
-    error = _complaint(doubts, names, box, told=told)
+def refuse(doubts: Iterable[Doubt], names: Sequence[str], box: BlackBox) -> None:
+    """Raise an error about the first of some doubtful columns, if there is one."""
+    error = _complaint(list(doubts), names, box, named=False)
     if error is not None:
         raise error
 
 
-def warn(doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool) -> None:
-    """The same as a warning; ``told``: it was named as an input."""
-    error = _complaint(doubts, names, box, told=told)
+def warn(doubts: Iterable[Doubt], names: Sequence[str], box: BlackBox, *, named: bool) -> None:
+    """The same as a warning; ``named``: the columns were named as inputs."""
+    error = _complaint(list(doubts), names, box, named=named)
     if error is not None:
-        warnings.warn(str(error), FairmendWarning, stacklevel=4)
+        warnings.warn(str(error), FairmendWarning, stacklevel=5)
 
 
 def _complaint(
-    doubts: Iterator[Doubt], names: Sequence[str], box: BlackBox, *, told: bool
+    doubts: Sequence[Doubt], names: Sequence[str], box: BlackBox, *, named: bool
 ) -> InputError | None:
-    found = list(doubts)
-    if not found:
+    if not doubts:
         return None
-    first, doubtful = found[0], {doubt.column for doubt in found}
+    first, doubtful = doubts[0], {doubt.column for doubt in doubts}
     kept = [name for name in names if name not in doubtful]
     model = "model" if box.column is None else repr(box.column)
     inputs = repr(kept) if 0 < len(kept) <= 6 else "[...]"
+    fix = f"Leave it out of X, or name what the model reads: BlackBox({model}, inputs={inputs})."
+    if named:
+        fix = (
+            "A model that reads it is told the outcome: what is found here will not hold for "
+            "people whose outcome is still to come."
+        )
     return InputError(
         f"X column {first.column!r}",
         _MUST[first.reason],
         first.got,
-        "A model that reads it is told the outcome: what is found here will not hold for people "
-        "whose outcome is still to come."
-        if told
-        else "Leave it out of X, or name what the model reads: "
-        f"BlackBox({model}, inputs={inputs}).",
+        fix,
         column=first.column,
         reason=first.reason,
     )
@@ -202,13 +201,13 @@ def ranks_alike(column: Encoded, answers: NDArray[np.integer[Any]]) -> bool:
         return False
     if len(column.values) > 2 and column.values.dtype.kind not in "iuf":
         return False
-    codes, said = column.codes.astype(np.int64), answers.astype(np.int64)
+    codes, ranks = column.codes.astype(np.int64), answers.astype(np.int64)
     if len(codes) - np.bincount(codes).max() < RARE * len(codes):
         return False
-    few = _spread(len(said), _GLANCE)
+    few = _spread(len(ranks), _GLANCE)
     return any(
-        _agree(codes[few], way[few]) and _agree(codes, way) for way in (said, -said)
-    ) and _is_sure(codes, said)
+        _agree(codes[few], way[few]) and _agree(codes, way) for way in (ranks, -ranks)
+    ) and _is_sure(codes, ranks)
 
 
 def _agree(one: IntArray, other: IntArray) -> bool:

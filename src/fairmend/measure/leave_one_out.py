@@ -1,7 +1,7 @@
 """What a grouping of people explains of a value, estimated without bias, with interval and test.
 
-Whatever is said of a person's group is the mean of the others in it (leave-one-out cross-fitting),
-so that noise explains nothing on average.
+A person's group is described by the mean of the others in it (leave-one-out cross-fitting), so that
+noise explains nothing on average.
 """
 
 from __future__ import annotations

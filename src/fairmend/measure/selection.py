@@ -57,7 +57,7 @@ class Selection:
 def find_selection(
     box: BlackBox, inputs: Any, known: NDArray[np.bool_], labels: Labels
 ) -> Selection | None:
-    """What sets people without an outcome apart; None if nothing does beyond chance.
+    """How people without an outcome are decided; None where no difference is significant.
 
     ``known`` is whose outcome is known, in the order of ``inputs``.
     """

@@ -76,7 +76,7 @@ def tabulate(
         if gathered.audited is not None:
             return gathered.audited
         frame: Frame | None = gathered.frame
-        named = gathered.told
+        named = gathered.named
         cells = read_records(
             frame, y, sensitive_features=gathered.groups, pos_label=pos_label, predicted=box.column,
             counts=gathered.counts,
@@ -114,8 +114,11 @@ def _count(
             group=records.group,
         )
         find = find_doubts if inputs and not named else find_leak
-        complain = warn if named or table.is_array else refuse
-        complain(find(table, people, answers, box, records.labels), table.names, box, told=named)
+        doubts = find(table, people, answers, box, records.labels)
+        if named or table.is_array:
+            warn(doubts, table.names, box, named=named)
+        else:
+            refuse(doubts, table.names, box)
     populations = tuple(
         Population.counted(
             tally,

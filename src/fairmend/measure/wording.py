@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from fairmend.status import PlanStatus
 
 __all__ = [
-    "Told",
+    "PlanText",
     "became",
+    "describe_gap",
+    "describe_open_gap",
+    "describe_people",
+    "describe_plan",
     "figures",
     "people_of",
     "share",
     "span",
-    "tell",
-    "tell_gap",
-    "tell_left",
-    "tell_people",
     "verb",
     "widest",
 ]
@@ -162,10 +162,10 @@ def verb(before: float, after: float) -> str:
     return verbs.get(change, "leaves it at")
 
 
-def tell_gap(metric: str, before: float, after: float, tolerance: float = EXACT) -> str:
+def describe_gap(metric: str, before: float, after: float, tolerance: float = EXACT) -> str:
     """One metric: its gap before and after, and what became of it.
 
-    >>> tell_gap("fnr", 0.179, 0.0), tell_gap("da", 0.02, 0.05)
+    >>> describe_gap("fnr", 0.179, 0.0), describe_gap("da", 0.02, 0.05)
     ('fnr: +17.9 points before, +0.0 after: closed', 'da: +2.0 before, +5.0 after: wider')
     """
     was, now = figures(before, after, tolerance=tolerance)
@@ -178,12 +178,12 @@ def _unit(metric: str) -> str:
     return f" {unit}" if unit else ""
 
 
-def tell_left(
+def describe_open_gap(
     metric: str, names: tuple[str, str], before: float, after: float, tolerance: float = EXACT
 ) -> str:
     """A gap that is not closed, as a headline.
 
-    >>> print(tell_left("fnr", ("b", "a"), 0.179, 0.021))
+    >>> print(describe_open_gap("fnr", ("b", "a"), 0.179, 0.021))
     NOT CLOSED: on the audit data the gap in fnr of b against a was +17.9 points and is +2.1 \
 after the repair: narrower
     """
@@ -199,7 +199,7 @@ after the repair: narrower
 
 
 @dataclass(frozen=True)
-class Told:
+class PlanText:
     """What a repair does on some people, in sentences."""
 
     status: str
@@ -212,21 +212,21 @@ class Told:
         return "\n".join(filter(None, (self.status, *self.gaps, self.interval)))
 
 
-def tell(
+def describe_plan(
     status: PlanStatus,
     gaps: Sequence[Metric],
     *,
     interval: tuple[float, float] = (NAN, NAN),
     interval_of: str = "",
     tolerance: float = EXACT,
-) -> Told:
+) -> PlanText:
     """What a plan did: its status, a line for each metric, and the interval of one of them.
 
     ``interval_of`` names that one; by default it is the widest gap that is left.
     """
-    return Told(
+    return PlanText(
         status=_status(status, gaps, tolerance),
-        gaps=tuple(tell_gap(*gap, tolerance=tolerance) for gap in gaps),
+        gaps=tuple(describe_gap(*gap, tolerance=tolerance) for gap in gaps),
         interval=_expected(gaps, *interval, interval_of),
     )
 
@@ -280,11 +280,11 @@ class Affected:
     unreachable: float
 
 
-def tell_people(name: str, people: Affected, features: str) -> str:
+def describe_people(name: str, people: Affected, features: str) -> str:
     """What a repair does to the people of a group; ``features`` is how many it edits of each.
 
     >>> few = Affected(5_000, 2.4, 2.4, 0.0, 0.3, 0.0)
-    >>> print(tell_people("b", few, "1.2 features each on average"))
+    >>> print(describe_people("b", few, "1.2 features each on average"))
     Of 5,000 people in b it edits the inputs of 2 (< 0.1 %), 1.2 features each on average. 2 \
 (< 0.1 %) gain the favourable decision, nobody loses it. For fewer than 1 (< 0.1 %) a draw keyed \
 on the person decides.

@@ -17,7 +17,7 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import MOST, Between, Figure, Label, Side
 from fairmend.data.naming import shown
 from fairmend.data.stored import stored
-from fairmend.measure.wording import Told, share, tell
+from fairmend.measure.wording import PlanText, describe_plan, share
 from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations
 from fairmend.status import PlanStatus
@@ -309,10 +309,10 @@ class Plan(ABC):
         return ""
 
     @property
-    def told(self) -> Told:
+    def told(self) -> PlanText:
         """What it does on the audit data, in sentences."""
         o = self.outlook
-        return tell(
+        return describe_plan(
             self.status,
             self.by_metric,
             interval=(o.expected_low, o.expected_high),

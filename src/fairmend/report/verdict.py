@@ -10,7 +10,7 @@ import numpy as np
 from fairmend.data.naming import GroupNames
 from fairmend.measure.disparity import words_of
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap
-from fairmend.measure.wording import EXACT, Affected, figures, share, tell_people, verb
+from fairmend.measure.wording import EXACT, Affected, describe_people, figures, share, verb
 from fairmend.tables import counted, p_said, percent
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def _effect(report: Report, group: GroupOutcome) -> str:
     )
     mean = "weighted average" if report.before.weighted else "average"
     each = f"{group.edits_per_person:.1f} features each on {mean}"
-    return tell_people(report.names(group.group), people, each)
+    return describe_people(report.names(group.group), people, each)
 
 
 def whose(report: Report) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairmend.explain.marginals import Marginal
-from fairmend.measure.wording import share, tell
+from fairmend.measure.wording import describe_plan, share
 from fairmend.report import plot
 from fairmend.report.edits import EditedFeature, value_text
 from fairmend.report.findings import (
@@ -197,7 +197,7 @@ def groups(report: Report) -> list[dict[str, Any]]:
 def _plan_text(plan: PlanSummary, report: Report) -> str:
     """The plan's own text about the people it was fitted on."""
     outlook = plan.outlook
-    told = tell(
+    told = describe_plan(
         PlanStatus[plan.status],
         outlook.by_metric,
         interval=(outlook.expected_low, outlook.expected_high),
