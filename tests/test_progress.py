@@ -124,4 +124,4 @@ def test_a_fit_says_what_it_is_at(monkeypatch):
         return decide(rows)
 
     RepairedClassifier(slow, "sp", random_state=0).fit(X, y, sensitive_features=s)
-    assert "repairing: asking the model" in screen.getvalue()
+    assert "repairing: querying the model" in screen.getvalue()

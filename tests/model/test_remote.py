@@ -116,7 +116,9 @@ FAULTS = {
     ),
     "no JSON with predictions": lambda handler, _: handler.answer(b"<html>secret one</html>"),
     "1 answers for 2 rows": lambda handler, _: handler.answer(b'{"predictions": [1]}'),
-    "3 values a row": lambda handler, _: handler.answer(b'{"predictions": [[1, 2, 3], [1, 2, 3]]}'),
+    "3 values per row": lambda handler, _: handler.answer(
+        b'{"predictions": [[1, 2, 3], [1, 2, 3]]}'
+    ),
 }
 
 
@@ -152,9 +154,9 @@ def test_nobody_there():
         ("http://x:port/score", {}, "http or https"),
         ("http://user:pw@x/score", {}, "must not hold a password"),
         ("http://x", {}, "without a path"),
-        ("http://x/score", {"protocol": "grpc"}, "must be one of"),
+        ("http://x/score", {"protocol": "grpc"}, "'instances', 'mlflow' or 'v2'"),
         ("http://x/score", {"protocol": "v2"}, "must fit its protocol"),
-        ("http://x/score", {"timeout": 0}, "positive number"),
+        ("http://x/score", {"timeout": 0}, "a finite number above 0"),
         ("http://x/score", {"retries": -1}, "at least 0"),
         ("http://x/score", {"batch": 0}, "at least 1"),
     ],

@@ -22,6 +22,7 @@ from fairmend import DataError
 from fairmend.model.protocols import protocol_named
 from fairmend.serve.admin import make_admin
 from fairmend.serve.config import Config, read_config
+from fairmend.serve.metrics import Metrics
 from fairmend.serve.sidecar import Sidecar
 
 
@@ -379,7 +380,7 @@ def test_all_who_look_at_the_page_share_one_look(monkeypatch):
 
     monkeypatch.setattr("fairmend.serve.admin.look", look)
     config = read_config(None, artifact="mended.zip", upstream="http://h/score")
-    admin = make_admin(SimpleNamespace(config=config))
+    admin = make_admin(SimpleNamespace(config=config, metrics=Metrics()))
     scope = {
         "type": "http", "method": "GET", "path": "/figures", "query_string": b"",
         "headers": [(b"host", b"localhost:8081")],

@@ -13,8 +13,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +56,8 @@ def load_model(
 
     ``trust`` names types inside a skops file that may be made. ``container`` is what the model is
     handed its rows in: without it, pandas for an estimator that was fitted on named columns, NumPy
-    for one that was not, and Polars for functions. ``protocol`` is how an address is asked where it
-    does not tell; what ``FAIRMEND_UPSTREAM_TOKEN`` holds is sent along as a bearer token.
+    for one that was not, and Polars for functions. ``protocol`` is how an address is queried where
+    its path does not show it; ``FAIRMEND_UPSTREAM_TOKEN`` is sent along as a bearer token.
     """
     kind = model_kind(source)
     if kind == "address":
@@ -93,8 +94,7 @@ def _imported(path: str) -> Any:
     """An object by its import path; the current folder counts."""
     module, _, name = path.partition(":")
     if not name or "/" in module:
-        raise ModelError(
-            "--model",
+        _refuse(
             "must read package.module:object, or name a .skops or .onnx file or a URL",
             f"got {path!r}",
             "Example: --model vendor:model for the object model in vendor.py.",
@@ -103,12 +103,8 @@ def _imported(path: str) -> Any:
     def complain(error: BaseException) -> ModelError:
         plain = isinstance(error, ImportError | AttributeError)
         reason = plain_text(str(error), MOST_OF_AN_ERROR) if plain else in_a_line(error)
-        return ModelError(
-            "--model",
-            "must be importable",
-            f"{path!r} is not: {reason}",
-            "Check the path, and run from the folder that holds the module.",
-        )
+        fix = "Check the path, and run from the folder that holds the module."
+        return ModelError("--model", "must be importable", f"{path!r} is not: {reason}", fix)
 
     here = os.getcwd()
     sys.path.insert(0, here)
@@ -121,10 +117,12 @@ def _imported(path: str) -> Any:
         if here in sys.path:  # a module may have changed it
             sys.path.remove(here)
     if isinstance(found, str):  # which would be read as the name of a column
-        raise ModelError(
-            "--model", "must be a model", f"{path!r} is text", "Name the object that answers."
-        )
+        _refuse("must be a model", f"{path!r} is text", "Name the object that answers.")
     return found
+
+
+def _refuse(must: str, got: str, fix: str) -> NoReturn:
+    raise ModelError("--model", must, got, fix)
 
 
 @dataclass(frozen=True)
@@ -173,9 +171,7 @@ _ASKED = ("predict", "predict_proba", "decision_function")
 def _existing(source: str) -> Path:
     path = Path(source)
     if not path.is_file():
-        raise ModelError(
-            "--model", "must be a file that exists", f"there is no {source!r}", "Check the name."
-        )
+        _refuse("must be a file that exists", f"there is no {source!r}", "Check the name.")
     return path
 
 
@@ -183,18 +179,15 @@ def _from_skops(source: str, trust: Sequence[str]) -> Any:
     """A skops file may name any type: those that skops does not know are only made if trusted."""
     path = _existing(source)
     skops = require("skops.io", extra="skops", why="a model in a .skops file")
-    with foreign_code(lambda error: _broken(source, "skops", error)):
+    broken = partial(_broken, source, "skops")
+    with foreign_code(broken):
         foreign = skops.get_untrusted_types(file=path)
     refused = [name for name in foreign if name not in trust]
     if refused:
-        told = " ".join(f"--trust {name}" for name in refused)
-        raise ModelError(
-            f"model {source!r}",
-            "must hold only types that are trusted",
-            f"it also holds {listed(refused)}",
-            f"If you trust where it comes from: {told}.",
-        )
-    with foreign_code(lambda error: _broken(source, "skops", error)):
+        fix = f"If you trust its source: {' '.join(f'--trust {name}' for name in refused)}."
+        got = f"it also holds {listed(refused)}"
+        raise ModelError(f"model {source!r}", "must hold only types that are trusted", got, fix)
+    with foreign_code(broken):
         return skops.load(path, trusted=list(foreign))
 
 
@@ -227,7 +220,7 @@ class OnnxModel:
         runtime = require("onnxruntime", extra="onnx", why="a model in an .onnx file")
         options = runtime.SessionOptions()
         options.log_severity_level = 3  # its warnings are for those who made the graph
-        with foreign_code(lambda error: _broken(str(path), "onnxruntime", error)):
+        with foreign_code(partial(_broken, str(path), "onnxruntime")):
             self._session = runtime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"]
             )
@@ -251,11 +244,11 @@ class OnnxModel:
 
     def _probabilities(self, rows: pl.DataFrame) -> NDArray[Any]:
         """A column a class, or one for the positive class."""
-        said, *labels = self._session.run(self._wanted, self._fed(rows))
-        if isinstance(said, list):  # a map per row, from class to probability
-            self.classes_ = list(said[0])
-            return np.array([list(entry.values()) for entry in said], np.float64)
-        table = np.asarray(said)
+        answers, *labels = self._session.run(self._wanted, self._fed(rows))
+        if isinstance(answers, list):  # a map per row, from class to probability
+            self.classes_ = list(answers[0])
+            return np.array([list(entry.values()) for entry in answers], np.float64)
+        table = np.asarray(answers)
         if labels and table.ndim == 2 and table.shape[1] == 2 and self.classes_ is None:
             self.classes_ = _classes(table, np.asarray(labels[0]).reshape(-1))
         return table
@@ -267,12 +260,8 @@ class OnnxModel:
             return {name: np.stack(columns, axis=1)}
         missing = [name for name in self._inputs if name not in rows.columns]
         if missing:
-            raise ModelError(
-                "model (ONNX)",
-                "must find its inputs among the columns",
-                f"there is no {listed(missing)}",
-                nearest(missing[0], rows.columns),
-            )
+            fix, got = nearest(missing[0], rows.columns), f"there is no {listed(missing)}"
+            raise ModelError("model (ONNX)", "must find its inputs among the columns", got, fix)
         return {
             name: _as_tensor(rows[name], one.type, name).reshape(-1, *[1] * (len(one.shape) - 1))
             for name, one in self._inputs.items()
@@ -304,35 +293,33 @@ _TENSORS = {
 
 
 def _as_tensor(column: pl.Series, kind: str, name: str) -> NDArray[Any]:
-    """A column in the type the graph reads; what would change on the way is refused."""
+    """A column in the type the graph reads; values that would change are refused."""
     import polars as pl
 
-    def fail(must: str, got: str, fix: str) -> ModelError:
-        return ModelError(f"model (ONNX) input {name!r}", must, got, fix)
+    def check(holds: bool, must: str, got: str, fix: str) -> None:
+        if not holds:
+            raise ModelError(f"model (ONNX) input {name!r}", must, got, fix)
 
-    if kind not in _TENSORS:
-        raise fail("must be numbers, yes-or-no or text", f"the graph reads {kind}", "Convert it.")
-    dtype = _TENSORS[kind]
+    dtype = _TENSORS.get(kind)
+    check(dtype is not None, "must be numbers, booleans or text", f"the graph reads {kind}",
+          "Convert it.")  # fmt: skip
     if dtype is np.object_:
         return np.array(["" if v is None else str(v) for v in column], object)
-    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        raise fail("must be a number", f"the file holds {column.dtype}", "Encode it as a number.")
+    is_number = column.dtype.is_numeric() or column.dtype == pl.Boolean
+    got = f"the file holds {column.dtype}"
+    check(is_number, "must be a number", got, "Encode it as a number.")
+    values = np.asarray(column.cast(pl.Float64).fill_null(float("nan")).to_numpy())
     if dtype in (np.float32, np.float64):
-        values = np.asarray(column.cast(pl.Float64).fill_null(float("nan")).to_numpy())
-        if dtype is np.float32 and column.dtype.is_integer():
-            beyond = np.abs(values) > _SINGLE_LIMIT
-            if beyond.any():
-                raise fail(
-                    f"must be at most {_SINGLE_LIMIT:,} in single precision",
-                    f"got {int(values[np.argmax(beyond)]):,}",
-                    "Export the model in double precision, or scale the column.",
-                )
+        beyond = np.abs(values) > _SINGLE_LIMIT
+        if dtype is np.float32 and column.dtype.is_integer() and beyond.any():
+            got = f"got {int(values[np.argmax(beyond)]):,}"
+            fix = "Export the model in double precision, or scale the column."
+            check(False, f"must be at most {_SINGLE_LIMIT:,} in single precision", got, fix)
         return values.astype(dtype)
-    if column.null_count():
-        raise fail(f"must be known, for {kind} has no missing value", "got missing ones",
-                   "Fill them, or export the model with float inputs.")  # fmt: skip
-    whole = column.cast(pl.Float64).to_numpy()
-    if (whole != np.floor(whole)).any():
-        raise fail("must be whole numbers", f"got {whole[whole != np.floor(whole)][0]:g}",
-                   "Export the model with float inputs.")  # fmt: skip
+    fix = "Export the model with float inputs."
+    known = not column.null_count()
+    check(known, f"must be known, for {kind} has no missing value", "got missing ones", fix)
+    fractions = values[values != np.floor(values)]
+    if len(fractions):
+        check(False, "must be whole numbers", f"got {fractions[0]:g}", fix)
     return np.asarray(column.to_numpy()).astype(dtype)

@@ -1,7 +1,7 @@
-"""A model behind an address: rows out, answers back, every failure in clear words.
+"""A model behind an address: rows out, answers back.
 
-It is asked synchronously, in batches, by one of the protocols in `fairmend.model.protocols`.
-Redirects are not followed, and no message repeats a row or what the vendor's server said about one.
+It is queried synchronously, in batches, by one of the protocols in `fairmend.model.protocols`.
+Redirects are not followed, and no message repeats a row or the vendor's answer about one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import http.client
 import ssl
 import time
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any, NoReturn
 from urllib.parse import SplitResult, urlsplit
 
@@ -18,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import Frame, is_missing, scalar
-from fairmend.errors import DataError, ModelError
+from fairmend.errors import DataError, ModelError, check, check_between, check_whole
 from fairmend.model.protocols import protocol_for, protocol_named
 
-__all__ = ["RemoteModel", "cells", "kinds", "read_address"]
+__all__ = ["RemoteModel", "as_answers", "cells", "kinds", "read_address"]
 
 MOST_BYTES = 1 << 28
-"""More than this is no answer."""
+"""Longer answers are not read."""
 _PAUSE = 0.2  # seconds before the first retry; doubled each time
 _KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float"}
 
@@ -38,7 +37,7 @@ class RemoteModel:
         Where it is served: MLflow's ``.../invocations``, ``.../v2/models/NAME`` of the Open
         Inference Protocol, or any address that takes ``{"instances": [...]}``.
     protocol
-        ``"mlflow"``, ``"v2"`` or ``"instances"``, where the address does not tell.
+        ``"mlflow"``, ``"v2"`` or ``"instances"``, where the address does not show it.
     timeout
         Seconds to wait for a connection, and for each part of an answer.
     retries
@@ -47,10 +46,10 @@ class RemoteModel:
     headers, token
         More headers; a bearer token.
     batch
-        Rows a request.
+        Rows per request.
     answer
-        Which of several values a row to read: a name or a place. Of two class probabilities the
-        second is read unless told otherwise.
+        Which of several values per row to read: a name or a place. By default the second of two
+        class probabilities.
 
     Examples
     --------
@@ -82,52 +81,44 @@ class RemoteModel:
             raise DataError("url", "must fit its protocol", str(error), "Check the path.") from None
         if self._place.query:
             self._path += f"?{self._place.query}"
-        self._check_settings()
+        check_between("timeout", timeout, 0, fix="30 is the default.", open_ended=True)
+        check_whole("retries", retries, 0)
+        check_whole("batch", batch, 1)
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
-
-    def _check_settings(self) -> None:
-        if not (isinstance(self.timeout, Real) and 0 < self.timeout < float("inf")):
-            raise DataError("timeout", "must be a positive number of seconds",
-                            f"got {self.timeout!r}", "30 is the default.")  # fmt: skip
-        for name, value, least in (("retries", self.retries, 0), ("batch", self.batch, 1)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise DataError(name, f"must be a whole number, at least {least}",
-                                f"got {value!r}", "Leave it out for the default.")  # fmt: skip
 
     def __repr__(self) -> str:
         shown = f"{self._place.scheme}://{self._place.netloc}{self._place.path}"
         return f"RemoteModel({shown!r}, protocol={self.protocol.name!r})"
 
     def __call__(self, X: Any) -> NDArray[Any]:
-        """One answer a row, whatever the vendor says: labels, probabilities or scores."""
+        """One answer per row, as the vendor gives it: a label, a probability or a score."""
         frame = Frame.read(X)
         rows, of_kind = cells(frame), kinds(frame)
         names = None if frame.is_array else frame.names
-        said: list[Any] = []
+        answers: list[Any] = []
         for start in range(0, len(rows), self.batch):
             part = rows[start : start + self.batch]
-            said += self._answers(self.protocol.encode(names, part, of_kind), len(part))
-        answers = np.array(said)
-        return answers if answers.ndim == 1 and answers.dtype.kind in "biuf" else _objects(said)
+            answers += self._answers(self.protocol.encode(names, part, of_kind), len(part))
+        return as_answers(answers)
 
     def _answers(self, body: bytes, n: int) -> list[Any]:
         from fairmend.model.wire import BadAnswer, per_row
 
         response = self._post(body)
         try:
-            said = per_row(self.protocol.decode(response), self.answer)
+            answers = per_row(self.protocol.decode(response), self.answer)
         except BadAnswer as error:
             self._fail(
                 f"must answer in its protocol, {self.protocol.name}",
                 f"got {error}",
                 "Say protocol=... if it speaks another, answer=... which value to read.",
             )
-        if len(said) != n:
-            self._fail("must give one answer a row", f"got {len(said):,} answers for {n:,} rows",
-                       "Does it drop or add rows?")  # fmt: skip
-        return said
+        if len(answers) != n:
+            got = f"got {len(answers):,} answers for {n:,} rows"
+            self._fail("must give one answer per row", got, "Does it drop or add rows?")
+        return answers
 
     def _post(self, body: bytes) -> bytes:
         connection = self._connect()
@@ -138,85 +129,76 @@ class RemoteModel:
             if response.length:  # bytes announced that did not come
                 raise http.client.IncompleteRead(content, response.length)
         except TimeoutError:
-            self._fail(
-                f"must answer within {self.timeout:g} s",
-                "it did not",
-                "Raise timeout=, or ask about fewer rows at a time with batch=.",
-            )
+            fix = "Raise timeout=, or send fewer rows at a time with batch=."
+            self._fail(f"must answer within {self.timeout:g} s", "it did not", fix)
         except http.client.IncompleteRead:
-            self._fail("must send whole answers", "it broke off half-way", "Look at its log.")
+            self._fail("must send whole answers", "it broke off half-way", _LOOK)
         except (OSError, http.client.HTTPException) as error:
-            self._fail(
-                "must answer",
-                f"the connection broke: {type(error).__name__}",
-                "Look at the log of its server.",
-            )
+            self._fail("must answer", f"the connection broke: {type(error).__name__}", _LOOK)
         finally:
             connection.close()
-        if response.status != http.HTTPStatus.OK:
-            self._fail_on_status(response.status)
+        status = response.status
+        if status != http.HTTPStatus.OK:
+            fix = _FIXES.get(status // 100 if status < 400 else status, _LOOK)
+            phrase = http.client.responses.get(status, "unknown")
+            self._fail("must answer with status 200", f"got {status} ({phrase})", fix)
         return content
 
     def _connect(self) -> http.client.HTTPConnection:
         """An open connection; only this much is tried more than once."""
         host, port = self._place.hostname or "", self._place.port
+        connection: http.client.HTTPConnection
         for attempt in range(self.retries + 1):
-            connection: http.client.HTTPConnection
             if self._place.scheme == "https":
+                context = ssl.create_default_context()
                 connection = http.client.HTTPSConnection(
-                    host, port, timeout=self.timeout, context=ssl.create_default_context()
+                    host, port, timeout=self.timeout, context=context
                 )
             else:
                 connection = http.client.HTTPConnection(host, port, timeout=self.timeout)
             try:
                 connection.connect()
+                break
             except OSError as error:
                 connection.close()
                 if attempt == self.retries or isinstance(error, ssl.SSLError):
-                    self._fail(
-                        "must be reachable",
-                        f"no connection: {error.strerror or type(error).__name__}",
-                        "Is the server running, and is the address right?",
-                    )
+                    got = f"no connection: {error.strerror or type(error).__name__}"
+                    fix = "Is the server running, and is the address right?"
+                    self._fail("must be reachable", got, fix)
                 time.sleep(_PAUSE * 2**attempt)
-            else:
-                break
         return connection
-
-    def _fail_on_status(self, status: int) -> NoReturn:
-        phrase = http.client.responses.get(status, "unknown")
-        fix = "Look at the log of its server: what it said is not repeated here."
-        if 300 <= status < 400:
-            fix = "Redirects are not followed: give the address it redirects to."
-        elif status in (401, 403):
-            fix = "Pass token=... or headers=...."
-        elif status in (404, 405):
-            fix = "Check the path of the address and the protocol."
-        elif status == 429:
-            fix = "It wants fewer requests: wait, or ask about more rows at a time with batch=."
-        self._fail("must answer with status 200", f"got {status} ({phrase})", fix)
 
     def _fail(self, must: str, got: str, fix: str) -> NoReturn:
         where = f"model at {self._place.scheme}://{self._place.netloc}{self._place.path}"
         raise ModelError(where, must, got, fix) from None
 
 
+_LOOK = "Look at the log of its server: its answer is not repeated here."
+_FIXES = {  # by status, or by its first digit
+    3: "Redirects are not followed: give the address it redirects to.",
+    401: "Pass token=... or headers=....",
+    403: "Pass token=... or headers=....",
+    404: "Check the path of the address and the protocol.",
+    405: "Check the path of the address and the protocol.",
+    429: "It limits requests: wait, or send more rows at a time with batch=.",
+}
+
+
 def read_address(url: str) -> SplitResult:
     """An http or https address with a host; passwords in it are refused."""
     try:
         place = urlsplit(url)
-        plain = place.scheme in ("http", "https") and bool(place.hostname)
+        is_address = place.scheme in ("http", "https") and bool(place.hostname)
+        is_address = is_address and all(letter.isprintable() and letter != " " for letter in url)
         _ = place.port  # a port that is no number raises
-    except (ValueError, AttributeError):
-        plain = False
-    if not plain or any(not letter.isprintable() or letter == " " for letter in url):
-        raise DataError("url", "must be an http or https address", f"got {type(url).__name__}"
-                        if not isinstance(url, str) else "got something else",
-                        "For example http://localhost:8080/invocations.")  # fmt: skip
-    if place.username is not None or place.password is not None:
-        raise DataError(
-            "url", "must not hold a password", "got one", "Pass token=... or headers=... instead."
-        )
+    except (ValueError, AttributeError, TypeError):
+        is_address = False
+    got = "got something else" if isinstance(url, str) else f"got {type(url).__name__}"
+    example = "For example http://localhost:8080/invocations."
+    check(is_address, "url", "must be an http or https address", got, example)
+    secret = place.username is not None or place.password is not None
+    fix = "Pass token=... or headers=... instead."
+    check(not secret, "url", "must not hold a password", "got one", fix)
     return place
 
 
@@ -226,24 +208,21 @@ def kinds(frame: Frame) -> list[str]:
     >>> kinds(Frame.read(np.array([[1, 0]])))
     ['int', 'int']
     """
-    found = []
-    for column in frame.encoded:
-        known = column.values[:-1] if column.has_missing else column.values
-        kind = _KINDS.get(known.dtype.kind)
-        if kind is None:
-            types = {type(scalar(value)) for value in known}
-            kind = "str"
-            for type_ in (bool, int, float):
-                if types <= {type_}:
-                    kind = type_.__name__
-            if types == {int, float}:
-                kind = "float"
-        found.append(kind)
-    return found
+    return [_kind(column.values[:-1] if column.has_missing else column.values)
+            for column in frame.encoded]  # fmt: skip
+
+
+def _kind(values: NDArray[Any]) -> str:
+    kind = _KINDS.get(values.dtype.kind)
+    if kind is None:
+        types = {type(scalar(value)) for value in values}
+        kind = next((each.__name__ for each in (float, int, bool) if types <= {each}), "str")
+        kind = "float" if types == {int, float} else kind
+    return kind
 
 
 def cells(frame: Frame) -> list[list[Any]]:
-    """The rows as lists of plain values that JSON knows; what is missing is None.
+    """The rows as lists of plain values that JSON knows; None for a missing value.
 
     >>> cells(Frame.read(np.array([[1.5, np.nan]])))
     [[1.5, None]]
@@ -262,7 +241,10 @@ def _plain(value: Any) -> Any:
     return known if isinstance(known, bool | int | float | str) else str(known)
 
 
-def _objects(said: list[Any]) -> NDArray[Any]:
-    answers = np.empty(len(said), object)
-    answers[:] = said
+def as_answers(values: list[Any]) -> NDArray[Any]:
+    """Answers as numbers where they are, else as they came."""
+    answers = np.array(values)
+    if answers.ndim != 1 or answers.dtype.kind not in "biuf":
+        answers = np.empty(len(values), object)
+        answers[:] = values
     return answers

@@ -21,7 +21,7 @@ from fairmend.data.groups import UNKNOWN
 from fairmend.data.ids import content_ids
 from fairmend.errors import DataError, ModelError
 from fairmend.model.answers import Answers
-from fairmend.model.remote import cells
+from fairmend.model.remote import as_answers, cells
 from fairmend.model.wire import BadAnswer, BadRequest
 from fairmend.serve.schema import Row, Schema
 
@@ -83,12 +83,8 @@ class Repairer:
         return answers  # type: ignore[return-value]
 
     def _interpret(self, values: list[Any]) -> list[Said]:
-        raw = np.array(values)
-        if raw.dtype.kind not in "biuf":
-            raw = np.empty(len(values), object)
-            raw[:] = values
         try:
-            column = encode(raw)
+            column = encode(as_answers(values))
             answers = self.repair.box.interpret(column, self.labels).take(column.codes)
         except (ModelError, DataError):
             raise BadAnswer("answers that are no decisions as audited") from None

@@ -28,7 +28,7 @@ from fairmend.data.ids import is_id
 from fairmend.errors import DataError, FairmendError, unreadable
 from fairmend.model.answers import Answers
 from fairmend.model.probe import Probe
-from fairmend.model.remote import cells, kinds
+from fairmend.model.remote import as_answers, cells, kinds
 from fairmend.model.wire import JSON, BadAnswer, BadRequest, Protocol, Query, RequestFailed
 from fairmend.serve.config import Config
 from fairmend.serve.log import TABLES, DecisionLog, Entry, LogUnavailable, Reply, day_of, event
@@ -193,12 +193,7 @@ class Sidecar:
         names = None if frame.is_array else frame.names
         query = self.upstream.query(names, cells(frame), kinds(frame), self._deadline())
         _, values = asyncio.run_coroutine_threadsafe(query, self.loop).result()
-        numbers = np.array(values)
-        if numbers.dtype.kind in "biuf":
-            return numbers
-        answers = np.empty(len(values), object)
-        answers[:] = values
-        return answers
+        return as_answers(values)
 
     async def probe(self) -> None:
         """Query the vendor about rows of the audit: does it still answer as it did?"""
