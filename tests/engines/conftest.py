@@ -1,9 +1,7 @@
 """The engines under test, each as a way to put one pandas frame into its kind of place."""
 
 import os
-import shutil
 import sys
-import warnings
 
 import pandas as pd
 import pyarrow as pa
@@ -45,49 +43,6 @@ def fitted(people):
 
     mended = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
     return mended.fit(people[INPUTS], people["repaid"], sensitive_features=people["sex"])
-
-
-@pytest.fixture(scope="session")
-def spark():
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java, which is not installed")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Spark's own, about pandas 3 and its dependencies
-        from pyspark.sql import SparkSession
-
-        session = (
-            SparkSession.builder.master("local-cluster[2,1,1024]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "3")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .getOrCreate()
-        )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session.stop()
-
-
-@pytest.fixture(scope="session")
-def dask_client(tmp_path_factory):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from distributed import Client, LocalCluster
-
-        cluster = LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            local_directory=str(tmp_path_factory.mktemp("dask")),
-        )
-        client = Client(cluster)
-    yield client
-    client.close()
-    cluster.close()
 
 
 @pytest.fixture

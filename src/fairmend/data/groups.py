@@ -10,6 +10,7 @@ opt-out.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -93,6 +94,15 @@ def _spelling(label: Hashable) -> str:
     return str(int(label)) if whole else str(label)  # type: ignore[call-overload]
 
 
+def _without_zeros(label: Hashable) -> Hashable:
+    """Text that spells a whole number as a float, as the number is spelt: CSV has 1.0 for 1."""
+    spelt = _WHOLE_AS_FLOAT.fullmatch(label) if isinstance(label, str) else None
+    return spelt[1] if spelt else label
+
+
+_WHOLE_AS_FLOAT = re.compile(r"(-?[0-9]+)\.0+")
+
+
 # -------------------------------------------------------------------- new people
 
 
@@ -112,8 +122,8 @@ class GroupReader:
     """Finds people's places among the audited groups.
 
     >>> reader = GroupReader((0, 1))
-    >>> [reader.place([label]) for label in (1, 1.0, "1", True, " 1", 7, None)]
-    [1, 1, 1, 1, 1, -1, -2]
+    >>> [reader.place([label]) for label in (1, 1.0, "1", "1.0", True, " 1", 7, None)]
+    [1, 1, 1, 1, 1, 1, -1, -2]
     >>> GroupReader(("F & 0", "F & 1")).place(["F ", True])
     1
     """
@@ -132,7 +142,8 @@ class GroupReader:
         plain = [scalar(label) for label in labels]
         if any(is_missing(label) for label in plain):
             return OPTED_OUT
-        spellings = (group_of(plain), group_of(map(as_label, plain)))
+        read = [as_label(label) for label in plain]
+        spellings = (group_of(plain), group_of(read), group_of(map(_without_zeros, read)))
         for label in (*spellings, *map(_spelling, spellings)):
             if label in self._places:
                 return self._places[label]
