@@ -28,32 +28,6 @@ from numbers import Integral, Real
 from types import ModuleType
 from typing import Any, Literal, Self
 
-__all__ = [
-    "ArtifactError",
-    "DataError",
-    "FairmendError",
-    "FairmendWarning",
-    "InputError",
-    "MissingExtra",
-    "ModelError",
-    "RepairRefused",
-    "check",
-    "check_between",
-    "check_choice",
-    "check_columns",
-    "check_given",
-    "check_length",
-    "check_names",
-    "check_whole",
-    "foreign_code",
-    "in_a_line",
-    "plain_text",
-    "require",
-    "unreadable",
-    "warn",
-    "without_secrets",
-]
-
 
 class FairmendError(Exception):
     """Base of every error fairmend raises on purpose.

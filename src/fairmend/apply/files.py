@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from fairmend.apply.batch import Applied, People, apply_batch, read_people
 from fairmend.apply.laws import FittedRepair, Laws
 from fairmend.apply.outputs import Outputs
-from fairmend.apply.rowstream import Block, Edits, RowStream, open_rows
+from fairmend.apply.rowstream import Edits, RowStream, open_rows
 from fairmend.apply.shared_draws import SharedDraws, SharedDrawsOfStream
 from fairmend.data.columns import IntArray
 from fairmend.data.containers import as_kind
 from fairmend.data.files import writing
 from fairmend.data.spelling import Spelling
-from fairmend.data.tablefile import refuse_blanks
+from fairmend.data.tablefile import Block, refuse_blanks
 from fairmend.errors import DataError, FairmendError, check, listed
 from fairmend.progress import progress
 

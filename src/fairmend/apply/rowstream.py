@@ -27,8 +27,6 @@ from fairmend.errors import DataError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Block", "Edits", "RowStream", "open_rows"]
-
 _NEWLINE, _RETURN = 10, 13
 
 

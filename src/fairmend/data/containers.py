@@ -12,8 +12,6 @@ import numpy as np
 from fairmend.data.columns import Frame
 from fairmend.errors import check_columns, require
 
-__all__ = ["Kind", "as_fitted", "as_kind", "from_cells", "kind_of", "widened"]
-
 Kind = Literal["pandas", "polars", "pyarrow", "numpy"]
 
 

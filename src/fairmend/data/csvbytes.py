@@ -17,19 +17,6 @@ from numpy.typing import NDArray
 
 from fairmend.errors import DataError
 
-__all__ = [
-    "Dialect",
-    "check_records",
-    "count_records",
-    "cut",
-    "header",
-    "header_end",
-    "lengths",
-    "line_end",
-    "line_of",
-    "record_ends",
-]
-
 LONGEST_NAME = 100_000
 """Characters of a column's name; a file with a longer one is no table."""
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34

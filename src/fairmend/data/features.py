@@ -17,8 +17,6 @@ from fairmend.data.columns import Encoded, FloatArray, Frame, as_measure, lookup
 from fairmend.data.limits import MOST, Between, Value
 from fairmend.data.stored import stored
 
-__all__ = ["Feature", "FeatureMap"]
-
 MOST_VALUES = 100
 """A category keeps its most common values: a column of names must not fill the memory."""
 RAREST = 0.005

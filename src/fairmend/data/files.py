@@ -14,8 +14,6 @@ from typing import IO
 
 from fairmend.errors import DataError
 
-__all__ = ["is_special", "read_small", "refuse_existing", "system_number", "unwritable", "writing"]
-
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 

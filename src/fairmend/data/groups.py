@@ -37,21 +37,6 @@ from fairmend.data.columns import (
 from fairmend.data.naming import JOINER
 from fairmend.errors import FairmendWarning, check, check_length, listed
 
-__all__ = [
-    "OPTED_OUT",
-    "RESERVED",
-    "UNKNOWN",
-    "GroupReader",
-    "Membership",
-    "are_names",
-    "as_label",
-    "group_columns",
-    "group_of",
-    "named_groups",
-    "read_groups",
-    "read_membership",
-]
-
 WHAT = "sensitive_features"
 MAX_GROUPS = 500
 RESERVED = ("best", "rest")

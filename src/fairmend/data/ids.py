@@ -32,17 +32,6 @@ from fairmend.data.columns import (
 )
 from fairmend.errors import DataError, check_length
 
-__all__ = [
-    "BadId",
-    "canonical",
-    "content_ids",
-    "is_id",
-    "no_id",
-    "number_people",
-    "read_ids",
-    "read_people",
-]
-
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?", re.ASCII)
 # Beyond this, neighbouring integers are the same float.
 _EXACT_FLOAT = 2.0**53

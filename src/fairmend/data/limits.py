@@ -18,31 +18,6 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray, IntArray, is_missing, scalar
 
-__all__ = [
-    "Between",
-    "Chance",
-    "Chances",
-    "Coefficients",
-    "Count",
-    "Figure",
-    "Finite",
-    "Label",
-    "Places",
-    "Positive",
-    "Scores",
-    "Share",
-    "Side",
-    "Value",
-    "alike",
-    "disagreement",
-    "fault",
-    "faults",
-    "field_fault",
-    "fits",
-    "hints_of",
-    "inside",
-]
-
 MOST = sys.float_info.max
 LARGE = 1e100
 """Sums and products of a few such numbers are still finite."""
@@ -71,14 +46,17 @@ class Between:
 
 
 def flat(array: Any) -> bool:
+    """Whether an array has one dimension."""
     return bool(array.ndim == 1)
 
 
 def by_outcome(array: Any) -> bool:
+    """Whether an array has a column for each of the two outcomes."""
     return bool(array.ndim == 2 and array.shape[1] == 2)
 
 
 def sums_to_one(array: Any) -> bool:
+    """Whether masses are those of a distribution."""
     return abs(float(array.sum()) - 1) < 1e-6
 
 

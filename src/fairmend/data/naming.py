@@ -13,8 +13,6 @@ from functools import cached_property
 
 from fairmend.errors import plain_text
 
-__all__ = ["JOINER", "GroupNames", "shown"]
-
 JOINER = " & "
 """Between the labels of an intersection, and between the names of its attributes."""
 _CODE = re.compile(r"yes|no|true|false|-?\d+(\.0+)?")

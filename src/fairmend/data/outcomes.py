@@ -14,8 +14,6 @@ from fairmend.data.limits import Label
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, check, listed, nearest
 
-__all__ = ["UNLABELLED", "Labels", "MissingOutcomes", "read_outcome"]
-
 # Pairs of numbers that need no explanation: 1 is yes, the other is no.
 _PLAIN_PAIRS: tuple[tuple[int, int], ...] = ((0, 1), (-1, 1))
 

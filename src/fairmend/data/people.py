@@ -15,8 +15,6 @@ from fairmend.data.outcomes import Labels, read_outcome
 from fairmend.data.weights import check_weights_of_people, read_weights
 from fairmend.errors import check, check_length
 
-__all__ = ["Counts", "Records", "read_records"]
-
 
 @dataclass(frozen=True, eq=False)
 class Counts:

@@ -12,16 +12,6 @@ from numpy.typing import NDArray
 from fairmend.data.columns import Encoded, Frame, IntArray, distinct_rows, lookup_key
 from fairmend.data.containers import widened
 
-__all__ = [
-    "codes_among",
-    "differing",
-    "find_rows",
-    "mixed",
-    "numbered",
-    "replaced",
-    "stacked",
-]
-
 
 def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
     """Row by row and feature by feature, their value where told, else mine; types stay.

@@ -20,8 +20,6 @@ from fairmend.errors import DataError, FairmendWarning, check, check_choice
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["MISSING", "Findings", "Spelling", "as_known"]
-
 MISSING = ("NA", "N/A", "na", "n/a", "NaN", "nan", "null", "NULL", "None", "-", "--", "?", ".")
 """What stands for a missing value among numbers, whoever wrote the file."""
 MOSTLY = 0.5

@@ -10,8 +10,6 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from typing import Any, TypeVar
 
-__all__ = ["Stored", "stored", "stored_by_tag", "stored_class"]
-
 Class = TypeVar("Class", bound=type)
 
 

@@ -39,21 +39,6 @@ from fairmend.errors import unreadable as _unreadable
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "Block",
-    "CsvRows",
-    "Kind",
-    "Rows",
-    "Table",
-    "TypedRows",
-    "in_rows",
-    "kind_of",
-    "open_rows",
-    "read_table",
-    "refuse_blanks",
-    "refuse_odd_weights",
-]
-
 Kind = Literal["csv", "parquet", "arrow", "arrow stream", "excel"]
 HEAD = 4096
 """Bytes that tell what a file is."""

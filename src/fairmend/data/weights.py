@@ -11,8 +11,6 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray, as_numbers, is_number, scalar
 from fairmend.errors import DataError, check, check_length
 
-__all__ = ["HEAVIEST", "LIGHTEST", "check_weights_of_people", "read_weights", "weight_error"]
-
 WHAT = "sample_weight"
 # Weights are squared and summed; beyond these that would overflow, or vanish.
 LIGHTEST, HEAVIEST = 1e-100, 1e100

@@ -16,16 +16,6 @@ import numpy as np
 from fairmend.datasets.bunch import Bunch
 from fairmend.datasets.frames import Backend, check_backend, frame_of_bits, series
 
-__all__ = [
-    "ADULT",
-    "ADULT_SOURCE",
-    "COMPAS",
-    "COMPAS_SOURCE",
-    "TableInfo",
-    "load_adult",
-    "load_compas",
-]
-
 
 @dataclass(frozen=True)
 class TableInfo:

@@ -12,15 +12,6 @@ from numpy.typing import NDArray
 
 from fairmend.errors import check_choice, require
 
-__all__ = [
-    "Backend",
-    "check_backend",
-    "frame_of_bits",
-    "frame_of_columns",
-    "series",
-    "typed",
-]
-
 Backend = Literal["pandas", "polars", "pyarrow", "numpy"]
 Column = list[int] | list[float | None] | list[str | None]
 

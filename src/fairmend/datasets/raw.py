@@ -17,15 +17,6 @@ from fairmend.datasets.embedded import ADULT, ADULT_SOURCE, COMPAS, COMPAS_SOURC
 from fairmend.datasets.frames import Backend, check_backend, frame_of_columns, series, typed
 from fairmend.errors import DataError, check, check_given, require
 
-__all__ = [
-    "find_adult",
-    "find_compas",
-    "load_adult_raw",
-    "load_compas_raw",
-    "read_adult",
-    "read_compas",
-]
-
 ADULT_COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status"),
     *("occupation", "relationship", "race", "sex", "capital-gain", "capital-loss"),

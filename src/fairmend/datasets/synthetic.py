@@ -19,8 +19,6 @@ from fairmend.data.outcomes import Labels
 from fairmend.errors import DataError, check, check_choice
 from fairmend.measure.population import AuditData, Population
 
-__all__ = ["FinitePopulation", "example_one", "joint_proxies", "toy_descent"]
-
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Decision = Callable[[NDArray[Any]], NDArray[np.int64]]

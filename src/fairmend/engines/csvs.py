@@ -24,8 +24,6 @@ from fairmend.errors import DataError, listed, require
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Typed", "line_in", "typed"]
-
 
 @dataclass(frozen=True, eq=False)
 class Typed:
