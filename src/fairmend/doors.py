@@ -31,7 +31,7 @@ def audit_page(audit: Any) -> str:
 
 
 def _require_pages() -> None:
-    for module in ("jinja2", "altair", "vl_convert"):
+    for module in ("jinja2", "vl_convert"):
         require(module, extra="report", why="to_html()")
     from fairmend.report.drawing import can_draw
 

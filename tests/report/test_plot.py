@@ -113,9 +113,8 @@ def test_numbers_alone_have_no_chart_of_shares():
 
 
 def test_feature_scores_are_drawn_as_they_are_tabled(mixed):
-    drawn = plot.feature_scores(mixed).to_dict()
     table = mixed.feature_scores()
-    points = pd.DataFrame(drawn["data"]["values"])
+    points = values(plot.feature_scores(mixed), 0)
     for what, column in (
         ("change in the gap if only this feature moves", "share_of_gap"),
         ("influence it explains alone", "influence_share"),

@@ -69,8 +69,10 @@ def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def inline(chart: Any, key: str, title: str, description: str, *, wide: bool = False) -> str:
-    """An Altair chart as an inline picture with a name and a description.
+def inline(
+    spec: dict[str, Any], key: str, title: str, description: str, *, wide: bool = False
+) -> str:
+    """A Vega-Lite chart as an inline picture with a name and a description.
 
     ``wide``: as wide as the page. Where there is too little memory to draw, the description alone:
     the table below it has the figures.
@@ -79,7 +81,7 @@ def inline(chart: Any, key: str, title: str, description: str, *, wide: bool = F
         return f"<p>{escape(typeset(description))} (Not drawn: too little memory.)</p>"
     import vl_convert
 
-    text = vl_convert.vegalite_to_svg(chart.to_dict(validate=False))
+    text = vl_convert.vegalite_to_svg(spec)
     root = _ROOT.match(text)
     assert root is not None
     inside = _PAPER.sub("", text[root.end() :].removesuffix("</svg>"))

@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from pypdf import PdfReader
 
 from fairmend import BlackBox, FairmendWarning, RepairedClassifier, audit
-from fairmend.report.html.page import _inert
+from fairmend.report.templates import _inert
 
 EVIL = "<script>alert(1)</script>"
 WIDEST_FILE = 1_500_000

@@ -80,4 +80,4 @@ def _render(context: dict[str, Any], audit: Audit, absent: set[str]) -> str:
         "smallest_share": f"{100 * SMALL:g}",
         "by_person": BY_PERSON,
     }
-    return page.render("page.html.j2", "page.js", "img-src data:", general | context)
+    return page.render("html/page.html.j2", "html/page.js", "img-src data:", general | context)

@@ -19,11 +19,12 @@ from fairmend.report.html import page
 from fairmend.report.html.page import Chart
 from fairmend.report.monitoring import Monitored, MonitorFigures
 from fairmend.report.table import Column, Table
+from fairmend.report.templates import day, template, timestamp
 from fairmend.tables import percent, points
 
 __all__ = ["POLICY", "monitor_page"]
 
-SCRIPT, ALLOW = "monitor.js", "connect-src 'self'"
+SCRIPT, ALLOW = "html/monitor.js", "connect-src 'self'"
 POLICY = f"{page.policy(SCRIPT, ALLOW)}; frame-ancestors 'none'"
 """For the header of the response; a page cannot forbid frames from within."""
 MOST_ALERTS = 8
@@ -40,7 +41,7 @@ def _labelled(window: GapWindow) -> float:
 
 
 _GAPS = (
-    Column("from", read=lambda window: page.day(window.start)),
+    Column("from", read=lambda window: day(window.start)),
     Column("people", "count"),
     Column("outcomes known", "rate", _labelled),
     Column("vendor alone", "points", lambda window: (window.original or (NAN,))[0]),
@@ -61,7 +62,7 @@ _INPUTS = (
     Column("now", "rate", "moved.now"),
 )
 _EDITS = (
-    Column("time", read=lambda edit: page.timestamp(edit.at)),
+    Column("time", read=lambda edit: timestamp(edit.at)),
     Column("decision"),
     Column("group"),
     Column("columns edited", read="columns"),
@@ -93,7 +94,7 @@ def monitor_page(figures: MonitorFigures) -> str:
         ],
         "edits": Table.of("edits-table", "People whose inputs were edited", _EDITS, figures.edits),
     }
-    return page.render("monitor.html.j2", SCRIPT, ALLOW, context)
+    return page.render("html/monitor.html.j2", SCRIPT, ALLOW, context)
 
 
 def _charts(group: Monitored, tolerance: float, place: int) -> tuple[Chart, Chart, Chart]:
@@ -158,7 +159,7 @@ class TimeChart:
         return [(at, time.strftime(form, time.gmtime(at))) for at in chosen]
 
     def drawn(self) -> Markup:
-        return Markup(page.template("timechart.svg.j2").render(chart=self))
+        return Markup(template("html/timechart.svg.j2").render(chart=self))
 
 
 def _gap_chart(key: str, title: str, windows: Sequence[GapWindow], tolerance: float) -> Markup:

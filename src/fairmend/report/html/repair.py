@@ -94,7 +94,7 @@ def _marginals(found: Explanation) -> Chart | None:
     )
     most = moving[0]
     description = f"The share that moves most is {most.feature}, by {points(most.shift)} points."
-    return picture(plot.marginals(found), "marginals", caption, description, table)
+    return picture(plot.marginals_spec(found)[0], "marginals", caption, description, table)
 
 
 def _marginal_table(
@@ -130,7 +130,7 @@ def _scores(found: Explanation) -> Chart:
     first = found.feature_scores[0]
     alone = f"{first.feature} explains most alone, {percent(first.influence_share)}."
     description = alone if first.more_than_noise else found.features_verdict
-    return picture(plot.feature_scores(found), "scores", caption, description, table)
+    return picture(plot.scores_spec(found)[0], "scores", caption, description, table)
 
 
 def _prototypes(found: Explanation) -> Table:

@@ -1,0 +1,80 @@
+"""The templates of pages, drawings and charts. Whatever they are given is escaped."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from fairmend.report.table import typeset
+from fairmend.tables import percent, points
+
+__all__ = ["day", "read", "template", "timestamp"]
+
+COLOURS = {
+    "blue": "#0072B2",
+    "vermilion": "#D55E00",
+    "grey": "#767676",
+    "ink": "#333333",
+    "green": "#009E73",
+    "sky": "#56B4E9",
+    "pale": "#DADADA",
+}
+"""Okabe and Ito's, which people with any kind of colour vision can distinguish, and greys."""
+MOST_OPEN = 2
+"""Groups whose parts of the page are open; those of further groups are folded, but printed."""
+
+
+@cache
+def template(name: str) -> jinja2.Template:
+    """A template by its path within this folder."""
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(read),
+    )
+    environment.filters |= {
+        "day": day,
+        "inert": lambda data: Markup(_inert(data)),
+        "percent": percent,
+        "points": points,
+        "time": timestamp,
+        "typeset": lambda text: type(text)(typeset(text)),  # what is escaped stays escaped
+    }
+    environment.globals |= {**COLOURS, "most_open": MOST_OPEN}
+    return environment.get_template(name)
+
+
+@cache
+def read(name: str) -> str:
+    """The text of a file of this folder."""
+    return files("fairmend.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _inert(data: Any) -> str:
+    r"""JSON that cannot end the element it stands in.
+
+    >>> print(_inert("</script>"))
+    "\u003c/script\u003e"
+    """
+    text = json.dumps(data)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def timestamp(at: float) -> str:
+    """A moment in UTC, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at)) if at else "never"
+
+
+def day(at: float) -> str:
+    """A moment in UTC, to the minute; a day alone at its beginning."""
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at)).removesuffix(" 00:00")
