@@ -364,8 +364,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """Accuracy of the repaired decisions."""
         from sklearn.metrics import accuracy_score
 
-        said = self.predict(X, sensitive_features=sensitive_features, ids=ids)
-        return float(accuracy_score(y, said, sample_weight=sample_weight))
+        decided = self.predict(X, sensitive_features=sensitive_features, ids=ids)
+        return float(accuracy_score(y, decided, sample_weight=sample_weight))
 
     def report(
         self,
@@ -419,7 +419,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         )
 
     def _explained(self, smallest_cell: int) -> tuple[Explanation | None, str]:
-        """What the gap rests on, or why that cannot be told.
+        """What the gap rests on, or why that is not known.
 
         It may need P(Y=1 | x) where the repair does not, of a group that has one outcome only.
         """
@@ -449,7 +449,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def _frontier(self, data: AuditData, levels: Sequence[float]) -> list[FrontierPoint]:
         points: dict[float, list[FrontierPoint]] = {}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FairmendWarning)  # said once, in fit
+            warnings.simplefilter("ignore", FairmendWarning)  # given once, in fit
             plans_at = plans_by_level(self.plans_, self.data_, self.settings, self.box_)
             # those who are edited at some level are edited at every higher one: found first
             for level in sorted({float(level) for level in levels}, reverse=True):

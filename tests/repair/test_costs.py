@@ -231,56 +231,31 @@ def test_a_mixture_takes_what_it_may_and_costs_what_it_takes(drawn, direction, k
 
 
 @pytest.mark.parametrize(
-    ("cost", "message"),
+    ("cost", "what", "got"),
     [
-        (Cost(immutable="town"),
-         "immutable: must be a list of names; got the text 'town'. Write ['town']."),
-        (Cost(immutable=["towm"]),
-         "immutable: must name inputs of the model; got 'towm'. Did you mean 'town'?"),
-        (Cost(immutable=["income", "member", "town"]),
-         "immutable: must leave something to edit; got every feature. Leave out what may change."),
-        (Cost(one_way={"incom": "up"}),
-         "one_way: must name inputs of the model; got 'incom'. Did you mean 'income'?"),
-        (Cost(one_way={"income": "higher"}),
-         "one_way: must say 'up' or 'down'; got 'higher' for 'income'. For example {'age': 'up'}."),
-        (Cost(one_way=["income"]),
-         "one_way: must say something of each feature it names; got ['income']. "
-         "Pass a dict, e.g. {'age': ...}."),
-        (Cost(one_way={"town": "up"}),
-         "one_way: must name numbers or yes-or-no features; 'town' is a category. "
-         "Make it immutable, or forbid single moves."),
-        (Cost(weights={"tow": 2.0}),
-         "cost weights: must name inputs of the model; got 'tow'. Did you mean 'town'?"),
-        (Cost(weights={"town": 0.0}),
-         "cost weights: must be positive; got 0.0 for 'town'. What must not change is immutable."),
-        (Cost(weights={"town": "dear"}),
-         "cost weights: must be positive; got 'dear' for 'town'. "
-         "What must not change is immutable."),
-        (Cost(max_edits=0),
-         "max_edits: must be a whole number, at least 1; got 0. Leave it out to allow any number."),
-        (Cost(max_edits=1.5),
-         "max_edits: must be a whole number, at least 1; got 1.5. "
-         "Leave it out to allow any number."),
-        (Cost(forbidden="sex"),
-         "forbidden: must be a function of two tables of rows; got 'sex'. True rules a move out."),
-        (Cost(kind="l3"),
-         "cost: must be 'l1', 'l2', 'squared_l2' or a callable; got 'l3'. l1 is the default."),
-        (Cost(kind=lambda a, b: np.zeros(3)),
-         "cost: must give a matrix of costs, none negative, one row per source row; "
-         "got shape (3,) for 5 and 5 rows. "
-         "A callable cost takes two tables and compares all their rows."),
-        (Cost(kind=lambda a, b: np.full((len(a), len(b)), -1.0)),
-         "cost: must give a matrix of costs, none negative, one row per source row; got -1. "
-         "A callable cost takes two tables and compares all their rows."),
-        (Cost(kind=lambda a, b: np.full((len(a), len(b)), np.nan)),
-         "cost: must give a matrix of costs, none negative, one row per source row; got nan. "
-         "A callable cost takes two tables and compares all their rows."),
+        (Cost(immutable="town"), "immutable", "got the text 'town'"),
+        (Cost(immutable=["towm"]), "immutable", "got 'towm'"),
+        (Cost(immutable=["income", "member", "town"]), "immutable", "got every feature"),
+        (Cost(one_way={"incom": "up"}), "one_way", "got 'incom'"),
+        (Cost(one_way={"income": "higher"}), "one_way", "got 'higher' for 'income'"),
+        (Cost(one_way=["income"]), "one_way", "got ['income']"),
+        (Cost(one_way={"town": "up"}), "one_way", "'town' is a category"),
+        (Cost(weights={"tow": 2.0}), "cost weights", "got 'tow'"),
+        (Cost(weights={"town": 0.0}), "cost weights", "got 0.0 for 'town'"),
+        (Cost(weights={"town": "dear"}), "cost weights", "got 'dear' for 'town'"),
+        (Cost(max_edits=0), "max_edits", "got 0"),
+        (Cost(max_edits=1.5), "max_edits", "got 1.5"),
+        (Cost(forbidden="sex"), "forbidden", "got 'sex'"),
+        (Cost(kind="l3"), "cost", "got 'l3'"),
+        (Cost(kind=lambda a, b: np.zeros(3)), "cost", "got shape (3,) for 5 and 5 rows"),
+        (Cost(kind=lambda a, b: np.full((len(a), len(b)), -1.0)), "cost", "got -1"),
+        (Cost(kind=lambda a, b: np.full((len(a), len(b)), np.nan)), "cost", "got nan"),
     ],
-)  # fmt: skip
-def test_mistakes_are_named(cost, message):
+)
+def test_mistakes_are_named(cost, what, got):
     with pytest.raises(DataError) as error:
         learn(cost).matrix(TABLE, TABLE)
-    assert str(error.value) == message
+    assert (error.value.what, error.value.got) == (what, got)
 
 
 def test_an_empty_table_has_a_place_too():

@@ -176,7 +176,7 @@ def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) ->
     from fairmend.status import PlanStatus
 
     blocked = recorded and plan.outlook.unreachable > 0
-    said = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.told.status]
+    said = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.in_words.status]
     if blocked:
         kept = " that keeps to the rules for edits" if ruled else ""
         said.append(

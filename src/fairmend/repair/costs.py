@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fairmend.data.columns import Encoded, FloatArray, Frame, Name, as_numbers, is_missing, scalar
 from fairmend.data.limits import MOST, Between, Positive, Value
 from fairmend.data.stored import stored
-from fairmend.errors import DataError, listed, nearest
+from fairmend.errors import DataError, check, check_choice, check_names, check_whole, listed
 
 __all__ = ["Cost", "EditCost"]
 
@@ -89,7 +89,7 @@ class _Axis:
         if self.values:
             code = {value: float(j) for j, value in enumerate(self.values)}
             new = float(len(self.values))  # differs from every known value
-            by_value = np.array([code.get(_known(value), new) for value in column.values])
+            by_value = np.array([code.get(_category(value), new) for value in column.values])
             return np.asarray(by_value[column.codes, None], np.float64)
         numbers = as_numbers(column.values)
         if numbers is None:
@@ -99,9 +99,9 @@ class _Axis:
                 f"got {listed(scalar(value) for value in column.values)}",
                 "Pass X as the model reads it.",
             )
-        known = np.isfinite(numbers)
-        at = np.where(known, numbers, self.centre) * (self.weight / self.scale)
-        missing = np.where(known, 0.0, self.weight * (0.5 if self.binary else 1.0))
+        there = np.isfinite(numbers)
+        at = np.where(there, numbers, self.centre) * (self.weight / self.scale)
+        missing = np.where(there, 0.0, self.weight * (0.5 if self.binary else 1.0))
         return np.asarray(np.stack([at, missing], axis=1)[column.codes], np.float64)
 
     def differs(self, a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:
@@ -331,57 +331,50 @@ class EditCost:
 
 def check_rules(cost: Cost, names: Sequence[str]) -> None:
     """Refuse what cannot be meant, or is about features that are not among these."""
-    _check_names(cost, names)
-    for name, direction in cost.one_way.items():
-        if direction not in ("up", "down"):
-            raise DataError("one_way", "must say 'up' or 'down'", f"got {direction!r} for {name!r}",
-                            "For example {'age': 'up'}.")  # fmt: skip
-    for name, weight in cost.weights.items():
-        if not (isinstance(weight, Real) and np.isfinite(weight) and weight > 0):
-            raise DataError("cost weights", "must be positive", f"got {weight!r} for {name!r}",
-                            "What must not change is immutable.")  # fmt: skip
-    most = cost.max_edits
-    if most is not None and not (isinstance(most, Integral) and most >= 1):
-        raise DataError("max_edits", "must be a whole number, at least 1", f"got {most!r}",
-                        "Leave it out to allow any number.")  # fmt: skip
-    if cost.forbidden is not None and not callable(cost.forbidden):
-        raise DataError("forbidden", "must be a function of two tables of rows",
-                        f"got {cost.forbidden!r}", "True rules a move out.")  # fmt: skip
-    if not callable(cost.kind) and cost.kind not in _KINDS:
-        raise DataError("cost", "must be 'l1', 'l2', 'squared_l2' or a callable",
-                        f"got {cost.kind!r}", "l1 is the default.")  # fmt: skip
-
-
-def _check_names(cost: Cost, names: Sequence[str]) -> None:
     for what, given in (
         ("immutable", cost.immutable),
         ("one_way", cost.one_way),
         ("cost weights", cost.weights),
     ):
-        if isinstance(given, str):
-            raise DataError(what, "must be a list of names", f"got the text {given!r}",
-                            f"Write [{given!r}].")  # fmt: skip
-        if what != "immutable" and not isinstance(given, Mapping):
-            raise DataError(what, "must say something of each feature it names", f"got {given!r}",
-                            "Pass a dict, e.g. {'age': ...}.")  # fmt: skip
+        check_names(what, given)
+        check(
+            what == "immutable" or isinstance(given, Mapping),
+            what,
+            "must have a value for each feature it names",
+            f"got {given!r}",
+            "Pass a dict, e.g. {'age': ...}.",
+        )
         for name in given:
-            if name not in names:
-                raise DataError(what, "must name inputs of the model", f"got {name!r}",
-                                nearest(name, names))  # fmt: skip
-    if set(cost.immutable) >= set(names):
-        raise DataError("immutable", "must leave something to edit", "got every feature",
-                        "Leave out what may change.")  # fmt: skip
+            check_choice(what, name, names, must="must name inputs of the model")
+    something = not set(cost.immutable) >= set(names)
+    must, fix = "must leave something to edit", "Leave out what may change."
+    check(something, "immutable", must, "got every feature", fix)
+    for name, direction in cost.one_way.items():
+        got, fix = f"got {direction!r} for {name!r}", "For example {'age': 'up'}."
+        check(direction in ("up", "down"), "one_way", "must say 'up' or 'down'", got, fix)
+    for name, weight in cost.weights.items():
+        positive = isinstance(weight, Real) and np.isfinite(weight) and weight > 0
+        got, fix = f"got {weight!r} for {name!r}", "What must not change is immutable."
+        check(positive, "cost weights", "must be positive", got, fix)
+    if cost.max_edits is not None:
+        check_whole("max_edits", cost.max_edits, 1, "Leave it out to allow any number.")
+    if cost.forbidden is not None:
+        got, must = f"got {cost.forbidden!r}", "must be a function of two tables of rows"
+        check(callable(cost.forbidden), "forbidden", must, got, "True forbids an edit.")
+    if not callable(cost.kind):
+        must = f"must be {', '.join(map(repr, _KINDS))} or a callable"
+        check_choice("cost", cost.kind, _KINDS, "l1 is the default.", must=must)
 
 
 def _axis(name: str, column: Encoded, mass: FloatArray, weight: float, cost: Cost) -> _Axis:
     numbers = as_numbers(column.values)
     ruled = name in cost.immutable or name in cost.one_way
-    if numbers is None or (ruled and not _told_apart(numbers)):
-        return _Axis(name, weight, values=tuple(_known(value) for value in column.values))
-    known = np.isfinite(numbers)
-    if set(numbers[known].tolist()) <= {0.0, 1.0}:
+    if numbers is None or (ruled and not _distinct(numbers)):
+        return _Axis(name, weight, values=tuple(_category(value) for value in column.values))
+    there = np.isfinite(numbers)
+    if set(numbers[there].tolist()) <= {0.0, 1.0}:
         return _Axis(name, weight, binary=True)
-    at, weight_at = numbers[known], np.bincount(column.codes, mass, len(numbers))[known]
+    at, weight_at = numbers[there], np.bincount(column.codes, mass, len(numbers))[there]
     everybody = float(weight_at.sum())  # 0 where nobody has it: all values then count alike
     share = weight_at / everybody if everybody > 0 else np.full(len(at), 1 / len(at))
     low, centre, high = (_quantile(at, share, q) for q in (0.05, 0.5, 0.95))
@@ -391,7 +384,7 @@ def _axis(name: str, column: Encoded, mass: FloatArray, weight: float, cost: Cos
     return _Axis(name, weight, scale=scale, centre=centre)
 
 
-def _told_apart(numbers: FloatArray) -> bool:
+def _distinct(numbers: FloatArray) -> bool:
     """Whether different values have different coordinates: not integers beyond 2**53, nor inf."""
     places = np.where(np.isfinite(numbers), numbers, np.nan)
     return len(np.unique(places)) == len(numbers)
@@ -403,6 +396,6 @@ def _quantile(at: FloatArray, share: FloatArray, q: float) -> float:
     return float(at[min(place, len(at) - 1)])
 
 
-def _known(value: Any) -> Any:
+def _category(value: Any) -> Any:
     """A category's value to be looked up by; every kind of missing is one."""
     return None if is_missing(value) else scalar(value)

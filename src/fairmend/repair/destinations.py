@@ -12,7 +12,7 @@ those that a search finds near it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -327,9 +327,8 @@ class Donors:
         if len(at) == 0:
             return
         taken = self.cost.may_take(looking.here[at], looking.there[donor])
-        good, said = self._confirmed(looking.rows.take(at), donor, taken)
-        score = np.full(len(good), np.nan) if said.score is None else said.score[good]
-        at, tried = at[good], _Edits(donor[good], taken[good], price[good], score)
+        good, score = self._confirmed(looking.rows.take(at), donor, taken)
+        at, tried = at[good], _Edits(donor[good], taken[good], price[good], score[good])
         if limit is not None:
             self._give_back(looking.rows.take(at), tried, np.arange(len(at)))
             kept = np.flatnonzero(tried.taken.sum(axis=1) <= limit)
@@ -340,13 +339,14 @@ class Donors:
 
     def _confirmed(
         self, rows: Frame, donor: IntArray, taken: NDArray[np.bool_]
-    ) -> tuple[IntArray, Answers]:
-        """Which edited rows really get the wanted decision and break no rule of the caller's."""
+    ) -> tuple[IntArray, FloatArray]:
+        """Which edited rows really get the wanted decision and break no rule; all scores."""
         assert self.box is not None
         tried = mixed(rows, self.table.take(donor), taken)
-        said = self.box.query(tried, self.labels, trusted=True)
-        good = (said.decision == self.answers.decision[0]) & ~self.cost.forbids(rows, tried)
-        return np.flatnonzero(good), said
+        answers = self.box.query(tried, self.labels, trusted=True)
+        good = (answers.decision == self.answers.decision[0]) & ~self.cost.forbids(rows, tried)
+        score = np.full(len(donor), np.nan) if answers.score is None else answers.score
+        return np.flatnonzero(good), score
 
     def _without_dear(
         self, rows: Frame, edits: _Edits, asked: IntArray, below: FloatArray
@@ -366,13 +366,12 @@ class Donors:
         def ask(row: IntArray, trial: NDArray[np.bool_]) -> None:
             if len(row) == 0:
                 return
-            good, said = self._confirmed(mine.take(row), edits.donor[asked[row]], trial)
+            good, score = self._confirmed(mine.take(row), edits.donor[asked[row]], trial)
             good = good[np.unique(row[good], return_index=True)[1]]  # each row's first
-            at = asked[row[good]]
-            done[row[good]], edits.taken[at] = True, trial[good]
-            edits.cost[at] = self.cost.total(steps[row[good]] * trial[good])
-            if said.score is not None:
-                edits.score[at] = said.score[good]
+            at, row, trial = asked[row[good]], row[good], trial[good]
+            cost = self.cost.total(steps[row] * trial)
+            done[row] = True
+            edits.put(at, _Edits(edits.donor[at], trial, cost, score[good]))
 
         some = np.flatnonzero(taken.any(axis=1))
         ask(some, taken[some])
@@ -410,24 +409,21 @@ class Donors:
     def _shrink(self, back: _GivingBack, size: int) -> None:
         """Give back so many values together, from the dearest on, again and again if it is one.
 
-        A value that was refused is asked about again only once another is back. Where few rows
-        are left the next few values of each are asked about at once; the first that works is
-        given back, as if they had been asked one after the other.
+        A value that was refused is tried again only once another is back. Where few rows are left
+        the next few values of each are tried at once; the first that works is given back, as if
+        they had been tried one after the other.
         """
-        turns = _Turns.of(back, size)
+        back.begin(size)
         most = min(_ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE // back.taken.shape[1])
-        with progress("shortening edits", len(turns.waiting)) as advance:
-            while (waiting := len(turns.waiting)) > 0:
-                who, unit = turns.next(max(1, most // waiting))
-                trial = back.taken[who]
-                np.put_along_axis(trial, turns.features(who, unit), values=False, axis=1)
-                good, said = self._confirmed(back.rows.take(who), back.donor[who], trial)
+        with progress("shortening edits", len(back.waiting)) as advance:
+            while (waiting := len(back.waiting)) > 0:
+                who, unit = back.next(max(1, most // waiting))
+                trial = back.without(who, unit)
+                good, score = self._confirmed(back.rows.take(who), back.donor[who], trial)
                 first = good[np.unique(who[good], return_index=True)[1]]
-                back.taken[who[first]] = trial[first]
-                if said.score is not None:
-                    back.score[who[first]] = said.score[first]
-                turns.record(who, unit, first)
-                advance(waiting - len(turns.waiting))
+                back.taken[who[first]], back.score[who[first]] = trial[first], score[first]
+                back.record(who, unit, first)
+                advance(waiting - len(back.waiting))
 
     def _made(self, rows: Frame, edits: _Edits) -> Destinations:
         return Destinations(
@@ -461,103 +457,81 @@ class _Edits:
     @classmethod
     def joined(cls, parts: Sequence[_Edits]) -> _Edits:
         """Of several tables, one below the other."""
-        return cls(
-            donor=np.concatenate([part.donor for part in parts]),
-            taken=np.concatenate([part.taken for part in parts]),
-            cost=np.concatenate([part.cost for part in parts]),
-            score=np.concatenate([part.score for part in parts]),
-        )
+        names = ("donor", "taken", "cost", "score")
+        columns = ([getattr(part, name) for part in parts] for name in names)
+        return cls(*map(np.concatenate, columns))
 
     @classmethod
     def none(cls, rows: Frame) -> _Edits:
         """Nobody has found anything yet."""
-        n = len(rows)
-        return cls(
-            donor=np.zeros(n, np.int64),
-            taken=np.zeros((n, len(rows.names)), bool),
-            cost=np.full(n, np.inf),
-            score=np.full(n, np.nan),
-        )
+        n, taken = len(rows), np.zeros((len(rows), len(rows.names)), bool)
+        return cls(np.zeros(n, np.int64), taken, np.full(n, np.inf), np.full(n, np.nan))
 
 
-@dataclass(frozen=True, eq=False)
 class _GivingBack:
-    """Rows that took values from a donor and give them back, changed as they do."""
+    """Rows that took values from a donor and give them back, the dearest first, round and round."""
 
-    rows: Frame
-    donor: IntArray
-    taken: NDArray[np.bool_]
-    score: FloatArray
-    steps: FloatArray
-    """What each value costs."""
+    def __init__(
+        self,
+        rows: Frame,
+        donor: IntArray,
+        taken: NDArray[np.bool_],
+        score: FloatArray,
+        steps: FloatArray,
+    ) -> None:
+        """``steps`` are what the values cost; ``taken`` and ``score`` change as some are back."""
+        self.rows, self.donor, self.taken, self.score = rows, donor, taken, score
+        self._steps = steps
 
-
-@dataclass(eq=False)
-class _Turns:
-    """Whose which values are to be asked about next, the dearest first and round and round."""
-
-    back: _GivingBack
-    order: IntArray
-    """Each row's features, the dearest of those taken first."""
-    size: int
-    """How many of them are given back together, a unit."""
-    refused: NDArray[np.bool_]
-    """Units that cannot be given back as things stand, shape (rows, units)."""
-    start: IntArray
-    """The unit each row goes on with."""
-    waiting: IntArray
-    """Rows that have something to ask."""
-    open: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), bool))
-    """The units they may ask about."""
-
-    @classmethod
-    def of(cls, back: _GivingBack, size: int) -> _Turns:
-        taken = back.taken
-        most = max(1, int(taken.sum(axis=1).max(initial=0)))
-        dearest = np.argsort(-np.where(taken, back.steps, -1.0), axis=1, kind="stable")
-        refused = np.zeros((len(taken), -(-most // size)), bool)
-        start, everybody = np.zeros(len(taken), np.int64), np.arange(len(taken))
-        turns = cls(back, dearest[:, :most], size, refused, start, everybody)
-        turns._look()
-        return turns
+    def begin(self, size: int) -> None:
+        """Start with so many values at a time, a unit."""
+        most = max(1, int(self.taken.sum(axis=1).max(initial=0)))
+        dearest = np.argsort(-np.where(self.taken, self._steps, -1.0), axis=1, kind="stable")
+        self._size, self._order = size, dearest[:, :most]
+        # units that cannot be given back as things stand, and the one each row goes on with
+        self._refused = np.zeros((len(self.taken), -(-most // size)), bool)
+        self._start = np.zeros(len(self.taken), np.int64)
+        self.waiting: IntArray = np.arange(len(self.taken))
+        self._look()
 
     def _look(self) -> None:
-        """Leave out rows that have nothing to ask any more."""
-        open_ = self._units()
-        some = open_.any(axis=1)
-        self.waiting, self.open = self.waiting[some], open_[some]
+        """Find the units that may be tried, and leave out rows that have none any more.
 
-    def _units(self) -> NDArray[np.bool_]:
-        """Units of the waiting that may be given back: one value at least must stay."""
-        held = np.take_along_axis(self.back.taken[self.waiting], self.order[self.waiting], axis=1)
-        edges = np.arange(0, held.shape[1], self.size)
+        One value at least must stay.
+        """
+        held = np.take_along_axis(self.taken[self.waiting], self._order[self.waiting], axis=1)
+        edges = np.arange(0, held.shape[1], self._size)
         count = np.add.reduceat(held.astype(np.int64), edges, axis=1)
         left = count.sum(axis=1, keepdims=True) - count
-        return np.asarray((count > 0) & (left > 0) & ~self.refused[self.waiting])
+        open_ = (count > 0) & (left > 0) & ~self._refused[self.waiting]
+        some = open_.any(axis=1)
+        self.waiting, self._open = self.waiting[some], open_[some]
 
     def next(self, at_once: int) -> tuple[IntArray, IntArray]:
         """The next units of each row that waits: rows and units, in the order of their turn."""
-        units = self.refused.shape[1]
-        turn = (self.start[self.waiting, None] + np.arange(units)) % units
-        open_ = np.take_along_axis(self.open, turn, axis=1)
+        units = self._refused.shape[1]
+        turn = (self._start[self.waiting, None] + np.arange(units)) % units
+        open_ = np.take_along_axis(self._open, turn, axis=1)
         place, at = np.nonzero(open_ & (np.cumsum(open_, axis=1) <= at_once))
         return self.waiting[place], turn[place, at]
 
-    def features(self, who: IntArray, unit: IntArray) -> IntArray:
-        """The features of units, shape (units, size); of a shorter one the last repeated."""
-        place = unit[:, None] * self.size + np.arange(self.size)
-        place = np.minimum(place, self.order.shape[1] - 1)
-        return np.asarray(self.order[who[:, None], place], np.int64)
+    def without(self, who: IntArray, unit: IntArray) -> NDArray[np.bool_]:
+        """What rows have taken, less a unit each."""
+        place = unit[:, None] * self._size + np.arange(self._size)
+        place = np.minimum(place, self._order.shape[1] - 1)
+        taken = self.taken[who]
+        np.put_along_axis(taken, self._order[who[:, None], place], values=False, axis=1)
+        return taken
 
     def record(self, who: IntArray, unit: IntArray, first: IntArray) -> None:
-        """What was asked, and the places in it of what was given back, one a row at most."""
-        until = np.full(len(self.refused), len(who))
+        """What was tried, and the places in it of what was given back, one a row at most."""
+        until = np.full(len(self._refused), len(who))
         until[who[first]] = first
         failed = np.arange(len(who)) < until[who]
-        self.refused[who[failed], unit[failed]] = True
-        if self.size == 1:  # with one value less another may be given back
-            self.refused[who[first]] = False
-        self.start[who[first]] = (unit[first] + 1) % self.refused.shape[1]
+        self._refused[who[failed], unit[failed]] = True
+        if self._size == 1:  # with one value less another may be given back
+            self._refused[who[first]] = False
+        self._start[who[first]] = (unit[first] + 1) % self._refused.shape[1]
         self._look()
 
 

@@ -60,7 +60,7 @@ class JointPlan(Plan):
     """Where rows decided 0 go, and where rows decided 1 go."""
     seen: Frame
     answers: Answers
-    """What the model said at the rows of ``seen``."""
+    """The answers of the model at the rows of ``seen``."""
     chance: Chances
     """Of turning, for each row of ``seen``: the program's own answer."""
 

@@ -173,9 +173,9 @@ class Flipping:
     def left(self, steps: _Steps, fewest: float) -> FloatArray:
         """What is left of the gap at each step; nan where the rate is over fewer than that."""
         over = self.over + steps.sums(self.change)
-        known = over >= fewest
-        left = (self.need - steps.sums(self.gain)) / np.where(known, over, 1.0)
-        return np.where(known, left, np.nan)
+        enough = over >= fewest
+        left = (self.need - steps.sums(self.gain)) / np.where(enough, over, 1.0)
+        return np.where(enough, left, np.nan)
 
 
 def calibrate_over_decisions(
@@ -277,9 +277,10 @@ class FlipPlan(Plan):
         eligible = np.flatnonzero(answers.decision == self.ranking.turned)
         if len(eligible) == 0:
             return Route.stay(len(rows))
-        asked, said = rows.take(eligible), answers.take(eligible)
+        asked = rows.take(eligible)
         found = self.donors.nearest(asked) if self.ranking.rank == "cost" else None
-        keys = self.ranking.keys(asked, said, None if found is None else found.cost)
+        cost = None if found is None else found.cost
+        keys = self.ranking.keys(asked, answers.take(eligible), cost)
         chance = self.cut.chances(keys)
         if found is not None:  # ranked by cost, those without an edit have no key
             chance[~found.reached] = 1.0

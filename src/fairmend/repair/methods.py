@@ -23,7 +23,7 @@ OPTIONAL = ("level", "cost", "rank")
 
 @dataclass(frozen=True)
 class Method:
-    """A way to make a plan, and what it can be told."""
+    """A way to make a plan, and the settings it follows."""
 
     name: str
     help: str

@@ -70,7 +70,7 @@ def order_preserving(problem: RepairProblem) -> Plan:
     keys = ranking.keys(problem.table, source.answers)
     placed = np.flatnonzero((source.decision != ranking.turned) | (cut.chances(keys) > 0))
     support, score = _places(problem, ranking)
-    if len(support) == 0:  # all who are decided so are told from the group by some value
+    if len(support) == 0:  # all who are decided so have some value that nobody of the group has
         nobody = IdentityPlan(**problem.common(PlanStatus.UNREACHABLE))
         return problem.finished(nobody, unreachable=float(source.mass[placed].sum()))
     knots, place = _placed(problem, placed, keys[placed, 0], support)

@@ -62,11 +62,15 @@ class Route:
         *,
         place: IntArray,
         cost: FloatArray,
-        table: Frame | None,
         decision: FloatArray,
-        score: FloatArray | None,
+        table: Frame | None = None,
+        score: FloatArray | None = None,
+        blocked: IntArray | None = None,
     ) -> Route:
-        """Rows go to ``table[place]``, each with a probability; what is left of a row stays."""
+        """Rows go to ``table[place]``, each with a probability; what is left of a row stays.
+
+        ``blocked`` are rows that no allowed edit helps.
+        """
         staying = 1 - np.bincount(row, probability, n)
         stays = np.flatnonzero(staying > 1e-15)
         everyone = np.concatenate([stays, row])
@@ -80,26 +84,25 @@ class Route:
             decision,
             score,
             np.concatenate([np.zeros(len(stays)), cost])[order],
+            None if blocked is None else np.isin(np.arange(n), blocked),
         )
 
     @classmethod
-    def flips(cls, n: int, row: IntArray, probability: FloatArray, found: Destinations) -> Route:
+    def flips(cls, n: int, row: IntArray, probability: FloatArray, to: Destinations) -> Route:
         """Rows that have a destination go there with a probability; all others stay."""
-        at = np.flatnonzero(found.reached)
-        there = found.take(at)
-        route = cls.moves(
+        at = np.flatnonzero(to.reached)
+        there = to.take(at)
+        return cls.moves(
             n,
             row[at],
             probability[at],
             place=np.arange(len(at)),
             cost=there.cost,
-            table=there.table,
             decision=there.decision,
+            table=there.table,
             score=there.score,
+            blocked=row[~to.reached],
         )
-        blocked = np.zeros(n, bool)
-        blocked[row[~found.reached]] = True
-        return replace(route, unreachable=blocked)
 
     @classmethod
     def decided(
@@ -110,32 +113,25 @@ class Route:
         turned: NDArray[Any],
         reached: NDArray[np.bool_],
     ) -> Route:
-        """The same where only decisions are wanted: each of these rows' decision is turned.
+        """The same where only decisions are wanted: each of these rows' decision is flipped.
 
-        The destinations are the two decisions; what the edits are and cost is not known.
+        The destinations are the two decisions; what the edits are and cost is left open.
         """
-        at = np.flatnonzero(reached)
-        route = cls.moves(
+        return cls.moves(
             n,
-            row[at],
-            probability[at],
-            place=turned[at].astype(np.int64),
-            cost=np.full(len(at), np.nan),
-            table=None,
+            row[reached],
+            probability[reached],
+            place=turned[reached].astype(np.int64),
+            cost=np.full(np.count_nonzero(reached), np.nan),
             decision=np.array([1.0, 0.0]),
-            score=None,
+            blocked=row[~reached],
         )
-        blocked = np.zeros(n, bool)
-        blocked[row[~reached]] = True
-        return replace(route, unreachable=blocked)
 
     @classmethod
     def stay(cls, n: int) -> Route:
         """Nobody moves."""
         nobody, nothing = np.empty(0, np.int64), np.empty(0)
-        return cls.moves(
-            n, nobody, nothing, place=nobody, cost=nothing, table=None, decision=nothing, score=None
-        )
+        return cls.moves(n, nobody, nothing, place=nobody, cost=nothing, decision=nothing)
 
     def of(self, rows: IntArray) -> Route:
         """The law of some of the rows, which must be in increasing order.
@@ -187,7 +183,7 @@ class Route:
         return np.bincount(self.row, self.probability > 0, self.n) > 1
 
     def expected(self, own: FloatArray, at_destination: FloatArray) -> FloatArray:
-        """Each row's mean of something known for itself and for every destination."""
+        """Each row's mean of a value that it and every destination have."""
         value = own[self.row]
         away = self.destination >= 0
         value[away] = at_destination[self.destination[away]]
@@ -206,8 +202,8 @@ class Route:
         several = np.flatnonzero(start[row + 1] - entry > 1)
         if len(several) > 0:
             last = start[row[several] + 1] - 1
-            found = self._entries_up_to(row[several], uniform[several])
-            entry[several] = np.minimum(found, last)  # rounding may leave a hair of the whole
+            drawn = self._entries_up_to(row[several], uniform[several])
+            entry[several] = np.minimum(drawn, last)  # rounding may leave a hair of the whole
         return np.asarray(self.destination[entry], np.int64)
 
     def _entries_up_to(self, row: IntArray, uniform: FloatArray) -> IntArray:
@@ -225,9 +221,9 @@ class Route:
         # an entry that ends at the very number comes before it
         order = np.lexsort((asked, np.r_[within, uniform], np.r_[self.row, row]))
         before = np.cumsum(~asked[order])
-        found = np.empty(len(asked), np.int64)
-        found[order] = before
-        return found[asked]
+        count = np.empty(len(asked), np.int64)
+        count[order] = before
+        return count[asked]
 
 
 @stored("Outlook", dropped=["parts"])
@@ -258,7 +254,7 @@ class Outlook:
     by_metric: tuple[tuple[str, Figure, Figure], ...] = ()
     """Each metric with its realised gap before and after; for a sum of metrics also its parts."""
     metric: str = ""
-    """Whose gap and interval are told where there are several: most of it is left."""
+    """The metric of the gap and interval above, where there are several: most of it is left."""
     optimism: Figure = 0.0
     """How much larger the gap is on people the plan was not fitted on: cross-fitted where outcomes
     or rows that were seen decide how far the plan goes, else 0. The interval includes it."""
@@ -285,7 +281,7 @@ class Plan(ABC):
     """What people read for the target and the reference group; empty: their labels."""
 
     def agrees(self) -> bool:
-        """Whether a gap that is said to be closed is; of several each has its own tolerance."""
+        """Whether the gap of a closed plan is closed; of several each has its own tolerance."""
         left = [after for _, _, after in self.by_metric]
         whole = self.status is PlanStatus.CLOSED and len(left) == 1
         most = self.outlook.tolerance + 1e-12 if whole else np.inf
@@ -309,7 +305,7 @@ class Plan(ABC):
         return ""
 
     @property
-    def told(self) -> PlanText:
+    def in_words(self) -> PlanText:
         """What it does on the audit data, in sentences."""
         o = self.outlook
         return describe_plan(
@@ -335,7 +331,7 @@ class Plan(ABC):
         o, (target, baseline) = self.outlook, self.group_names
         lines = [
             f"Plan for {target} against {baseline}: {self.metric} by {self.method}",
-            str(self.told),
+            str(self.in_words),
             f"{share(o.edited)} of the group edited (mean cost {o.cost:.2f}), "
             f"{share(o.randomised)} randomised, {share(o.unreachable)} unreachable",
             f"decisions flipped to positive for {share(o.to_positive)}, "

@@ -550,7 +550,7 @@ def allow_for_rivals(plan: Plan, rivals: int) -> Plan:
 
 
 def judged(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
-    """Those of one metric's gaps that can be judged; where none can, it is said."""
+    """Those of one metric's gaps that can be judged; a warning where none can."""
     found = tuple(gap for gap in gaps if gap.judged)
     if not found:
         one = gaps[0]

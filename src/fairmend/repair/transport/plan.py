@@ -145,14 +145,14 @@ class CouplingPlan(Plan):
             cost = self.cost.matrix(rows.take(at), self.table)
             if but is not None:
                 cost[np.arange(len(at)), but[at]] = np.inf
-            said = answers.take(at)
-            same = (said.decision > 0.5)[:, None] == (self.decision > 0.5)[None, :]
+            own = answers.take(at)
+            same = (own.decision > 0.5)[:, None] == (self.decision > 0.5)[None, :]
             possible = np.isfinite(cost)
             preferred = possible & same
             among = np.where(preferred.any(axis=1)[:, None], preferred, possible)
             cost = np.where(among, cost, np.inf)
             tied = cost <= cost.min(axis=1, keepdims=True) + 1e-12
-            mine, theirs = signal(said, self._answers), signal(self._answers, self._answers)
+            mine, theirs = signal(own, self._answers), signal(self._answers, self._answers)
             apart = np.abs(mine[:, None] - theirs[None, :])
             best = np.argmin(np.where(tied, apart, np.inf), axis=1)
             found.append(np.where(possible.any(axis=1), best, -1))
