@@ -5,11 +5,11 @@
     │   └── InputError                        a column of X that must not be an input
     ├── ModelError     (also a RuntimeError)  the black box failed, or its answers make no sense
     ├── ArtifactError  (also a ValueError)    a stored repair is damaged, or cannot be stored
-    ├── RepairRefused  (also a RuntimeError)  the repair would do what it was told not to do
+    ├── RepairRefused  (also a RuntimeError)  the repair would do what its settings forbid
     └── MissingExtra   (also an ImportError)  an optional package is not installed
 
 Every message answers four questions in one order: what is wrong and where, what it must be,
-what came, and what to do next. The ``check_*`` functions ask the questions that come up often.
+what came, and what to do next. The ``check_*`` functions raise the common ones.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ModelError(FairmendError, RuntimeError):
 
 
 class RepairRefused(FairmendError, RuntimeError):
-    """The repair would harm people, or mend what may be chance, and was told to refuse that."""
+    """The repair would harm people, or close a gap that may be chance, which is forbidden."""
 
 
 class ArtifactError(FairmendError, ValueError):
@@ -112,7 +112,7 @@ def require(module: str, *, extra: str, why: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != module.split(".", maxsplit=1)[0]:
-            raise  # the package is there but itself broken: its own error says more
+            raise  # the package is there but itself broken: its own error is clearer
         raise MissingExtra(
             why,
             f"needs the optional package {module.split('.', maxsplit=1)[0]!r}",
@@ -187,7 +187,7 @@ def check_between(
 
 
 def check_whole(what: str, value: object, least: int, fix: str = "", *, of: str = "") -> None:
-    """Refuse what is not a whole number of at least ``least``; ``of`` says what it counts.
+    """Refuse what is not a whole number of at least ``least``; ``of`` is what it counts.
 
     >>> check_whole("n", 0, 1, of="rows")
     Traceback (most recent call last):
@@ -294,8 +294,8 @@ def plain_text(text: str, most: int | None = None, *, lines: bool = False) -> st
         end = (most + 1) // 2
         text = f"{text[: most - end]} [{len(text) - most:,} characters left out] {text[-end:]}"
 
-    def escaped(found: re.Match[str]) -> str:
-        return found[0] if lines and found[0] in "\n\t" else ascii(found[0])[1:-1]
+    def escaped(match: re.Match[str]) -> str:
+        return match[0] if lines and match[0] in "\n\t" else ascii(match[0])[1:-1]
 
     return _UNSAFE.sub(escaped, text)
 

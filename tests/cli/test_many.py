@@ -408,7 +408,7 @@ def test_packed_csv_and_files_that_are_not_what_their_suffix_says(call, tmp_path
     assert (done.code, done.out) == (0, plain.out)
     people(60, 5).write_parquet(folder / "3.csv")
     done = call("audit", folder, *NAMED)
-    assert (done.code, "3.csv': must be a CSV, as its suffix says; got parquet" in done.err) == (
+    assert (done.code, "3.csv': must be a CSV, by its suffix; got parquet" in done.err) == (
         3, True)  # fmt: skip
 
 

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from fairmend.data.csvbytes import Dialect
+from fairmend.data.filekind import kind_of
 from fairmend.data.spelling import Spelling
 from fairmend.data.tablefile import (
-    kind_of,
     open_rows,
     read_table,
     refuse_blanks,

@@ -37,7 +37,7 @@ class Edits:
     cells: Mapping[str, tuple[NDArray[np.int64], pl.Series]]
     """Per edited column, which rows of the block, and their new values."""
     added: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """New columns, each with one value a row; all that `RowStream.start` was told of."""
+    """New columns, each with one value a row; those that `RowStream.start` was given."""
 
     @property
     def edited(self) -> NDArray[np.int64]:
@@ -51,7 +51,7 @@ def open_rows(
 ) -> AbstractContextManager[RowStream]:
     """A file, or standard input for ``-``, as a stream of rows that can be written again.
 
-    Edited cells are written as ``spelling`` says they are read.
+    Edited cells are written in the ``spelling`` in which they are read.
     """
     return tablefile.open_rows(
         path, spelling=spelling, block_bytes=block_bytes, csv=_CsvStream, typed=_TypedStream
@@ -77,7 +77,7 @@ class _CsvStream(CsvRows):
 
     def write(self, block: Block, edits: Edits) -> None:
         if self._kept is not None:
-            self._write_apart(block, edits, self._kept)
+            self._write_kept(block, edits, self._kept)
             return
         content = b"".join(self._edited(block, edits))
         columns = [column.tolist() for column in edits.added.values()]
@@ -127,7 +127,7 @@ class _CsvStream(CsvRows):
             copied = end
         return [*pieces, block.raw[copied:]]
 
-    def _write_apart(self, block: Block, edits: Edits, kept: Sequence[str]) -> None:
+    def _write_kept(self, block: Block, edits: Edits, kept: Sequence[str]) -> None:
         import polars as pl
 
         columns = [block.rows[name] for name in kept]
@@ -151,15 +151,12 @@ class _CsvStream(CsvRows):
         return words.cast(str).str.replace(".", self.spelling.mark, literal=True)
 
     def finish(self) -> None:
-        """Blank lines come last, as they did; what was taken for missing is told."""
+        """Blank lines come last, as they did; a note names what was taken for missing."""
         if self._kept is None:
             self._out.write(self.blank_end)
-        self.tell()
-
-    def tell(self) -> None:
-        found = Findings()
-        found.note_tokens(self.tokens)
-        found.use(self.names)
+        findings = Findings()
+        findings.note_tokens(self.tokens)
+        findings.use(self.names)
 
     def _written(self, value: Any, *, percent: bool = False) -> bytes:
         """A value as a cell, in quotes where they are needed."""

@@ -157,8 +157,8 @@ def lookup_key(value: Any) -> Hashable:
 def check_order(given: Mapping[str, Any]) -> None:
     """Refuse a series whose row labels are those of X, or of what comes before, at other rows.
 
-    Rows are told by their place, as in scikit-learn. Labels that are wholly others say nothing; the
-    same labels at other rows say that one of the two was filtered, sorted or shuffled.
+    Rows are matched by their place, as in scikit-learn. Row labels that are all different mean
+    nothing; the same labels at other rows mean that one of the two was filtered or sorted.
     """
     first, rows = "", None
     for what, values in given.items():
@@ -357,12 +357,12 @@ def _encode_few(column: Any) -> Encoded | None:
         values = np.unique(probe)
     if len(values) > _FEW:
         return None
-    codes, found = np.zeros(len(column), np.int8), 0
+    codes, matches = np.zeros(len(column), np.int8), 0
     for code, value in enumerate(values):
         match = np.asarray(np.isnan(column) if is_missing(value) else column == value, bool)
         codes += match.view(np.int8) * np.int8(code)
-        found += int(np.count_nonzero(match))
-    return Encoded(codes, values) if found == len(column) else None
+        matches += int(np.count_nonzero(match))
+    return Encoded(codes, values) if matches == len(column) else None
 
 
 def _encode_sorted(array: NDArray[Any]) -> Encoded:
@@ -459,8 +459,8 @@ def _encode_words(series: nw.Series[Any]) -> Encoded:
     """Code text that pandas holds, by its own hash table."""
     from pandas import factorize
 
-    codes, found = factorize(series.to_native())
-    values = np.asarray(found, object)
+    codes, distinct = factorize(series.to_native())
+    values = np.asarray(distinct, object)
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
@@ -529,7 +529,7 @@ class Frame:
 
     @property
     def is_pandas(self) -> bool:
-        """Told by the type: narwhals looks at every column's name, which takes time."""
+        """By the type alone: narwhals looks at every column's name, which takes time."""
         return type(self.native).__module__.partition(".")[0] == "pandas"
 
     def __len__(self) -> int:

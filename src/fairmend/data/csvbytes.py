@@ -1,8 +1,8 @@
 """A CSV as the bytes it is: where its records end, and what is wrong with them.
 
-Polars reads the cells. It neither says in which line of the file a record is odd, nor where a
-record begins, which is needed to write it again byte for byte; that is done here. Regular records
-are told by counting bytes; Python's csv module looks at the others one by one.
+Polars reads the cells. It reports neither the line of an odd record, nor where a record begins,
+which is needed to write it again byte for byte; that is done here. Regular records are recognised
+by counting bytes; Python's csv module looks at the others one by one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _BLANK: Problem = (
 
 @dataclass(frozen=True)
 class Dialect:
-    r"""How a CSV is written, told by its first record.
+    r"""How a CSV is written, by its first record.
 
     >>> Dialect.of(b'\xef\xbb\xbf"a; b";c\r\n1;2\r\n')
     Dialect(separator=';', newline='\r\n', marked=True)
@@ -201,7 +201,7 @@ def check_records(piece: bytes, name: str, dialect: Dialect, width: int, line: i
 
 
 def _is_regular(piece: bytes, mark: str, width: int) -> bool:
-    """Whether every record has cells for its columns, and plain quotes: quickly told."""
+    """Whether every record has cells for its columns, and plain quotes; quick to check."""
     if piece.count(b"\r") != piece.count(b"\r\n"):
         return False
     if b'"' in piece and not _quotes_are_plain(piece, mark):

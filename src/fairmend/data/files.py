@@ -150,8 +150,8 @@ def system_number(error: OSError) -> int | None:
     >>> system_number(OSError("Broken pipe (os error 32)")) == errno.EPIPE
     True
     """
-    said = re.search(r"\(os error (\d+)\)", str(error))
-    return int(said[1]) if error.errno is None and said else error.errno
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return int(number[1]) if error.errno is None and number else error.errno
 
 
 def unwritable(path: Path, error: OSError) -> DataError:

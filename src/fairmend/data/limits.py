@@ -1,8 +1,8 @@
 """What the fields of a class may hold, declared where they are.
 
-A field's annotation says its type and, with `typing.Annotated`, its limits: functions of the value
-that say whether it is within. What several fields must agree on a class says in a method
-``agrees``. `fit` and `load` ask the same question, `fault`, about everything they make.
+A field's annotation gives its type and, with `typing.Annotated`, its limits: functions of the
+value that return whether it is within. What several fields must agree on is checked by a method
+``agrees`` of the class. `fit` and `load` check everything they make by the same function, `fault`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def single(value: Any) -> bool:
 
 
 def label(value: Any) -> bool:
-    """Whether it tells somebody apart: a missing value is not even equal to itself."""
+    """Whether it can name a group: a missing value is not even equal to itself."""
     return single(value) and not is_missing(value)
 
 
@@ -136,9 +136,9 @@ def faults(*objects: Any) -> Iterator[str]:
         if isinstance(one, tuple | list):
             yield from faults(*one)
         elif is_dataclass(one) and type(one).__module__.startswith("fairmend."):
-            found = fault(one)
-            if found is not None:
-                yield found
+            wrong = fault(one)
+            if wrong is not None:
+                yield wrong
             cls: type = type(one)
             yield from faults(*(getattr(one, name) for name in hints_of(cls)))
 
@@ -146,12 +146,12 @@ def faults(*objects: Any) -> Iterator[str]:
 @cache
 def hints_of(cls: type) -> dict[str, Any]:
     """The annotations of the fields a class is made with."""
-    found = get_type_hints(cls, include_extras=True)
-    return {field.name: found[field.name] for field in fields(cls) if field.init}
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(cls) if field.init}
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type an annotation says, and within its limits.
+    """Whether a value is of an annotation's type and within its limits.
 
     >>> fits((1.0, 2.0), tuple[float, ...]), fits(None, str | None), fits("up", Literal["down"])
     (True, True, False)

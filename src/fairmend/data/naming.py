@@ -1,6 +1,6 @@
 """What people read for a group: the one place where labels become names.
 
-A label such as ``yes`` or ``1`` says nothing in a sentence, so it is shown with its attribute:
+A label such as ``yes`` or ``1`` means nothing in a sentence, so it is shown with its attribute:
 ``afam = yes``. Data frames, JSON and arguments keep the labels as they are.
 """
 

@@ -107,7 +107,7 @@ def _is_plain(labels: set[Hashable]) -> bool:
 
 
 UNLABELLED = Labels(0, 1)
-"""What decisions are called where nobody says what outcomes are."""
+"""What decisions are called where there are no outcomes."""
 
 
 class MissingOutcomes(DataError):

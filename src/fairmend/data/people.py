@@ -88,7 +88,7 @@ def read_records(
     ``y``, ``sensitive_features``, ``sample_weight`` and ``ids`` may name columns of X. The inputs
     are the columns ``input_names``. Without these they are all columns but y, sample_weight, ids,
     ``predicted`` (a column of predictions) and, where there are recorded ``predictions``, the
-    groups. ``counts`` says how many people each entry stands for, where that is not one.
+    groups. ``counts`` is how many people each entry stands for, where that is not one.
     """
     column = None if y is None and unlabelled is not None else read_column(y, frame, "y")
     if frame is not None and column is not None:
@@ -110,7 +110,7 @@ def read_records(
             "Name the model's own words: BlackBox(model, words=(negative, positive)).",
         )
         n = len(group_columns(sensitive_features, None)[0][1]) if frame is None else len(frame)
-        outcome, labels = np.zeros(n, np.int64), unlabelled  # no rate is asked of these zeros
+        outcome, labels = np.zeros(n, np.int64), unlabelled  # no rate is computed from these zeros
     n = len(outcome)
     group, groups, attribute = read_groups(sensitive_features, frame, n)
     weight = None
@@ -123,7 +123,7 @@ def read_records(
     inputs = frame
     if frame is not None:
         named = {name for name in (y, sample_weight, ids, predicted) if isinstance(name, str)}
-        if predictions is not None:  # beside answers the group only says who is who
+        if predictions is not None:  # a recorded answer does not depend on the group
             named |= set(named_groups(sensitive_features, frame))
         left = [name for name in frame.names if name not in named]
         if input_names is not None:

@@ -14,7 +14,7 @@ from fairmend.data.containers import widened
 
 
 def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
-    """Row by row and feature by feature, their value where told, else mine; types stay.
+    """Row by row and feature by feature, their value where ``take_theirs``, else mine; types stay.
 
     >>> a, b = Frame.read(np.array([[1, 2]])), Frame.read(np.array([[8, 9]]))
     >>> mixed(a, b, np.array([[True, False]])).native.tolist()
@@ -80,7 +80,7 @@ def _of_one_pandas_type(own: Any, other: Any) -> tuple[Any, Any]:
 
 
 def _chosen(own: nw.Series[Any], other: nw.Series[Any], take: NDArray[np.bool_]) -> nw.Series[Any]:
-    """One column of Polars or Arrow, the other's entries where told."""
+    """One column of Polars or Arrow, the other's entries where ``take``."""
     own, other = _of_one_type(own, other)
     words = own.implementation.is_pyarrow() and own.dtype in (nw.Categorical, nw.Enum)
     if words:  # Arrow cannot choose between dictionaries
@@ -151,10 +151,10 @@ def find_rows(table: Frame, rows: Frame) -> IntArray:
     >>> find_rows(table, Frame.read(np.array([[1, 1], [5, 1]]))).tolist()
     [1, -1]
     """
-    known, asked = numbered(table.encoded, rows.encoded)
-    place = np.full(1 + max(known.max(initial=0), asked.max(initial=0)), -1)
+    known, wanted = numbered(table.encoded, rows.encoded)
+    place = np.full(1 + max(known.max(initial=0), wanted.max(initial=0)), -1)
     place[known] = np.arange(len(table))
-    return np.where(asked < 0, -1, place[asked])
+    return np.where(wanted < 0, -1, place[wanted])
 
 
 def numbered(here: Sequence[Encoded], there: Sequence[Encoded]) -> tuple[IntArray, IntArray]:
@@ -175,15 +175,15 @@ def numbered(here: Sequence[Encoded], there: Sequence[Encoded]) -> tuple[IntArra
 
 def codes_among(here: Encoded, there: Encoded) -> IntArray:
     """The codes of one column in those of another; -1 for values that the other lacks."""
-    known, asked = here.values, there.values
-    numbers = known.dtype.kind in "biuf" and asked.dtype.kind in "biuf"
+    known, values = here.values, there.values
+    numbers = known.dtype.kind in "biuf" and values.dtype.kind in "biuf"
     if numbers and len(known) > 0:
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        same = known[at] == asked
+        at = np.minimum(np.searchsorted(known, values), len(known) - 1)
+        same = known[at] == values
         if here.has_missing and there.has_missing:  # nan is the last of both, and unlike itself
             at[-1], same[-1] = len(known) - 1, True
         code = np.where(same, at, -1)
     else:
         spot = {lookup_key(value): place for place, value in enumerate(known)}
-        code = np.array([spot.get(lookup_key(value), -1) for value in asked], np.int64)
+        code = np.array([spot.get(lookup_key(value), -1) for value in values], np.int64)
     return np.asarray(code[there.codes], np.int64)

@@ -114,7 +114,7 @@ class Spelling:
         if looks is None:
             return f"If that stands for a missing value, say --missing {shlex.quote(cell)}{words}."
         if re.fullmatch(r"[-+]?\d{19,}", cell):
-            return f"No number of 64 bits holds it. If it says who it is, name it with --id{words}."
+            return f"No number of 64 bits holds it. If it is an id, name it with --id{words}."
         options = []
         if currency := looks["before"] or looks["after"]:
             options.append(f"--currency {shlex.quote(currency)}")
@@ -141,7 +141,7 @@ class Spelling:
     def looks_like_number(self, cell: pl.Expr) -> pl.Expr:
         """Whether text is a number in some spelling, not only in this one."""
         alike = cell.str.strip_chars().str.contains(f"^(?:{_LOOKS.pattern})$")
-        if self.decimal == ".":  # who says so has seen the commas
+        if self.decimal == ".":  # whoever sets it has seen the commas
             alike &= ~cell.str.contains(r"^[-+]?\d*,\d+$")
         return alike
 
@@ -193,7 +193,7 @@ class Findings:
         spelling: Spelling,
         where: Callable[[str, int], str],
     ) -> Findings:
-        """What columns of text hold; ``where`` says where a row of a column is."""
+        """What columns of text hold; ``where`` names the place of a row of a column."""
         import polars as pl
 
         findings = cls()

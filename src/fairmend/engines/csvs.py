@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairmend.data.spelling import Findings, Spelling
 from fairmend.data.tablefile import open_rows
-from fairmend.errors import DataError, listed, require
+from fairmend.errors import DataError, check_columns, require
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,16 +108,13 @@ def _as_text(
     with open_rows(file, spelling=spelling, unpack=True) as stream:
         if stream.kind != "csv":
             raise DataError(
-                f"file {file!r}", "must be a CSV, as its suffix says", f"got {stream.kind}",
+                f"file {file!r}",
+                "must be a CSV, by its suffix",
+                f"got {stream.kind}",
                 "Give it the suffix of its format.",
-            )  # fmt: skip
-        missing = [name for name in names if name not in stream.names]
-        if missing:
-            raise DataError(
-                f"file {file!r}", f"must have the {len(names)} columns of {first!r}",
-                f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-                "Name files of one kind.",
-            )  # fmt: skip
+            )
+        what = f"file {file!r}"
+        check_columns(what, stream.names, names, "Name files of one kind.", of=repr(first))
         names = names or stream.names
         stream.check(names, f"file {file!r}")
         schema = pa.schema([(name, pa.large_string()) for name in names])
@@ -128,7 +125,7 @@ def _as_text(
 
 
 def line_in(file: str, row: int) -> str:
-    """The line of a row, found by reading up to it."""
+    """The line of a row, by reading up to it."""
     import polars as pl
 
     with open_rows(file, unpack=True) as stream:
