@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fairmend import AuditData, Counterfactual, counterfactual_data, datasets, project, tabulate
 from fairmend.explain.outcomes import fit_probability
-from fairmend.measure.disparity import FNR
+from fairmend.measure.metrics import FNR
 
 REPETITIONS = 7
 MILLION = 1_000_000

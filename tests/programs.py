@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import linprog
 
-from fairmend.measure.disparity import FDR
+from fairmend.measure.metrics import FDR
 from fairmend.measure.realised import RealisedGap
 from fairmend.repair.costs import Cost, EditCost
 

@@ -22,17 +22,8 @@ from fairmend.explain.counterfactual import Counterfactual, counterfactual, coun
 from fairmend.explain.descent import descend
 from fairmend.explain.projection import project
 from fairmend.measure.audit import audit, audit_data
-from fairmend.measure.disparity import (
-    FDR,
-    FNR,
-    FPR,
-    SP,
-    Alignment,
-    Combination,
-    Disparity,
-    MetricWords,
-    RateGap,
-)
+from fairmend.measure.disparity import Combination, Disparity, MetricWords, RateGap
+from fairmend.measure.metrics import FDR, FNR, FPR, SP, Alignment
 from fairmend.measure.population import AuditData, Population
 from fairmend.measure.result import Audit
 from fairmend.measure.tabulate import tabulate

@@ -41,8 +41,9 @@ from fairmend.errors import (
 )
 from fairmend.explain.counterfactual import Counterfactual, counterfactual_data
 from fairmend.measure.audit import audit_data
-from fairmend.measure.disparity import Disparity, check_outcomes_are_known
+from fairmend.measure.disparity import Disparity
 from fairmend.measure.elsewhere import engines, is_elsewhere
+from fairmend.measure.metrics import check_outcomes_are_known
 from fairmend.measure.population import AuditData
 from fairmend.measure.result import Audit
 from fairmend.measure.selection import find_one_decision

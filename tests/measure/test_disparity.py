@@ -239,7 +239,7 @@ def test_alignment_of_inputs_needs_the_baselines_mass():
 
 @pytest.mark.parametrize("weight", [-1, np.nan, np.inf])
 def test_alignment_weight_is_checked(weight):
-    with pytest.raises(DataError, match="not negative"):
+    with pytest.raises(DataError, match="at least 0"):
         Alignment(weight)
 
 

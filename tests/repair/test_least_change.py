@@ -26,7 +26,8 @@ from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing
 from fairmend.errors import RepairRefused
-from fairmend.measure.disparity import FNR, FPR, SP, as_disparity
+from fairmend.measure.disparity import as_disparity
+from fairmend.measure.metrics import FNR, FPR, SP
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost

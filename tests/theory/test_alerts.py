@@ -6,9 +6,9 @@ import pytest
 from scipy.stats import binom, fisher_exact
 
 from fairmend.data.columns import Frame
-from fairmend.measure.disparity import SP
 from fairmend.measure.drift import AuditedInputs, _binned
 from fairmend.measure.intervals import mean_gap
+from fairmend.measure.metrics import SP
 from fairmend.measure.result import Gap
 from fairmend.measure.windows import WindowedGap
 

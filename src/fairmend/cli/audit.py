@@ -17,7 +17,8 @@ from fairmend.cli.output import note, print_json, say, show
 from fairmend.cli.people import ColumnOptions, read_people, refuse_repeated_ids
 from fairmend.cli.streams import figures
 from fairmend.errors import DataError
-from fairmend.measure.disparity import as_disparity, default_metrics, words_of
+from fairmend.measure.disparity import as_disparity, words_of
+from fairmend.measure.metrics import default_metrics
 
 if TYPE_CHECKING:
     from fairmend.measure.result import Audit

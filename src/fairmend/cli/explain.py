@@ -9,7 +9,7 @@ from fairmend.cli import options as o
 from fairmend.cli.model import ModelOptions
 from fairmend.cli.output import print_json, show
 from fairmend.cli.people import InputOptions, read_people
-from fairmend.measure.disparity import as_disparity, uses_outcome
+from fairmend.measure.disparity import as_disparity
 from fairmend.measure.selection import refuse_selected
 
 MOST_SHARES, MOST_FEATURES, MOST_PAIRS = 15, 10, 5
@@ -78,7 +78,7 @@ def explain(
         print_json("fairmend.explanation/1", content)
     else:
         show(found)
-        if uses_outcome(as_disparity(metric)):
+        if as_disparity(metric).uses_outcome:
             show(_MODELLED)
         show("")
         _print_tables(marginals, scores)

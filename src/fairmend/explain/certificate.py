@@ -12,7 +12,7 @@ from fairmend.data.rows import numbered
 from fairmend.explain.crossfit import CLIP
 from fairmend.explain.outcomes import FittedProbability
 from fairmend.explain.projection import NO_GAP
-from fairmend.measure.disparity import SP, Alignment, Disparity, RateGap
+from fairmend.measure.disparity import Disparity, RateGap
 from fairmend.measure.equal_inputs import have_several
 from fairmend.measure.intervals import (
     SamplingError,
@@ -20,6 +20,7 @@ from fairmend.measure.intervals import (
     normal_quantile,
     rate_interval,
 )
+from fairmend.measure.metrics import SP, Alignment
 from fairmend.measure.population import Population
 
 __all__ = ["Certificate", "certify"]

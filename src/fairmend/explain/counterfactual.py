@@ -37,20 +37,13 @@ from fairmend.explain.projection import observed_gap, project
 from fairmend.explain.prototypes import prototypes, row_influence
 from fairmend.measure import special
 from fairmend.measure.audit import check_confidence
-from fairmend.measure.disparity import (
-    SP,
-    Disparity,
-    RateGap,
-    check_outcomes_are_known,
-    parts_of,
-    read_disparities,
-    uses_outcome,
-)
+from fairmend.measure.disparity import Disparity, RateGap, parts_of, read_disparities
 from fairmend.measure.equal_inputs import (
     DecisionDifference,
     decision_difference,
     names_of_the_group,
 )
+from fairmend.measure.metrics import SP, check_outcomes_are_known
 from fairmend.measure.population import AuditData, Population, pooled
 from fairmend.measure.tabulate import tabulate
 from fairmend.status import Status
@@ -257,7 +250,7 @@ class Counterfactual:
             self.status.value,
             *(
                 f"{d.name}: {_points(before)} points "
-                f"{'modelled' if self.modelled and uses_outcome(d) else 'observed'}, "
+                f"{'modelled' if self.modelled and d.uses_outcome else 'observed'}, "
                 f"{_points(after)} under the counterfactual"
                 for d, before, after in zip(
                     self.disparities, self.gaps_before, self.gaps_after, strict=True

@@ -12,7 +12,8 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import DataError
 from fairmend.explain.outcomes import FittedProbability, fit_probability
 from fairmend.explain.projection import tilt
-from fairmend.measure.disparity import SP, Alignment, Disparity, parts_of, uses_outcome
+from fairmend.measure.disparity import Disparity, parts_of
+from fairmend.measure.metrics import SP, Alignment
 from fairmend.measure.population import AuditData, Population, Tally
 
 __all__ = ["NuisanceModels"]
@@ -42,7 +43,7 @@ class NuisanceModels:
     ) -> NuisanceModels:
         """Fit what the disparities need and an exact distribution does not have."""
         source, outcome, group = data[target], None, None
-        if source.tally is not None and any(map(uses_outcome, disparities)):
+        if source.tally is not None and any(one.uses_outcome for one in disparities):
             table = data.table_of(source)
             if table is None:
                 raise _no_inputs("A counterfactual speaks of inputs: pass them.")

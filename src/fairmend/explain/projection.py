@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray
 from fairmend.errors import DataError
 from fairmend.measure import special
-from fairmend.measure.disparity import SP, Alignment, Combination, Disparity, RateGap, as_disparity
+from fairmend.measure.disparity import Combination, Disparity, RateGap, as_disparity
+from fairmend.measure.metrics import SP, Alignment
 from fairmend.measure.population import Population
 from fairmend.status import Status
 

@@ -14,19 +14,16 @@ from fairmend.data.columns import Frame
 from fairmend.data.groups import RESERVED
 from fairmend.data.outcomes import UNLABELLED, Labels, MissingOutcomes
 from fairmend.errors import DataError, FairmendError, check, check_between
-from fairmend.measure.disparity import (
+from fairmend.measure.disparity import Disparity, RateGap, as_disparity, parts_of
+from fairmend.measure.intervals import GapEstimate, RateEstimate
+from fairmend.measure.metrics import (
     FNR,
     FPR,
     SP,
     Alignment,
-    Disparity,
-    RateGap,
-    as_disparity,
     check_outcomes_are_known,
     default_metrics,
-    parts_of,
 )
-from fairmend.measure.intervals import GapEstimate, RateEstimate
 from fairmend.measure.population import AuditData, Population, pooled
 from fairmend.measure.result import Audit, Gap, GroupSummary, is_below_four_fifths
 from fairmend.measure.selection import OneDecision, find_one_decision, find_selection

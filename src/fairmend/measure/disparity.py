@@ -7,7 +7,7 @@ decisions h and outcome probabilities y,
 
 with r the rate's event, t its condition, c the baseline's rate and psi the influence function
 (the paper's Definition 3 and Proposition 4). So a metric is two functions of (h, y), and its
-influence is derived, never written beside it. Distribution alignment is no ratio and has its own.
+influence is derived, never written beside it.
 
 A metric with `MetricWords` is registered: it is known by its short name everywhere, and the audit,
 the report, the monitor and the command line take their words about it from there.
@@ -28,38 +28,18 @@ from fairmend.data.columns import FloatArray
 from fairmend.data.limits import Finite
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, FairmendWarning, check, in_a_line, nearest
-from fairmend.measure import special
-from fairmend.measure.population import AuditData, Population
+from fairmend.measure.population import Population
 
-__all__ = [
-    "FDR",
-    "FNR",
-    "FPR",
-    "SP",
-    "Alignment",
-    "Combination",
-    "Disparity",
-    "MetricWords",
-    "RateGap",
-    "as_disparity",
-    "default_metrics",
-    "metric_choices",
-    "metric_names",
-    "read_disparities",
-    "register",
-    "words_of",
-]
-
-METRICS = ("sp", "fnr", "fpr", "fdr")
-"""The default of an audit."""
 Term = Callable[[FloatArray, FloatArray], FloatArray]
+_MIRRORED = "1-"
 
 
 @dataclass(frozen=True)
 class MetricWords:
     """What people read about a metric.
 
-    >>> FNR.words.title, FNR.words.condition, FNR.words.event
+    >>> words = words_of("fnr")
+    >>> words.title, words.condition, words.event
     ('false negative rate', 'of those with a positive outcome, ', 'get a negative decision')
     """
 
@@ -103,6 +83,11 @@ class Disparity(ABC):
         """What it measures, in words for a reader."""
         return self.words.line
 
+    @property
+    def uses_outcome(self) -> bool:
+        """Whether it depends on outcomes; assumed where it is not known."""
+        return True
+
     @abstractmethod
     def value(self, target: Population, baseline: Population) -> float:
         """M(target); the baseline enters as a constant."""
@@ -129,7 +114,39 @@ def parts_of(disparity: Disparity) -> tuple[tuple[float, Disparity], ...]:
     return disparity.parts if isinstance(disparity, Combination) else ((1.0, disparity),)
 
 
-_MIRRORED = "1-"
+@stored("Combination")
+@dataclass(frozen=True)
+class Combination(Disparity):
+    """A weighted sum of disparities; value and influence are the same sums of theirs.
+
+    A signed sum of two gaps can be 0 while neither is: to close both, ask for both as constraints.
+
+    >>> (0.5 * as_disparity("fnr") + 0.5 * as_disparity("fpr")).name
+    '0.5 fnr + 0.5 fpr'
+    """
+
+    parts: tuple[tuple[Finite, Disparity], ...]
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return " + ".join(f"{weight:g} {part.name}" for weight, part in self.parts)
+
+    @property
+    def uses_outcome(self) -> bool:
+        return any(part.uses_outcome for _, part in self.parts)
+
+    def value(self, target: Population, baseline: Population) -> float:
+        return sum(weight * part.value(target, baseline) for weight, part in self.parts)
+
+    def influence(self, target: Population, baseline: Population) -> FloatArray:
+        return self._summed(part.influence(target, baseline) for _, part in self.parts)
+
+    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
+        return self._summed(part.baseline_influence(target, baseline) for _, part in self.parts)
+
+    def _summed(self, influences: Iterable[FloatArray]) -> FloatArray:
+        weights = np.array([weight for weight, _ in self.parts])
+        return np.asarray(weights @ np.stack(list(influences)), np.float64)
 
 
 @dataclass(frozen=True)
@@ -171,21 +188,21 @@ class RateGap(Disparity):
         """Check the two functions where h and y are 0, 1/2 and 1, and register it by its words."""
         h, y = (axis.ravel() for axis in np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]))
         r, t = self._at(h, y)
-        if not ((r >= 0) & (r <= t) & (t <= 1)).all():
-            raise DataError(
-                f"RateGap {self.name!r}",
-                "must have 0 <= rate <= given <= 1 for all decisions and outcomes in [0, 1]",
-                "it does not",
-                "Write rate as given and something more, e.g. (1 - h) * y given y.",
-            )
-        for part in (r.reshape(3, 3), t.reshape(3, 3)):
-            if not np.allclose(part[1], (part[0] + part[2]) / 2):
-                raise DataError(
-                    f"RateGap {self.name!r}",
-                    "must be linear in y",
-                    "at y = 0.5 it is not half-way between y = 0 and y = 1",
-                    "Write it as a(h) + b(h) * y.",
-                )
+        check(
+            ((r >= 0) & (r <= t) & (t <= 1)).all(),
+            f"RateGap {self.name!r}",
+            "must have 0 <= rate <= given <= 1 for all decisions and outcomes in [0, 1]",
+            "it does not",
+            "Write rate as given and something more, e.g. (1 - h) * y given y.",
+        )
+        low, middle, high = np.stack([r, t]).reshape(2, 3, 3).swapaxes(0, 1)
+        check(
+            np.allclose(middle, (low + high) / 2),
+            f"RateGap {self.name!r}",
+            "must be linear in y",
+            "at y = 0.5 it is not half-way between y = 0 and y = 1",
+            "Write it as a(h) + b(h) * y.",
+        )
         if self.words.title:
             register(self)
 
@@ -207,13 +224,13 @@ class RateGap(Disparity):
     def _influence_on_rate(self, population: Population) -> FloatArray:
         r, t = self.terms(population)
         total = float(t @ population.mass)
-        if total <= 0:
-            raise DataError(
-                f"disparity {self.name!r}",
-                "must have somebody its rate is over",
-                "nobody in the group meets its condition",
-                "Choose another metric for this group.",
-            )
+        check(
+            total > 0,
+            f"disparity {self.name!r}",
+            "must have somebody its rate is over",
+            "nobody in the group meets its condition",
+            "Choose another metric for this group.",
+        )
         rate = float(r @ population.mass) / total
         return (r - rate * t) / total
 
@@ -225,72 +242,46 @@ class RateGap(Disparity):
     def mirror(self) -> RateGap:
         """The complement 1 - R, for those whose rate is to rise.
 
-        >>> SP.mirror.name, SP.mirror.mirror is not SP and SP.mirror.mirror == SP
+        >>> sp = as_disparity("sp")
+        >>> sp.mirror.name, sp.mirror.mirror is not sp and sp.mirror.mirror == sp
         ('1-sp', True)
         """
         if isinstance(self.rate, _Rest):
             return RateGap(self.name.removeprefix(_MIRRORED), self.rate.rate, self.given)
-        meaning = f"complement of {self.title or self.name}"
-        return RateGap(
-            _MIRRORED + self.name,
-            _Rest(self.rate, self.given),
-            self.given,
-            MetricWords(meaning=meaning),
-        )
+        words = MetricWords(meaning=f"complement of {self.title or self.name}")
+        rest = _Rest(self.rate, self.given)
+        return RateGap(_MIRRORED + self.name, rest, self.given, words)
+
+    @property
+    def uses_outcome(self) -> bool:
+        h = np.array([0.0, 0.5, 1.0])
+        ends = [self._at(h, np.full(3, outcome)) for outcome in (0.0, 1.0)]
+        return not np.array_equal(ends[0], ends[1])
 
     def _at(self, h: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         ones = np.ones_like(h)  # a constant condition may be written as a plain 1
         return self.rate(h, y) * ones, self.given(h, y) * ones
 
 
-# Named functions and no lambdas, so that what holds a metric can be pickled to other processes.
-
-
-def _everybody(h: FloatArray, y: FloatArray) -> FloatArray:
-    return np.ones_like(h)
-
-
-def _positive_decision(h: FloatArray, y: FloatArray) -> FloatArray:
-    return h
-
-
-def _negative_decision(h: FloatArray, y: FloatArray) -> FloatArray:
-    return 1 - h
-
-
-def _positive_outcome(h: FloatArray, y: FloatArray) -> FloatArray:
-    return y
-
-
-def _negative_outcome(h: FloatArray, y: FloatArray) -> FloatArray:
-    return 1 - y
-
-
-def _false_negative(h: FloatArray, y: FloatArray) -> FloatArray:
-    return (1 - h) * y
-
-
-def _false_positive(h: FloatArray, y: FloatArray) -> FloatArray:
-    return h * (1 - y)
-
-
-# -------------------------------------------------------------------- the registry
+# -------------------------------------------------------------------- metrics by name
 
 _REGISTRY: dict[str, Disparity] = {}
 _BUILT_IN: set[str] = set()
 
 
-def register(metric: Disparity) -> None:
+def register(metric: Disparity, *, built_in: bool = False) -> None:
     """Make a metric known by its name; one of fairmend's own is never replaced."""
     name = metric.name.lower()
-    if name in _BUILT_IN or name.startswith(_MIRRORED):
-        raise DataError(
-            "metric name",
-            f"must be new and must not start with {_MIRRORED!r}",
-            f"got {metric.name!r}",
-            "Choose another name: this one has a meaning already.",
-        )
+    check(
+        name not in _BUILT_IN and not name.startswith(_MIRRORED),
+        "metric name",
+        f"must be new and must not start with {_MIRRORED!r}",
+        f"got {metric.name!r}",
+        "Choose another name: this one has a meaning already.",
+    )
     _REGISTRY[name] = metric
+    if built_in:
+        _BUILT_IN.add(name)
 
 
 @cache
@@ -307,9 +298,9 @@ def _load_entry_points() -> None:
 
 
 def metric_names() -> tuple[str, ...]:
-    """The short names of all registered metrics."""
+    """The short names of the registered metrics; those without a title are internal."""
     _load_entry_points()
-    return tuple(_REGISTRY)
+    return tuple(name for name, metric in _REGISTRY.items() if metric.words.title)
 
 
 def metric_choices() -> str:
@@ -318,18 +309,13 @@ def metric_choices() -> str:
     >>> metric_choices().split(", ")[:2]
     ['sp (statistical parity)', 'fnr (false negative rate)']
     """
-    choices = [
-        f"{name} ({words_of(name).title})" if words_of(name).title else name
-        for name in metric_names()
-    ]
-    return f"{', '.join(choices[:-1])} or {choices[-1]}"
+    *most, last = (f"{name} ({words_of(name).title})" for name in metric_names())
+    return f"{', '.join(most)} or {last}"
 
 
 def find_metric(name: str) -> Disparity | None:
     """A registered metric, or the mirror of one after ``"1-"``; None if there is no such metric."""
     key = name.lower()
-    if key == SELECTION.name:  # internal: stored in artifacts, never offered to users
-        return SELECTION
     if key.startswith(_MIRRORED):
         mirrored = find_metric(key.removeprefix(_MIRRORED))
         return mirrored.mirror if isinstance(mirrored, RateGap) else None
@@ -349,236 +335,16 @@ def words_of(name: str) -> MetricWords:
     return words if words.event else replace(words, event=f"count for {name}")
 
 
-# -------------------------------------------------------------------- the metrics
-
-SP = RateGap(
-    "sp",
-    _negative_decision,
-    _everybody,
-    MetricWords(
-        "statistical parity",
-        "the share of negative decisions",
-        event="get a negative decision",
-        synonyms=("dp", "demographic_parity", "statistical_parity", "disparate_impact"),
-        complements=("selection", "selection_rate"),
-    ),
-)
-"""Statistical parity: P(decision 0)."""
-FNR = RateGap(
-    "fnr",
-    _false_negative,
-    _positive_outcome,
-    MetricWords(
-        "false negative rate",
-        "negative decisions among positive outcomes",
-        event="get a negative decision",
-        among="a positive outcome",
-        synonyms=("equal_opportunity", "miss_rate"),
-        complements=("tpr", "recall", "sensitivity"),
-    ),
-)
-"""False negative rate: P(decision 0 | Y=1)."""
-FPR = RateGap(
-    "fpr",
-    _false_positive,
-    _negative_outcome,
-    MetricWords(
-        "false positive rate",
-        "positive decisions among negative outcomes",
-        event="get a positive decision",
-        among="a negative outcome",
-        synonyms=("predictive_equality",),
-        complements=("tnr", "specificity"),
-    ),
-)
-"""False positive rate: P(decision 1 | Y=0)."""
-FDR = RateGap(
-    "fdr",
-    _false_positive,
-    _positive_decision,
-    MetricWords(
-        "false discovery rate",
-        "negative outcomes among positive decisions",
-        event="turn out to have a negative outcome",
-        among="a positive decision",
-        synonyms=("predictive_parity",),
-        complements=("ppv", "precision"),
-    ),
-)
-"""False discovery rate: P(Y=0 | decision 1)."""
-SELECTION = RateGap("selection", _positive_decision, _everybody)
-"""P(decision 1): what alignment closes where the target group has more positive decisions."""
-
-
-_ALIGNMENT_WORDS = MetricWords(
-    "distribution alignment", "a divergence in hundredths of a nat", unit=""
-)
-
-
-@stored("Alignment")
-@dataclass(frozen=True)
-class Alignment(Disparity):
-    """Distribution alignment, DA = KL(decisions) + weight KL(inputs), target against baseline.
-
-    With mu the share of positive decisions and P1 the baseline's mass at the target's rows
-    (`Population.baseline_mass`),
-
-        DA  = KL(mu0 || mu1) + weight * sum_x p log(p / P1)
-        psi = (logit mu0 - logit mu1) (h - mu0) + weight * (L - E[L]),   L = log(p / P1).
-
-    L uses the masses as they stand, so it stays right once they have been reweighted.
-
-    >>> target = Population.of(mass=[1, 1], decision=[0, 1], outcome=[0, 1])
-    >>> baseline = Population.of(mass=[1, 3], decision=[0, 1], outcome=[0, 1])
-    >>> round(Alignment().value(target, baseline), 6)
-    0.143841
-    """
-
-    weight: float = 0.0
-    words: MetricWords = field(default=_ALIGNMENT_WORDS, init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.weight) and self.weight >= 0):
-            raise DataError(
-                "Alignment weight",
-                "must be finite and not negative",
-                f"got {self.weight!r}",
-                "0 compares decisions alone.",
-            )
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return "da" if self.weight == 0 else f"da({self.weight:g})"
-
-    def value(self, target: Population, baseline: Population) -> float:
-        mu0, mu1 = _positive_share(target), _positive_share(baseline)
-        decisions = float(special.rel_entr(mu0, mu1) + special.rel_entr(1 - mu0, 1 - mu1))
-        if self.weight == 0:
-            return decisions
-        return decisions + self.weight * float(target.mass @ self._log_ratio(target))
-
-    def influence(self, target: Population, baseline: Population) -> FloatArray:
-        mu0, mu1 = _positive_share(target), _positive_share(baseline)
-        with np.errstate(invalid="ignore"):  # both groups always get the same decision
-            psi = _times(special.logit(mu0) - special.logit(mu1), target.decision - mu0)
-        if self.weight > 0:
-            log_ratio = self._log_ratio(target)
-            psi = psi + self.weight * (log_ratio - target.mass @ log_ratio)
-        return np.asarray(psi, np.float64)
-
-    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
-        """Through mu1 alone: what the inputs term owes to P1's sampling is not counted."""
-        mu0, mu1 = _positive_share(target), _positive_share(baseline)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            slope = np.divide(mu1 - mu0, mu1 * (1 - mu1))
-        return _times(slope, baseline.decision - mu1)
-
-    @staticmethod
-    def _log_ratio(target: Population) -> FloatArray:
-        if target.baseline_mass is None:
-            raise DataError(
-                "Alignment with weight > 0",
-                "needs the baseline's mass at the target's rows",
-                "the population has none",
-                "Give Population.baseline_mass, or use weight=0.",
-            )
-        kept = target.mass > 0
-        ratio = np.zeros_like(target.mass)
-        with np.errstate(divide="ignore"):
-            ratio[kept] = np.log(target.mass[kept]) - np.log(target.baseline_mass[kept])
-        return ratio
-
-
-def _times(slope: float, change: FloatArray) -> FloatArray:
-    """Slope times change, and 0 where nothing changes, however steep it would be."""
-    return np.multiply(slope, change, out=np.zeros_like(change), where=change != 0)
-
-
-def _positive_share(population: Population) -> float:
-    """P(decision 1); exactly 0 or 1 where everybody gets one decision, whatever the rounding."""
-    positive = float(population.decision @ population.mass)
-    return positive / (positive + float((1 - population.decision) @ population.mass))
-
-
-@stored("Combination")
-@dataclass(frozen=True)
-class Combination(Disparity):
-    """A weighted sum of disparities; value and influence are the same sums of theirs.
-
-    A signed sum of two gaps can be 0 while neither is: to close both, ask for both as constraints.
-
-    >>> (0.5 * FNR + 0.5 * FPR).name
-    '0.5 fnr + 0.5 fpr'
-    """
-
-    parts: tuple[tuple[Finite, Disparity], ...]
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return " + ".join(f"{weight:g} {part.name}" for weight, part in self.parts)
-
-    def value(self, target: Population, baseline: Population) -> float:
-        return sum(weight * part.value(target, baseline) for weight, part in self.parts)
-
-    def influence(self, target: Population, baseline: Population) -> FloatArray:
-        return self._summed(part.influence(target, baseline) for _, part in self.parts)
-
-    def baseline_influence(self, target: Population, baseline: Population) -> FloatArray:
-        return self._summed(part.baseline_influence(target, baseline) for _, part in self.parts)
-
-    def _summed(self, influences: Iterable[FloatArray]) -> FloatArray:
-        weights = np.array([weight for weight, _ in self.parts])
-        return np.asarray(weights @ np.stack(list(influences)), np.float64)
-
-
-def default_metrics(*, outcome_known: bool) -> tuple[str, ...]:
-    """What an audit compares by default; without outcomes, what needs none.
-
-    >>> default_metrics(outcome_known=False)
-    ('sp',)
-    """
-    return tuple(name for name in METRICS if outcome_known or not uses_outcome(as_disparity(name)))
-
-
-def uses_outcome(disparity: Disparity) -> bool:
-    """Whether it asks what really happened; of what we do not know we assume that it does.
-
-    >>> uses_outcome(SP), uses_outcome(Alignment()), uses_outcome(SP + FNR)
-    (False, False, True)
-    """
-    return any(_asks_outcome(part) for _, part in parts_of(disparity))
-
-
-def check_outcomes_are_known(data: AuditData, disparities: Iterable[Disparity]) -> None:
-    """Refuse metrics that need outcomes where there are none."""
-    for disparity in () if data.outcome_known else disparities:
-        if uses_outcome(disparity):
-            raise DataError(
-                "y",
-                f"must hold what really happened for {disparity.name}",
-                "got None",
-                "Pass it, or ask for 'sp', which compares decisions alone.",
-            )
-
-
-def _asks_outcome(part: Disparity) -> bool:
-    if not isinstance(part, RateGap):
-        return not isinstance(part, Alignment)
-    h = np.array([0.0, 0.5, 1.0])
-    ends = [part.terms(Population.of(np.ones(3), h, np.full(3, outcome))) for outcome in (0.0, 1.0)]
-    return not np.array_equal(ends[0], ends[1])
-
-
 def as_disparity(given: str | Disparity) -> Disparity:
     """A disparity from its short name, or itself; ``"1-"`` before the name of a rate mirrors it.
 
-    >>> as_disparity("fnr") is FNR, as_disparity("1-fnr") == FNR.mirror
-    (True, True)
+    >>> as_disparity("1-fnr") == as_disparity("fnr").mirror
+    True
     """
     if isinstance(given, Disparity):
         return given
     metric = find_metric(given) if isinstance(given, str) else None
-    if metric is None or metric is SELECTION:
+    if metric is None or not metric.title:
         names = metric_names()
         raise DataError(
             "metric",
@@ -614,7 +380,3 @@ def _same_as(given: object) -> str:
         if name in metric.words.synonyms:
             return f"Say {key!r}."
     return ""
-
-
-register(Alignment())
-_BUILT_IN |= set(_REGISTRY)

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.measure import special
-from fairmend.measure.disparity import Alignment, Disparity, RateGap
+from fairmend.measure.disparity import Disparity, RateGap
+from fairmend.measure.metrics import Alignment
 from fairmend.measure.population import Population
 from fairmend.measure.result import Gap
 

@@ -33,7 +33,7 @@ _OUTCOMES = np.array([0.0, 1.0])
 class RealisedGap:
     """One rate gap of a target group as a function of the decisions H its rows get.
 
-    >>> from fairmend.measure.disparity import FNR
+    >>> from fairmend.measure.metrics import FNR
     >>> target = Population.of(mass=[1, 1], decision=[0, 1], outcome=[0.5, 0.5])
     >>> baseline = Population.of(mass=[1], decision=[1], outcome=[1])
     >>> realised = RealisedGap.between(FNR, target, baseline)
@@ -127,7 +127,7 @@ class RealisedGap:
 def half_a_person(disparity: RateGap, people: Population) -> float:
     """What half a person changes in a rate of theirs; 0 for an exact distribution.
 
-    >>> from fairmend.measure.disparity import SP
+    >>> from fairmend.measure.metrics import SP
     >>> half_a_person(SP, Population.of(mass=[1], decision=[1], outcome=[1]))
     0.0
     """

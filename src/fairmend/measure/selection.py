@@ -14,14 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.errors import DataError
-from fairmend.measure.disparity import (
-    Alignment,
-    Disparity,
-    RateGap,
-    as_disparity,
-    parts_of,
-    uses_outcome,
-)
+from fairmend.measure.disparity import Disparity, RateGap, as_disparity, parts_of
+from fairmend.measure.metrics import Alignment
 from fairmend.measure.population import AuditData, Population
 from fairmend.tables import percent
 
@@ -83,7 +77,7 @@ def find_selection(
 
 def refuse_selected(selection: Selection | None, metrics: Sequence[str], instead: str) -> None:
     """Refuse to compare decisions among people who were picked by them."""
-    if selection is not None and not any(uses_outcome(as_disparity(metric)) for metric in metrics):
+    if selection is not None and not any(as_disparity(metric).uses_outcome for metric in metrics):
         raise DataError(
             "y",
             "must be left out here for sp, which compares the decisions of everybody",
@@ -123,7 +117,7 @@ class OneDecision:
     def settles(self, disparity: Disparity) -> bool:
         """Whether a part of it is the same in all groups because everybody has this decision.
 
-        >>> from fairmend.measure.disparity import FDR, FNR, SP
+        >>> from fairmend.measure.metrics import FDR, FNR, SP
         >>> accepted = OneDecision(positive=True, share=1.0)
         >>> [accepted.settles(one) for one in (SP, FNR, FDR)]
         [True, True, False]

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairmend.data.outcomes import UNLABELLED
 from fairmend.measure.audit import audit_data
-from fairmend.measure.disparity import RateGap, uses_outcome
+from fairmend.measure.disparity import RateGap
 from fairmend.measure.intervals import mean_gap
 from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.measure.result import Gap
@@ -94,7 +94,7 @@ class WindowedGap:
         ``decision`` is the place of the decision in the keys: the original or the repaired one.
         """
         people = {name: np.zeros((2, 2)) for name in (self.target, self.baseline)}
-        needs_outcome = uses_outcome(self.rate)
+        needs_outcome = self.rate.uses_outcome
         for key, n in here.items():
             group, y = key[0], key[3]
             side = self.baseline if self.baseline == "rest" and group != self.target else group

@@ -15,16 +15,9 @@ from fairmend.explain.counterfactual import check_level, choose_groups
 from fairmend.explain.crossfit import one_thread
 from fairmend.explain.logistic import logistic_regression
 from fairmend.measure.audit import audit_data
-from fairmend.measure.disparity import (
-    SELECTION,
-    SP,
-    Alignment,
-    Combination,
-    Disparity,
-    RateGap,
-    check_outcomes_are_known,
-)
+from fairmend.measure.disparity import Combination, Disparity, RateGap
 from fairmend.measure.intervals import TOO_FEW, lower_reach
+from fairmend.measure.metrics import SELECTION, SP, Alignment, check_outcomes_are_known
 from fairmend.measure.population import AuditData, Population
 from fairmend.measure.realised import RealisedGap, half_a_person
 from fairmend.measure.result import Gap

@@ -15,7 +15,8 @@ import numpy as np
 from fairmend.data.columns import FloatArray, Frame
 from fairmend.data.rows import find_rows
 from fairmend.measure.audit import auc, audit_data
-from fairmend.measure.disparity import Disparity, RateGap, as_disparity, default_metrics
+from fairmend.measure.disparity import Disparity, RateGap, as_disparity
+from fairmend.measure.metrics import default_metrics
 from fairmend.measure.population import AuditData, Population
 from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan, Route

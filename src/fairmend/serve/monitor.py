@@ -16,8 +16,9 @@ import time
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from fairmend.measure.disparity import SP, RateGap, read_disparities
+from fairmend.measure.disparity import RateGap, read_disparities
 from fairmend.measure.drift import AuditedInputs, InputWindow
+from fairmend.measure.metrics import SP
 from fairmend.measure.windows import MOST_WINDOWS, WindowCounts, WindowedGap
 from fairmend.report.monitoring import (
     LoggedEdit,

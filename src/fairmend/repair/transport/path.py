@@ -11,7 +11,8 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.explain.counterfactual import Counterfactual
 from fairmend.explain.descent import descend
 from fairmend.explain.projection import project
-from fairmend.measure.disparity import Alignment, Combination, Disparity, RateGap
+from fairmend.measure.disparity import Combination, Disparity, RateGap
+from fairmend.measure.metrics import Alignment
 from fairmend.progress import progress
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.transport.coupler import Coupler
