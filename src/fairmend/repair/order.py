@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Chances, Places, Scores, alike, inside, rising
 from fairmend.data.stored import stored
-from fairmend.errors import DataError
+from fairmend.errors import check
 from fairmend.measure import special
 from fairmend.measure.population import pooled
 from fairmend.model.answers import Answers
@@ -102,23 +102,19 @@ def _best_cut(problem: RepairProblem) -> tuple[Ranking, Cut]:
 
 
 def _check(problem: RepairProblem) -> None:
-    if problem.source.score is None:
-        raise DataError(
-            "method",
-            "must not be 'order' for a model of labels only",
-            "it gives no scores to keep in order",
-            "Use method='least_change'.",
-        )
-    if problem.cost.has_rules:
-        raise DataError(
-            "method='order'",
-            "must be free to place everybody",
-            "got forbidden edits",
-            "Use method='least_change', which respects them.",
-        )
-    if len(problem.gaps) > 1:
-        raise DataError("disparity", "must be a single one for method='order'",
-                        f"got {len(problem.gaps)}", "Use method='least_change'.")  # fmt: skip
+    other = "Use method='least_change'."
+    must = "must not be 'order' for a model of labels only"
+    scored = problem.source.score is not None
+    check(scored, "method", must, "it gives no scores to keep in order", other)
+    check(
+        not problem.cost.has_rules,
+        "method='order'",
+        "must be free to place everybody",
+        "got forbidden edits",
+        "Use method='least_change', which respects them.",
+    )
+    must, gaps = "must be a single one for method='order'", len(problem.gaps)
+    check(gaps == 1, "disparity", must, f"got {gaps}", other)
 
 
 def _places(problem: RepairProblem, ranking: Ranking) -> tuple[Frame, FloatArray]:

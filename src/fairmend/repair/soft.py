@@ -7,7 +7,7 @@ b_i the row's slope in the gap: a rule that speaks for new rows as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias
 
@@ -16,7 +16,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Chances, alike
 from fairmend.data.stored import stored
-from fairmend.errors import DataError
+from fairmend.errors import check
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import EditCost
@@ -56,22 +56,15 @@ class SoftPlan(Plan):
         return ordered and len(self.support) > 0 and alike(self.support, self.support_decision)
 
     def route(self, rows: Frame, answers: Answers) -> Route:
-        """The two prices' destinations, mixed."""
+        """The two prices' destinations, mixed; where both lead to one place its chances are one."""
         parts = []
         for at, choice in self.choices(rows, answers.decision):
             for price, share in ((self.low_price, 1 - self.chance), (self.high_price, self.chance)):
                 to = choice.at(price)
                 moved = np.flatnonzero((to >= 0) & (share > 0))
-                parts.append(_Moves(at[moved], to[moved], np.full(len(moved), share),
-                                    choice.cost[moved, to[moved]]))  # fmt: skip
-        return self._merged(len(rows), parts)
-
-    def _merged(self, n: int, parts: Sequence[_Moves]) -> Route:
-        """One route; where both prices lead to the same place its chances are one."""
-        row, place = (np.concatenate([part.row for part in parts]),
-                      np.concatenate([part.place for part in parts]))  # fmt: skip
-        chance, cost = (np.concatenate([part.chance for part in parts]),
-                        np.concatenate([part.cost for part in parts]))  # fmt: skip
+                cost = choice.cost[moved, to[moved]]
+                parts.append((at[moved], to[moved], np.full(len(moved), share), cost))
+        row, place, chance, cost = (np.concatenate(column) for column in zip(*parts, strict=True))
         pairs, first, entry = np.unique(
             row * len(self.support) + place, return_index=True, return_inverse=True
         )
@@ -80,13 +73,13 @@ class SoftPlan(Plan):
         used, at = np.unique(place[first], return_inverse=True)
         decision = self.support_decision[used]
         return Route.moves(
-            n,
+            len(rows),
             row[first],
             together,
             place=at,
             cost=cost[first],
-            table=self.support.take(used) if len(used) > 0 else None,
             decision=decision,
+            table=self.support.take(used) if len(used) > 0 else None,
             score=decision,
         )
 
@@ -111,14 +104,6 @@ class SoftPlan(Plan):
         """What raising a row's decision adds to the gap."""
         outcome = np.zeros(len(rows)) if self.outcome is None else self.outcome.of(rows)
         return self.gap.slope(outcome)
-
-
-@dataclass(frozen=True, eq=False)
-class _Moves:
-    row: IntArray
-    place: IntArray
-    chance: FloatArray
-    cost: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,13 +132,9 @@ class Choice:
 
 def move_softly(problem: RepairProblem) -> Plan:
     """Find the price at which the realised gap reaches its aim."""
-    if len(problem.gaps) > 1:
-        raise DataError(
-            "disparity",
-            "must be a single one where decisions are soft",
-            f"got {len(problem.gaps)}",
-            "Make decisions hard with a threshold, or use method='transport'.",
-        )
+    fix = "Make decisions hard with a threshold, or use method='transport'."
+    must, gaps = "must be a single one where decisions are soft", len(problem.gaps)
+    check(gaps == 1, "disparity", must, f"got {gaps}", fix)
     gap, source = problem.gaps[0], problem.source
     needs_outcome = gap.slope(np.zeros(1))[0] != gap.slope(np.ones(1))[0]
     support = spread_out(source.decision, MOST_PLACES)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fairmend.data.columns import FloatArray, IntArray
-from fairmend.errors import DataError, FairmendError
+from fairmend.errors import DataError, FairmendError, check
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.transport.entropic import ship_entropically
 from fairmend.repair.transport.fair import solve_individually_fair
@@ -90,7 +90,14 @@ class Coupler:
             prices = MatrixPrices(prices.matrix())
         distance = None
         if fairness is not None:
-            _check_size(len(table))
+            check(
+                len(table) <= _RULED_ROWS,
+                "X",
+                f"must have at most {_RULED_ROWS:,} distinct rows in the target group to be fair "
+                "between them",
+                f"got {len(table):,}",
+                "Round or bin its numbers, or leave individual_fairness out.",
+            )
             distance = np.asarray(fairness(table.native, table.native), np.float64)
         classes = np.zeros(len(table), np.int64)
         if prices.forbids:
@@ -113,17 +120,6 @@ class Coupler:
                 "Use fewer distinct rows, or method='least_change'.",
             )
         return coupling
-
-
-def _check_size(rows: int) -> None:
-    if rows > _RULED_ROWS:
-        raise DataError(
-            "X",
-            f"must have at most {_RULED_ROWS:,} distinct rows in the target group to be fair "
-            "between them",
-            f"got {rows:,}",
-            "Round or bin its numbers, or leave individual_fairness out.",
-        )
 
 
 def _with_scores(problem: RepairProblem, prices: Prices) -> Prices:

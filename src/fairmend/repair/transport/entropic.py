@@ -13,7 +13,6 @@ Altschuler, Weed and Rigollet, 2017). The potentials bound the least cost from b
 from __future__ import annotations
 
 import importlib.util
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
@@ -153,34 +152,34 @@ def _slabs(prices: Prices, backend: Backend | None) -> _Slabs:
     if backend == "torch":
         assert isinstance(prices, PointPrices)
         return _TorchSlabs(prices)
-    return _NumpySlabs(prices)
+    return _Slabs(prices)
 
 
-class _Slabs(ABC):
-    """The prices slab by slab as arrays of NumPy or PyTorch, and what passes over them give."""
+class _Slabs:
+    """The prices slab by slab as arrays of NumPy, and what passes over them give."""
 
-    name: str
-    xp: Any
+    name = "NumPy"
+    xp: Any = np
     """The module whose functions the arrays obey."""
 
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._shape = shape
+    def __init__(self, prices: Prices) -> None:
+        self._prices, self._shape = prices, prices.shape
 
-    @abstractmethod
     def _all(self) -> Iterator[tuple[slice, Any]]:
-        """Slabs, each an array of one's own."""
+        """Slabs, each an array that may be changed."""
+        return self._prices.slabs()
 
-    @abstractmethod
     def _put(self, array: FloatArray) -> Any:
         """An array where the slabs are."""
+        return array
 
-    @abstractmethod
     def _get(self, array: Any) -> Any:
-        """An array of NumPy's."""
+        """An array of NumPy."""
+        return array
 
-    @abstractmethod
     def _top(self, entries: Any, k: int) -> IntArray:
         """Where each row's k largest are."""
+        return np.asarray(np.argpartition(-entries, k - 1, axis=1)[:, :k], np.int64)
 
     def arrivals(self, a: FloatArray, log_b: FloatArray, v: FloatArray, eps: float) -> FloatArray:
         """What arrives at each column once the rows' potentials fit the columns'."""
@@ -235,30 +234,11 @@ class _Slabs(ABC):
         return potential, np.asarray(self._get(least), np.float64)
 
 
-class _NumpySlabs(_Slabs):
-    name = "NumPy"
-    xp = np
-
-    def __init__(self, prices: Prices) -> None:
-        super().__init__(prices.shape)
-        self._prices = prices
-
-    def _all(self) -> Iterator[tuple[slice, Any]]:
-        return self._prices.slabs()
-
-    def _put(self, array: FloatArray) -> Any:
-        return array
-
-    def _get(self, array: Any) -> Any:
-        return array
-
-    def _top(self, entries: Any, k: int) -> IntArray:
-        return np.asarray(np.argpartition(-entries, k - 1, axis=1)[:, :k], np.int64)
-
-
 class _TorchSlabs(_Slabs):
+    """The same as arrays of PyTorch, on a GPU where it sees one."""
+
     def __init__(self, prices: PointPrices) -> None:
-        super().__init__(prices.shape)
+        super().__init__(prices)
         self.xp = require("torch", extra="gpu", why="transport with PyTorch")
         self._device = "cuda" if self.xp.cuda.is_available() else "cpu"
         self.name = f"PyTorch on {self._device}"
