@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -407,3 +408,74 @@ def test_a_package_declares_a_protocol_and_it_is_found_by_name(tmp_path):
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert shown.startswith("applicants instances mlflow v2 <applicants.Applicants")
+
+
+# -------------------------------------------------------------------- an engine
+
+
+class Ledger:
+    """Rows in a place of its own: a list of records, in parts."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+
+@pytest.fixture
+def ledger_engine(monkeypatch):
+    """An engine that fairmend does not know, registered by being declared, for one test."""
+    from fairmend.engines import Engine
+    from fairmend.engines.cells import count
+
+    monkeypatch.setattr(Engine, "registered", dict(Engine.registered))
+    monkeypatch.setattr(Ledger, "__module__", "ledgers.files")
+
+    class LedgerEngine(Engine):
+        name = "ledger"
+        reads = ("ledgers",)
+
+        def names(self, source):
+            return list(source.data.parts[0].columns)
+
+        def tabulate(self, source, columns, weight, small):
+            every = pd.concat(source.data.parts, ignore_index=True)
+            return small.of(count(every, columns, weight), columns)
+
+        def map_rows(self, source, job, out, *, overwrite):
+            return Ledger(*(job(part, f"part {i}") for i, part in enumerate(source.data.parts)))
+
+    return LedgerEngine
+
+
+def test_an_engine_from_outside(ledger_engine):
+    """It is audited, repaired, applied and reported from, as a frame in memory is."""
+    rng = np.random.default_rng(0)
+    n = 600
+    people = pd.DataFrame({"a": rng.integers(0, 2, n), "b": rng.integers(0, 3, n), "id": range(n)})
+    people["sex"] = np.where(rng.random(n) < 0.3 + 0.3 * people["a"], "m", "f")
+    people["y"] = (rng.random(n) < 0.2 + 0.5 * people["a"]).astype(int)
+    place = Ledger(people[:100], people[100:])
+    inputs = ["a", "b"]
+    about = {"sensitive_features": "sex"}
+
+    def vendor(rows):
+        return 0.3 * rows["a"] + 0.25 * rows["b"]
+
+    audited = fairmend.audit(vendor, fairmend.engines.source(place, inputs=inputs), "y", **about)
+    values = {"sensitive_features": people["sex"]}
+    expected = fairmend.audit(vendor, people[inputs], people["y"], **values)
+    pd.testing.assert_frame_equal(audited.to_frame(), expected.to_frame())
+
+    repaired = fairmend.RepairedClassifier(vendor, "sp", random_state=0)
+    repaired.fit(fairmend.engines.source(place, inputs=inputs), "y", **about)
+    decided = repaired.predict(place, ids="id", **about)
+    assert isinstance(decided, Ledger)
+    decision = pd.concat(decided.parts)["decision"]
+    wanted = repaired.predict(people[inputs], ids=people["id"], **values)
+    np.testing.assert_array_equal(decision, wanted)
+    edited = pd.concat(repaired.transform(place, ids="id", **about).parts)
+    moved = repaired.transform(people[inputs], ids=people["id"], **values)
+    pd.testing.assert_frame_equal(edited[inputs], moved)
+    report = repaired.report(place, "y", **about)
+    assert abs(report.after.gaps[0].gap) < abs(report.before.gaps[0].gap)
+    with pytest.raises(DataError, match="must be left out for ledger frames"):
+        fairmend.engines.map_rows(repaired, place, out="x.parquet", **about)

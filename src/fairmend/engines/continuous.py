@@ -60,11 +60,11 @@ _ABSENT = -2  # the kind of those who do not count: of no group
 
 def are_mostly_distinct(place: Source, columns: Sequence[str]) -> bool:
     """Whether files have more rows than are kept one by one, and most of them distinct."""
-    if place.engine_name != "paths" or place.suppress_below > 1:
+    if not place.are_files or place.suppress_below > 1:
         return False
     if not is_csv(place.files[0]) and domains(place, columns) is not None:
         return False
-    relation = duck.opened(duck.connected(place), place.files)
+    relation = duck.relation(place)
     if relation.aggregate("count(*) AS n").fetchall()[0][0] <= EXACT_ROWS:
         return False
     keys = ", ".join(map(duck.quoted, columns))
@@ -135,14 +135,14 @@ def _batches(place: Source, columns: Sequence[str]) -> Iterator[Any]:
     """The rows in their order, as PyArrow tables."""
     import pyarrow as pa
 
-    relation = duck.opened(duck.connected(place), place.files)
+    relation = duck.relation(place)
     chosen = relation.project(", ".join(map(duck.quoted, columns)))
     for batch in chosen.to_arrow_reader(duck.BATCH_ROWS):
         yield pa.Table.from_batches([batch])
 
 
 def _as(frame: Frame, place: Source) -> Frame:
-    return Frame(as_kind(frame.native, place.kind), frame.names)
+    return Frame(as_kind(frame.native, place.engine.kind), frame.names)
 
 
 def audit_scored(scored: Scored) -> AuditData:
@@ -240,7 +240,7 @@ def reference_cells(place: Source, columns: Sequence[str], thinned: Thinned) -> 
         if last > first:
             parts.append(table.take(thinned.rows[first:last] - start))
         start += len(table)
-    native = as_kind(pa.concat_tables(parts), place.kind)
+    native = as_kind(pa.concat_tables(parts), place.engine.kind)
     warnings.warn(
         f"X has {start:,} rows, most of them distinct. Gaps are exact; inputs are represented by "
         f"{len(thinned.rows):,} of the rows, those nearest the model's cut among them, and a rate "

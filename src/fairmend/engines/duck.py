@@ -16,31 +16,41 @@ from fairmend.apply.outputs import unknown_origin, write_parquet
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
-from fairmend.engines.source import Source, is_csv
-from fairmend.errors import DataError, listed, require
+from fairmend.engines.source import Engine, Source, is_csv
+from fairmend.errors import DataError, check_columns, require
 
 BATCH_ROWS = 200_000
 MOSTLY = 0.9
 """A column of which a rough count finds so many different values is counted exactly."""
 
 
-def names(source: Source) -> list[str]:
-    """The columns of the relation."""
-    return list(source.data.columns)
-
-
-def tabulate(
-    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
-) -> Counted:
+class DuckDB(Engine):
     """A group-by of DuckDB's own, which spills to disk."""
-    relation = source.data
+
+    name = "duckdb"
+    reads = ("duckdb", "_duckdb")
+    writes = True
+
+    def tabulate(
+        self, source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+    ) -> Counted:
+        return counted(source.data, columns, weight, small)
+
+    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+        reader = source.data.to_arrow_reader(BATCH_ROWS)
+        rows = mapped(reader, job, "the relation")
+        if out is None:
+            return rows
+        stamp = job.stamp | unknown_origin(source.data.columns)
+        return write_parquet(out, stamp, lambda: rows, overwrite=overwrite)
+
+
+def counted(
+    relation: Any, columns: Sequence[str], weight: str | None, small: Suppression
+) -> Counted:
+    """The cells of a relation that may leave."""
     native = cells(relation, columns, weight, small.below if small.drops else 1).to_arrow_table()
-    if not small.drops:
-        return small.of(native, columns)
-    if small.below == 1:
-        return Counted(native)
-    total = relation.aggregate(_people(weight)).fetchall()[0][0]
-    return Counted(native, left_out=total - sum(native.column(PEOPLE).to_pylist()))
+    return small.left(native, columns, lambda: relation.aggregate(_people(weight)).fetchall()[0][0])
 
 
 def cells(relation: Any, columns: Sequence[str], weight: str | None, suppress_below: int) -> Any:
@@ -99,17 +109,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
-    """The rows after the job as a reader, or written to a file."""
-    reader = source.data.to_arrow_reader(BATCH_ROWS)
-    if out is None:
-        return mapped(reader, job, "the relation")
-    stamp = job.stamp | unknown_origin(source.data.columns)
-    return write_parquet(
-        out, stamp, lambda: mapped(reader, job, "the relation"), overwrite=overwrite
-    )
-
-
 def mapped(reader: Any, job: Job, where: str, keep: Any = None) -> Any:
     """The batches of a reader after the job, as a reader of the same kind.
 
@@ -138,6 +137,11 @@ def connected(source: Source) -> Any:
     if source.temp_directory is not None:
         settings["temp_directory"] = source.temp_directory
     return duckdb.connect(config=settings)
+
+
+def relation(source: Source) -> Any:
+    """The files of a source as one relation, on a connection of its own."""
+    return opened(connected(source), source.files)
 
 
 @contextmanager
@@ -203,12 +207,6 @@ def _columns_of_the_first(
         return read(names, **settings)
     first = read(names[0]).columns
     for file, name in zip(files[1:], names[1:], strict=True):
-        present = set(read(name).columns)
-        missing = [column for column in first if column not in present]
-        if missing:
-            raise DataError(
-                f"file {file!r}", f"must have the {len(first)} columns of {files[0]!r}",
-                f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing",
-                "Name files of one kind.",
-            )  # fmt: skip
+        fix = "Name files of one kind."
+        check_columns(f"file {file!r}", read(name).columns, first, fix, of=repr(files[0]))
     return read(names, **settings).project(", ".join(map(quoted, first)))

@@ -10,54 +10,55 @@ from fairmend.apply.outputs import unknown_origin, write_parquet
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
-from fairmend.engines.source import Source
+from fairmend.engines.source import Engine, Source
 
 
-def names(source: Source) -> list[str]:
-    """The columns, without reading a row."""
-    return list(source.data.collect_schema().names())
+class LazyPolars(Engine):
+    """A streamed group-by; `map_batches`."""
 
+    name = "polars"
+    reads = ("polars.lazyframe",)
+    kind = "polars"
+    writes = True
 
-def tabulate(
-    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
-) -> Counted:
-    """A streamed group-by."""
-    import polars as pl
+    def names(self, source: Source) -> list[str]:
+        return list(source.data.collect_schema().names())
 
-    rows = source.data.with_columns(pl.selectors.float().fill_nan(None))
-    people, sums = pl.len(), []
-    if weight is not None:
-        refuse_words(source.data, weight)
-        w = pl.col(weight).cast(pl.Float64)
-        people, some = w.ne_missing(0).sum(), w.filter(w != 0)
-        sums = [
-            w.sum().alias(WEIGHT), (w * w).sum().alias(SQUARED),
-            some.min().fill_null(0).alias(LOW), w.max().fill_null(0).alias(HIGH),
-            some.count().alias(KNOWN),
-        ]  # fmt: skip
-    counted = rows.group_by(list(columns)).agg(people.alias(PEOPLE), *sums)
-    if not small.drops:
-        return small.of(counted.collect(engine="streaming"), columns)
-    if small.below == 1:
-        return Counted(counted.collect(engine="streaming"))
-    native = counted.filter(pl.col(PEOPLE) >= small.below).collect(engine="streaming")
-    total = rows.select(people).collect(engine="streaming").item()
-    return Counted(native, left_out=int(total - native[PEOPLE].sum()))
+    def tabulate(
+        self, source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+    ) -> Counted:
+        import polars as pl
 
+        rows = source.data.with_columns(pl.selectors.float().fill_nan(None))
+        people, sums = pl.len(), []
+        if weight is not None:
+            refuse_words(source.data, weight)
+            w = pl.col(weight).cast(pl.Float64)
+            people, some = w.ne_missing(0).sum(), w.filter(w != 0)
+            sums = [
+                w.sum().alias(WEIGHT), (w * w).sum().alias(SQUARED),
+                some.min().fill_null(0).alias(LOW), w.max().fill_null(0).alias(HIGH),
+                some.count().alias(KNOWN),
+            ]  # fmt: skip
+        counted = rows.group_by(list(columns)).agg(people.alias(PEOPLE), *sums)
+        if small.drops and small.below > 1:
+            counted = counted.filter(pl.col(PEOPLE) >= small.below)
+        native = counted.collect(engine="streaming")
+        return small.left(
+            native, columns, lambda: rows.select(people).collect(engine="streaming").item()
+        )
 
-def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
-    """The lazy frame after the job, or its rows streamed to a file."""
-    lazy = mapped(source.data, job, "the lazy frame")
-    if out is None:
-        return lazy
-    stamp = job.stamp | unknown_origin(names(source))
-    return write_parquet(out, stamp, lambda: lazy, overwrite=overwrite)
+    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+        lazy = mapped(source.data, job, "the lazy frame")
+        if out is None:
+            return lazy
+        stamp = job.stamp | unknown_origin(self.names(source))
+        return write_parquet(out, stamp, lambda: lazy, overwrite=overwrite)
 
 
 def mapped(lazy: Any, job: Job, where: str, advance: Callable[[int], None] = lambda _: None) -> Any:
     """A lazy frame after the job, batch by batch; rows keep their order."""
-    before = lazy.collect_schema()
-    after = job(before.to_frame(), where).schema
+    after = job(lazy.collect_schema().to_frame(), where).schema
     _ = job.laws  # batches come from several threads: made once, before them
 
     def step(batch: Any) -> Any:

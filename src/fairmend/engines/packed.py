@@ -128,10 +128,10 @@ def _domain(name: str, dtype: Any, metadata: list[Any], source: Source) -> Domai
         if high - low >= MOST_CELLS or max(abs(low), abs(high)) >> 62:
             return None
         return Domain(name, low, high - low + 1, None, missing)
-    from fairmend.engines.duck import connected, opened, quoted
+    from fairmend.engines.duck import quoted, relation
 
     column = quoted(name)
-    texts = opened(connected(source), source.files).query(
+    texts = relation(source).query(
         "rows", f"SELECT DISTINCT {column} FROM rows WHERE {column} IS NOT NULL "
         f"LIMIT {MOST_TEXTS + 1}"
     ).fetchall()  # fmt: skip

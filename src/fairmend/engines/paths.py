@@ -18,56 +18,57 @@ from fairmend.engines import duck, lazy
 from fairmend.engines.job import Job
 from fairmend.engines.packed import count_packed, domains, parquet_file
 from fairmend.engines.small import Counted, Suppression
-from fairmend.engines.source import Source, is_csv
+from fairmend.engines.source import Engine, Source, is_csv
 from fairmend.errors import DataError
 from fairmend.progress import progress
 
 
-def names(source: Source) -> list[str]:
-    """The columns of the first file."""
-    if source.typed is not None:
-        return list(source.typed.names)
-    if "://" in source.data[0]:
-        return list(duck.opened(duck.connected(source), source.data).columns)
-    return list(parquet_file(source.data[0]).schema_arrow.names)
+class Files(Engine):
+    """Packed counting where it fits, else DuckDB; applying streams file by file."""
 
+    name = "files"
+    writes = True
+    ignores_case = True
 
-def tabulate(
-    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
-) -> Counted:
-    """By packed keys where they fit, else by DuckDB."""
-    found = None if is_csv(source.files[0]) else domains(source, columns)
-    if found is not None:
-        return small.of(count_packed(source.files, found, weight), columns)
-    relation = duck.opened(duck.connected(source), source.files)
-    with duck.reading(source.data):
-        return duck.tabulate(replace(source, data=relation), columns, weight, small)
+    def names(self, source: Source) -> list[str]:
+        if source.typed is not None:
+            return list(source.typed.names)
+        if "://" in source.data[0]:
+            return list(duck.relation(source).columns)
+        return list(parquet_file(source.data[0]).schema_arrow.names)
 
+    def tabulate(
+        self, source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+    ) -> Counted:
+        packed = None if is_csv(source.files[0]) else domains(source, columns)
+        if packed is not None:
+            return small.of(count_packed(source.files, packed, weight), columns)
+        relation = duck.relation(source)
+        with duck.reading(source.data):
+            return duck.counted(relation, columns, weight, small)
 
-# -------------------------------------------------------------------- applying
-
-
-def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
-    """The files' rows after the job as a reader, or one file for each."""
-    if out is None:
-        reader = duck.opened(duck.connected(source), source.files).to_arrow_reader(duck.BATCH_ROWS)
-        where = source.data[0] if len(source.data) == 1 else f"{len(source.data)} files"
-        return duck.mapped(reader, job, where, keep=source)
-    places = _places(source.data, out)
-    _refuse_shared(source.data, places)
-    stamps = [job.stamp | _origin(name) for name in source.data]
-    for place, stamp in zip(places, stamps, strict=True):  # say so before long work
-        is_finished(place, stamp, overwrite=overwrite)
-    parts = []
-    with progress("applying the repair", sum(stamp["size"] for stamp in stamps)) as advance:
-        for name, file, place, stamp in zip(source.data, source.files, places, stamps, strict=True):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if "://" in name:
-                rows = partial(_read, replace(source, data=(name,)), job)
-            else:
-                rows = partial(_scan, name, file, job, stamp["size"], advance)
-            parts.append(write_parquet(place, stamp, rows, overwrite=overwrite))
-    return WrittenFiles.joined(parts)
+    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+        if out is None:
+            reader = duck.relation(source).to_arrow_reader(duck.BATCH_ROWS)
+            where = source.data[0] if len(source.data) == 1 else f"{len(source.data)} files"
+            return duck.mapped(reader, job, where, keep=source)
+        places = _places(source.data, out)
+        _refuse_shared(source.data, places)
+        stamps = [job.stamp | _origin(name) for name in source.data]
+        for place, stamp in zip(places, stamps, strict=True):  # say so before long work
+            is_finished(place, stamp, overwrite=overwrite)
+        parts = []
+        with progress("applying the repair", sum(stamp["size"] for stamp in stamps)) as advance:
+            for name, file, place, stamp in zip(
+                source.data, source.files, places, stamps, strict=True
+            ):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if "://" in name:
+                    rows = partial(_read, replace(source, data=(name,)), job)
+                else:
+                    rows = partial(_scan, name, file, job, stamp["size"], advance)
+                parts.append(write_parquet(place, stamp, rows, overwrite=overwrite))
+        return WrittenFiles.joined(parts)
 
 
 def _scan(name: str, file: str, job: Job, size: int, advance: Callable[[int], None]) -> Any:
@@ -81,7 +82,7 @@ def _scan(name: str, file: str, job: Job, size: int, advance: Callable[[int], No
 
 def _read(source: Source, job: Job) -> Any:
     """A file after the job, read by DuckDB."""
-    rows = duck.opened(duck.connected(source), source.data).to_arrow_reader(duck.BATCH_ROWS)
+    rows = duck.relation(source).to_arrow_reader(duck.BATCH_ROWS)
     return duck.mapped(rows, job, f"file {source.data[0]!r}")
 
 

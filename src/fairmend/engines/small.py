@@ -18,7 +18,7 @@ compared: whatever engine counted, the result is the same.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,18 @@ class Suppression:
         small = people < self.below
         kept = rows_of(frame, np.flatnonzero(~small))
         return Counted(kept.to_native(), left_out=int(people[small].sum()))
+
+    def left(self, native: Any, columns: Sequence[str], people: Callable[[], int]) -> Counted:
+        """The same for cells of which the engine has dropped the small ones, if they are dropped.
+
+        ``people`` counts everybody.
+        """
+        if not self.drops:
+            return self.of(native, columns)
+        if self.below == 1:
+            return Counted(native)
+        kept = nw.from_native(native, eager_only=True).get_column(PEOPLE).sum()
+        return Counted(native, left_out=int(people() - kept))
 
     def _merged(self, native: Any, columns: Sequence[str], keep: tuple[str, ...]) -> Counted:
         cells = merge(native, columns)  # in the order of values, each of them once

@@ -1,30 +1,29 @@
 """Where rows are, when they are not in memory, and which engine reads them there.
 
-An engine is one file with two verbs:
+An engine is one class with two verbs:
 
     tabulate(source, columns, weight, small)   cells: the distinct values of columns, and sums
     map_rows(source, job, out)                 the rows with what the job adds or edits
 
-and ``names(data)``, the columns there are. Nothing is registered: `find` tells engines apart by
-what the data is.
+It registers itself: a subclass of `Engine` is found by the types that it ``reads``.
 """
 
 from __future__ import annotations
 
 import glob
-import importlib
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fairmend.data.columns import as_frame
 from fairmend.data.containers import Kind
 from fairmend.data.spelling import Spelling
-from fairmend.errors import DataError, listed, nearest
+from fairmend.errors import DataError, check, check_choice, check_whole, listed, nearest
 
 if TYPE_CHECKING:
     from fairmend.engines.csvs import Typed
@@ -37,30 +36,49 @@ SmallCells = Literal["drop", "merge"]
 
 _PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
 _SUFFIXES = (*_PARQUET, *_CSV, ".csv.gz", ".tsv.gz")
-# The beginning of a type's module, and the engine that reads it.
-_ENGINES = {
-    "polars.lazyframe": "lazy",
-    "duckdb": "duck",
-    "_duckdb": "duck",
-    "dask.dataframe": "dask_frames",
-    "pyspark.sql": "spark_frames",
-}
 
 
-class Engine(Protocol):
-    """What the file of an engine offers."""
+class Engine(ABC):
+    """Reads rows of some types where they are; making a subclass registers it."""
+
+    name: ClassVar[str]
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Modules whose types it reads; those of packages inside them too."""
+    kind: ClassVar[Kind] = "pandas"
+    """The container in which the model sees rows."""
+    writes: ClassVar[bool] = False
+    """Whether `map_rows` writes Parquet itself."""
+    ignores_case: ClassVar[bool] = False
+    """Whether it takes names for one that differ in capitals alone."""
+
+    registered: ClassVar[dict[str, Engine]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Engine.registered[cls.name] = cls()
+
+    @classmethod
+    def of(cls, X: Any) -> Engine | None:
+        """The engine that reads an object, told by its type."""
+        module = type(X).__module__
+        for engine in cls.registered.values():
+            if any(module == name or module.startswith(f"{name}.") for name in engine.reads):
+                return engine
+        return None
 
     def names(self, source: Source) -> list[str]:
         """The columns, in their order."""
+        return list(source.data.columns)
 
+    @abstractmethod
     def tabulate(
         self, source: Source, columns: Sequence[str], weight: str | None, small: Suppression
     ) -> Counted:
         """A frame in memory: distinct values, and the sums of `fairmend.engines.cells`.
 
-        No cell of it has fewer people than ``small`` says.
+        No cell of it has fewer people than ``small`` allows.
         """
 
+    @abstractmethod
     def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
         """The rows after the job, lazily where the engine is lazy, or written to ``out``."""
 
@@ -70,7 +88,7 @@ class Source:
     """Rows somewhere else, and how they may be read."""
 
     data: Any
-    engine_name: str
+    engine: Engine
     inputs: tuple[str, ...] | None = None
     suppress_below: int = 1
     memory_limit: str = "1GB"
@@ -83,12 +101,16 @@ class Source:
     texts: tuple[str, ...] = ()
     """Columns of CSV files that stay text, such as ids."""
 
+    @property
+    def are_files(self) -> bool:
+        return self.engine.name == "files"
+
     @cached_property
     def typed(self) -> Typed | None:
         """CSV files on this machine as Parquet; None where the data is something else."""
         from fairmend.engines.csvs import typed
 
-        if self.engine_name != "paths" or not are_csv(self.data) or "://" in self.data[0]:
+        if not self.are_files or not are_csv(self.data) or "://" in self.data[0]:
             return None
         return typed(self.data, self.spelling, self.texts, self.temp_directory)
 
@@ -105,46 +127,34 @@ class Source:
     ) -> None:
         """Complain about columns of CSV files that are mostly numbers and cannot be read so."""
         if self.typed is not None:
-            self.typed.findings.use(numbers, labels, tell, self._told)
+            self.typed.findings.use(numbers, labels, tell, self._noted)
 
     @cached_property
-    def _told(self) -> set[str]:
-        """Columns of which a note was told."""
+    def _noted(self) -> set[str]:
+        """Columns of which a note was given."""
         return set()
-
-    @property
-    def engine(self) -> Engine:
-        module = importlib.import_module(f"fairmend.engines.{self.engine_name}")
-        return cast(Engine, module)
-
-    @property
-    def kind(self) -> Kind:
-        """The container in which the model sees rows."""
-        return "polars" if self.engine_name == "lazy" else "pandas"
 
     @cached_property
     def names(self) -> list[str]:
         """The columns, in their order."""
         names = self.engine.names(self)
-        if self.engine_name in ("paths", "spark_frames"):
+        if self.engine.ignores_case:
             _refuse_twins(names)
         return names
 
     def column(self, name: Any, what: str) -> str:
         """The name of one column, checked: data elsewhere is spoken of by name."""
-        if not isinstance(name, str):
-            raise DataError(
-                what,
-                "must name a column of X where X is not in memory",
-                "got None" if name is None else f"got a {type(name).__name__}",
-                "Write it into the table, and pass the column's name.",
-            )
-        known = self.names
-        if name not in known:
-            raise DataError(
-                what, "must name a column of X", f"{name!r} is not one", nearest(name, known)
-            )
-        return name
+        check(
+            isinstance(name, str),
+            what,
+            "must name a column of X where X is not in memory",
+            "got None" if name is None else f"got a {type(name).__name__}",
+            "Write it into the table, and pass the column's name.",
+        )
+        if name not in self.names:
+            fix = nearest(name, self.names)
+            raise DataError(what, "must name a column of X", f"{name!r} is not one", fix)
+        return str(name)
 
     def columns(self, given: Any, what: str) -> dict[str, str]:
         """Several names, as a mapping that no length can be mistaken for labels of people."""
@@ -159,15 +169,12 @@ class Source:
 
 def _refuse_twins(names: Sequence[str]) -> None:
     """Complain about names that DuckDB and Spark take for one."""
-    spelt: dict[str, list[str]] = {}
+    spellings: dict[str, list[str]] = {}
     for name in names:
-        spelt.setdefault(name.lower(), []).append(name)
-    for alike in spelt.values():
-        if len(alike) > 1:
-            raise DataError(
-                "X", "must have columns whose names differ by more than capitals",
-                f"got {listed(alike)}", "Rename one of them.",
-            )  # fmt: skip
+        spellings.setdefault(name.lower(), []).append(name)
+    twins = next((alike for alike in spellings.values() if len(alike) > 1), ())
+    must = "must have columns whose names differ by more than capitals"
+    check(not twins, "X", must, f"got {listed(twins)}", "Rename one of them.")
 
 
 def source(
@@ -208,26 +215,23 @@ def source(
         that stay text, such as ids.
 
     """
-    found = find(data)
-    name = "local" if found is None else found.engine_name
-    if found is None and as_frame(data, "X") is None:
-        raise DataError(
-            "X", "must have named columns: a frame, or a place of rows",
-            f"got a {type(data).__name__}", "Make it a frame, e.g. pandas.DataFrame(X).",
-        )  # fmt: skip
-    if not isinstance(suppress_below, int) or suppress_below < 1:
-        raise DataError(
-            "suppress_below", "must be a whole number of people, at least 1",
-            f"got {suppress_below!r}", "1 suppresses nothing; 10 is usual in statistics offices.",
-        )  # fmt: skip
-    if small_cells not in ("drop", "merge"):
-        raise DataError(
-            "small_cells", "must be 'drop' or 'merge'", f"got {small_cells!r}",
-            "The one leaves people out, the other counts them with the inputs of larger cells.",
-        )  # fmt: skip
+    place = find(data)
+    if place is None:
+        check(
+            as_frame(data, "X") is not None,
+            "X",
+            "must have named columns: a frame, or a place of rows",
+            f"got a {type(data).__name__}",
+            "Make it a frame, e.g. pandas.DataFrame(X).",
+        )
+        place = Source(data, Engine.registered["local"])
+    fix = "1 suppresses nothing; 10 is usual in statistics offices."
+    check_whole("suppress_below", suppress_below, 1, fix, of="people")
+    fix = "The one leaves people out, the other counts them with the inputs of larger cells."
+    check_choice("small_cells", small_cells, ("drop", "merge"), fix)
     return Source(
-        data if found is None else found.data,
-        name,
+        place.data,
+        place.engine,
         None if inputs is None else tuple(inputs),
         suppress_below,
         memory_limit,
@@ -244,7 +248,7 @@ def is_elsewhere(X: Any) -> bool:
     >>> is_elsewhere("decisions.parquet"), is_elsewhere([[1, 2]])
     (True, False)
     """
-    return isinstance(X, str | os.PathLike | Source) or _engine_of(X) is not None
+    return isinstance(X, str | os.PathLike | Source) or Engine.of(X) is not None
 
 
 def find(X: Any) -> Source | None:
@@ -252,20 +256,11 @@ def find(X: Any) -> Source | None:
     if isinstance(X, Source):
         return X
     if isinstance(X, os.PathLike) or (isinstance(X, str) and _looks_like_files(X)):
-        return Source(tuple(files(str(X))), "paths")
+        return Source(tuple(files(str(X))), Engine.registered["files"])
     if isinstance(X, str):
-        table = _named_table(X)
-        return Source(table, _engine_of(table) or "")
-    name = _engine_of(X)
-    return None if name is None else Source(X, name)
-
-
-def _engine_of(X: Any) -> str | None:
-    module = type(X).__module__
-    for beginning, name in _ENGINES.items():
-        if module.split(".")[0] == beginning or module.startswith(f"{beginning}."):
-            return name
-    return None
+        X = _named_table(X)
+    engine = Engine.of(X)
+    return None if engine is None else Source(X, engine)
 
 
 def _looks_like_files(name: str) -> bool:
@@ -280,31 +275,27 @@ def files(name: str) -> list[str]:
     """The files of a path, a folder or a glob, in order of their names."""
     if "://" in name:
         return [name]
+    is_folder = os.path.isdir(name)
     if os.path.isfile(name):  # brackets in it are part of its name
-        found = [name]
-    elif os.path.isdir(name):
-        found = [
+        paths = [name]
+    elif is_folder:
+        paths = [
             os.path.join(name, each)
             for each in os.listdir(name)
             if each.lower().endswith(_SUFFIXES) and not each.startswith((".", "_"))
         ]
-    else:
-        found = [
-            each
-            for each in glob.glob(name, recursive=True)
-            if not os.path.isdir(each)  # what is no file either is told of where it is read
-        ]
-    if not found:
-        folder = os.path.isdir(name)
-        raise DataError(
-            f"X {name!r}",
-            "must be a path or a glob of Parquet or CSV files",
-            "the folder holds none" if folder else "there is no such file",
-            f"Files in folders inside it are named by a pattern, e.g. {name}/**/*.csv."
-            if folder
-            else "Check the name, and from where it is seen.",
-        )
-    return sorted(found)
+    else:  # what is no file either gets an error where it is read
+        paths = [each for each in glob.glob(name, recursive=True) if not os.path.isdir(each)]
+    check(
+        paths,
+        f"X {name!r}",
+        "must be a path or a glob of Parquet or CSV files",
+        "the folder holds none" if is_folder else "there is no such file",
+        f"Files in folders inside it are named by a pattern, e.g. {name}/**/*.csv."
+        if is_folder
+        else "Check the name, and from where it is seen.",
+    )
+    return sorted(paths)
 
 
 def is_csv(name: str) -> bool:
@@ -313,38 +304,34 @@ def is_csv(name: str) -> bool:
 
 def are_csv(files: Sequence[str]) -> bool:
     """Whether files are CSV, by their suffixes; all are of one format."""
-    csv = [is_csv(name) for name in files]
-    if any(csv) and not all(csv):
-        raise DataError(
-            "X", "must be files of one format", "got Parquet and CSV together",
-            "Name those of one format, e.g. with *.parquet.",
-        )  # fmt: skip
-    return all(csv)
+    csv = {is_csv(name) for name in files}
+    fix = "Name those of one format, e.g. with *.parquet."
+    check(len(csv) == 1, "X", "must be files of one format", "got Parquet and CSV together", fix)
+    return csv == {True}
 
 
 def _named_table(name: str) -> Any:
     """A table by its name, where DuckDB's default connection or Spark's session knows it."""
     duckdb, pyspark = sys.modules.get("duckdb"), sys.modules.get("pyspark.sql")
-    known: dict[str, list[str]] = {}
+    tables: dict[str, list[str]] = {}
     if duckdb is not None:
         try:
             return duckdb.table(name)
         except duckdb.Error:
-            known["DuckDB's default connection"] = [
-                row[0] for row in duckdb.sql("SHOW TABLES").fetchall()
-            ]
+            known = duckdb.sql("SHOW TABLES").fetchall()
+            tables["DuckDB's default connection"] = [row[0] for row in known]
     session = None if pyspark is None else pyspark.SparkSession.getActiveSession()
     if session is not None:
         if session.catalog.tableExists(name):
             return session.table(name)
-        known["Spark's active session"] = [table.name for table in session.catalog.listTables()]
-    tables = [table for names in known.values() for table in names]
-    looked = " or ".join(where for where, has in known.items() if has)
+        tables["Spark's active session"] = [table.name for table in session.catalog.listTables()]
+    every = [table for names in tables.values() for table in names]
+    looked = " or ".join(where for where, names in tables.items() if names)
     raise DataError(
         "X",
         "must be a table: a 2-D array, a frame, a path or glob of Parquet or CSV files, or the "
         "name of a table that DuckDB or Spark knows",
         f"got {name!r}, which is none of these{f', and no table of {looked}' if looked else ''}",
-        f"{nearest(name, tables) + ' ' if tables else ''}For a table of a DuckDB connection of "
+        f"{nearest(name, every) + ' ' if every else ''}For a table of a DuckDB connection of "
         "yours pass connection.table(name).",
     )

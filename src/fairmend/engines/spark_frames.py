@@ -8,55 +8,69 @@ from typing import Any
 
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job, received
-from fairmend.engines.local import no_out
 from fairmend.engines.small import Counted, Suppression
-from fairmend.engines.source import Source
-
-
-def names(source: Source) -> list[str]:
-    """The columns of the frame."""
-    return list(source.data.columns)
-
+from fairmend.engines.source import Engine, Source
 
 # Beside merged cells: how many people are in none of them, and how many at inputs of others.
 _LEFT_OUT, _MOVED = "__left_out", "__moved"
 
 
-def tabulate(
-    source: Source, columns: Sequence[str], weight: str | None, small: Suppression
-) -> Counted:
-    """A group-by of Spark's own; what comes here are cells."""
-    from pyspark.sql import functions as f
+class Spark(Engine):
+    """A group-by of Spark's own, of which only cells come here; `mapInArrow`."""
 
-    keys, kinds = [], dict(source.data.dtypes)
-    for name in columns:
-        key = f.col(_quoted(name))
-        if kinds[name] in ("float", "double"):  # nan is not known, as null is
-            key = f.when(~f.isnan(key), key).alias(name)
-        keys.append(key)
-    people, sums = f.count(f.lit(1)), []
-    if weight is not None:
-        refuse_words(source.data, weight)
-        w = f.col(_quoted(weight)).cast("double")
-        w = f.when(~f.isnan(w), w)
-        zero = f.lit(0.0)
-        some = f.nullif(w, zero)
-        people = f.count(f.when(w.isNull() | (w != zero), 1))
-        sums = [
-            f.coalesce(f.sum(w), zero).alias(WEIGHT),
-            f.coalesce(f.sum(w * w), zero).alias(SQUARED),
-            f.coalesce(f.min(some), zero).alias(LOW),
-            f.coalesce(f.max(w), zero).alias(HIGH),
-            f.count(some).alias(KNOWN),
-        ]
-    counted = source.data.groupBy(*keys).agg(people.alias(PEOPLE), *sums)
-    if not small.drops:
-        return _merged(source, counted, columns, small)
-    if small.below == 1:
-        return Counted(counted.toArrow())
-    native = counted.where(f.col(PEOPLE) >= small.below).toArrow()
-    total = source.data.agg(people).first()[0]
-    return Counted(native, total - sum(native.column(PEOPLE).to_pylist()))
+    name = "spark"
+    reads = ("pyspark.sql",)
+    ignores_case = True
+
+    def tabulate(
+        self, source: Source, columns: Sequence[str], weight: str | None, small: Suppression
+    ) -> Counted:
+        from pyspark.sql import functions as f
+
+        keys, kinds = [], dict(source.data.dtypes)
+        for name in columns:
+            key = f.col(_quoted(name))
+            if kinds[name] in ("float", "double"):  # nan is not known, as null is
+                key = f.when(~f.isnan(key), key).alias(name)
+            keys.append(key)
+        people, sums = f.count(f.lit(1)), []
+        if weight is not None:
+            refuse_words(source.data, weight)
+            w = f.col(_quoted(weight)).cast("double")
+            w = f.when(~f.isnan(w), w)
+            zero = f.lit(0.0)
+            some = f.nullif(w, zero)
+            people = f.count(f.when(w.isNull() | (w != zero), 1))
+            sums = [
+                f.coalesce(f.sum(w), zero).alias(WEIGHT),
+                f.coalesce(f.sum(w * w), zero).alias(SQUARED),
+                f.coalesce(f.min(some), zero).alias(LOW),
+                f.coalesce(f.max(w), zero).alias(HIGH),
+                f.count(some).alias(KNOWN),
+            ]
+        counted = source.data.groupBy(*keys).agg(people.alias(PEOPLE), *sums)
+        if not small.drops:
+            return _merged(source, counted, columns, small)
+        if small.below > 1:
+            counted = counted.where(f.col(PEOPLE) >= small.below)
+        return small.left(counted.toArrow(), columns, lambda: source.data.agg(people).first()[0])
+
+    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+        from pyspark.cloudpickle import dumps
+
+        frame, sent = source.data, job.sent(dumps)
+        after = job(_arrow_schema(frame).empty_table(), "no partition").schema
+
+        def applied(tables: Iterator[Any]) -> Iterator[Any]:
+            from pyspark import TaskContext
+
+            here = received(sent)
+            context = TaskContext.get()
+            where = "partition" if context is None else f"partition {context.partitionId()}"
+            for table in tables:
+                yield here(table, where).cast(after)
+
+        return _mapped(frame, applied, after)
 
 
 def _merged(source: Source, counted: Any, columns: Sequence[str], small: Suppression) -> Counted:
@@ -83,27 +97,6 @@ def _merged(source: Source, counted: Any, columns: Sequence[str], small: Suppres
         return Counted(native, left_out=source.data.count())
     left_out, moved = (native.column(name)[0].as_py() for name in (_LEFT_OUT, _MOVED))
     return Counted(native.drop_columns([_LEFT_OUT, _MOVED]), left_out, moved)
-
-
-def map_rows(source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
-    """The frame after the job; nothing happens until Spark is asked for rows."""
-    if out is not None:
-        raise no_out("Spark frames")
-    from pyspark.cloudpickle import dumps
-
-    frame, sent = source.data, job.sent(dumps)
-    after = job(_arrow_schema(frame).empty_table(), "no partition").schema
-
-    def applied(tables: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        here = received(sent)
-        context = TaskContext.get()
-        where = "partition" if context is None else f"partition {context.partitionId()}"
-        for table in tables:
-            yield here(table, where).cast(after)
-
-    return _mapped(frame, applied, after)
 
 
 def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], after: Any) -> Any:

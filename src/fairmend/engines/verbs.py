@@ -16,7 +16,7 @@ from fairmend.data.people import Counts, read_records
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, is_elsewhere, source
-from fairmend.errors import DataError, check_choice, listed
+from fairmend.errors import DataError, check, check_choice, listed
 from fairmend.measure.elsewhere import Gathered
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def tabulate(
             f"got {counted.left_out:,} people, all of them in smaller cells",
             "Choose coarser or fewer inputs, recorded decisions, or a smaller suppress_below.",
         )
-    kind = kind_of(place.data) if place.engine_name == "local" else place.kind
+    kind = kind_of(place.data) if place.engine.name == "local" else place.engine.kind
     cells = Cells.read(counted.native, columns, kind, weighted=sample_weight is not None)
     counted.warn(counted.left_out + round(float(cells.people.sum())))
     return cells
@@ -116,7 +116,7 @@ def tabulate_into(
     it. The cells come in no particular order.
     """
     place = find(X)
-    if place is None or place.engine_name not in ("paths", "duck"):
+    if place is None or place.engine.name not in ("files", "duckdb"):
         raise DataError(
             "X", "must be files or a DuckDB relation to be counted into a file",
             f"got a {type(X).__name__}", "Write it to Parquet first, or use tabulate().",
@@ -130,8 +130,8 @@ def tabulate_into(
     from fairmend.engines import duck
 
     relation = place.data
-    if place.engine_name == "paths":
-        relation = duck.opened(duck.connected(place), place.files)
+    if place.are_files:
+        relation = duck.relation(place)
     counted = duck.cells(relation, columns, sample_weight, place.suppress_below)
     return save_reader(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
 
@@ -142,7 +142,7 @@ def reading_files(X: Any) -> Iterator[None]:
     from fairmend.engines import duck
 
     place = find(X)
-    if place is None or place.engine_name != "paths":
+    if place is None or not place.are_files:
         yield
         return
     with duck.reading(place.data):
@@ -261,7 +261,7 @@ def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, peop
 
     if people < FEW:
         return
-    relation = duck.opened(duck.connected(place), place.files)
+    relation = duck.relation(place)
     asked = [name for name in inputs if name not in box.vouched]
     unique = duck.all_different(relation, asked, people)
     refuse((identifier(name, people) for name in unique), inputs, box)
@@ -346,6 +346,13 @@ def map_rows(
         place.column(name, "X")
     if ids is None:
         classifier.warn_of_shared_draws_as_audited()
+    check(
+        out is None or place.engine.writes,
+        "out",
+        f"must be left out for {place.engine.name} frames",
+        "got a path",
+        "Write what is returned with the engine's own writer.",
+    )
     return place.engine.map_rows(
         place, job, None if out is None else Path(out), overwrite=overwrite
     )
