@@ -136,12 +136,12 @@ def test_a_group_with_one_outcome_has_a_report_without_an_explanation():
     report = kept.report(X, y, sensitive_features=s)
     assert report.explanation is None
     assert dict(report.verdict())[QUESTION] == (
-        "This cannot be told: P(Y=1 | x, d) must see both outcomes to be learnt, in the data and "
+        "This is not known: P(Y=1 | x, d) must see both outcomes to be learnt, in the data and "
         "in each fold of them; got 40 positive and 0 negative."
     )
-    assert "This cannot be told: P(Y=1 | x, d)" in report.to_html()
+    assert "This is not known: P(Y=1 | x, d)" in report.to_html()
     short = kept.report(X, y, sensitive_features=s, explanation=False)
-    assert dict(short.verdict())[QUESTION] == "This was not asked."
+    assert dict(short.verdict())[QUESTION] == "This was not computed."
 
 
 def test_decisions_that_differ_at_equal_inputs_are_told_where_they_can():
@@ -248,7 +248,7 @@ def test_each_of_several_groups_has_a_line(several):
         "Of 1,000 people in b i", "Of 1,000 people in c c", "No decision about a ch",
     ]  # fmt: skip
     can = answers["Can any distribution of inputs close it?"]
-    assert can.startswith("This was asked for b, whose gap was the largest. The gap can be closed")
+    assert can.startswith("This is about b, whose gap was the largest. The gap can be closed")
 
 
 # -------------------------------------------------------------------- decisions and outcomes

@@ -9,14 +9,13 @@ follows from these figures in law is for lawyers to say.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, is_missing
+from fairmend.data.columns import is_missing
 from fairmend.data.naming import JOINER, GroupNames
 from fairmend.errors import check
 from fairmend.measure.intervals import TOO_FEW, ratio_interval, wilson
@@ -298,22 +297,18 @@ def local_law_144(
         "Check that all come from the same filter.",
     )
     had = value if kind == "selection" else (value > np.median(value)).astype(np.float64)
-    cells = tuple(_cells_of_people(labels, had))
+    counts: dict[tuple[str, ...], list[float]] = {}
+    for pair, got in zip(zip(*labels, strict=True), had.tolist(), strict=True):
+        counts.setdefault(pair, []).append(got)
+    cells = [
+        PeopleCell(pair, n := len(got), n, n, sum(got), sum(got)) for pair, got in counts.items()
+    ]
     return impact_tables(JOINER.join(("sex", "race")), cells, kind=kind, filed=True)
 
 
 def _label(entry: Any) -> str:
     """A label of its own; what joins labels may not stand in it."""
     return "unknown" if is_missing(entry) else str(entry).replace(JOINER, " and ")
-
-
-def _cells_of_people(labels: Sequence[Sequence[str]], had: FloatArray) -> Iterable[PeopleCell]:
-    columns = np.array(labels, object)
-    for pair in product(*(dict.fromkeys(column) for column in labels)):
-        at = np.all([columns[j] == label for j, label in enumerate(pair)], axis=0)
-        n, got = int(at.sum()), float(had[at].sum())
-        if n > 0:
-            yield PeopleCell(pair, n, n, n, got, got)
 
 
 # -------------------------------------------------------------------- metrics by group

@@ -1,4 +1,4 @@
-"""What a report tells beside gaps: the explanation, the plans, the frontier, and its origin.
+"""What a report holds beside gaps: the explanation, the plans, the frontier, and its origin.
 
 Plain values only, so that a page, a file or a program can read them without the model or the data.
 """
@@ -47,12 +47,12 @@ MOST_VALUES = 5
 only what moves by `LEAST_SHIFT`."""
 LEAST_SHIFT = 0.005
 SMALLEST_CELL = 5
-"""Rows and values that fewer people share are counted and not told."""
+"""Rows and values that fewer people share are suppressed: counted and not shown."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A counterfactual distribution, told."""
+    """What a counterfactual distribution shows, as values and words."""
 
     target_name: Hashable
     baseline_name: Hashable
@@ -74,7 +74,7 @@ class Explanation:
     """Whether there is evidence that P(Y | X) differs between the groups, in words."""
     decisions_differ: str
     """Whether equal inputs get equal decisions in both groups, in words; empty where they must,
-    because the model was asked and sees nothing else."""
+    because the model was queried and sees nothing else."""
     marginals: tuple[Marginal, ...]
     prototypes: tuple[dict[str, Any], ...]
     feature_scores: tuple[FeatureScore, ...]
@@ -104,18 +104,12 @@ class Explanation:
         rows = [row for row in every if _people_like(found, row) >= smallest_cell]
         scores, pairs = drivers.feature_scores(found), drivers.joint_proxies(found)
         return cls(
-            target_name=found.target_name,
-            baseline_name=found.baseline_name,
+            **{name: getattr(found, name) for name in _COPIED},
             names=tuple(disparity.name for disparity in found.disparities),
-            before=found.before,
-            after=found.after,
-            modelled=found.modelled,
             closed=found.status is Status.CLOSED,
-            irreconcilable=found.irreconcilable,
             status=found.status.value,
             certificate="" if found.certificate is None else str(found.certificate),
             certain=found.certificate is None or found.certificate.certain,
-            kl=found.kl,
             outcomes_differ=str(found.outcome_difference) if found.outcome_known else "",
             decisions_differ=str(found.decision_difference)
             if found.recorded or found.group_inputs
@@ -129,11 +123,16 @@ class Explanation:
             smallest_cell=smallest_cell,
             values_not_shown=len(lines) - len(shown),
             prototypes_not_shown=len(every) - len(rows),
-            known_as=found.known_as,
         )
 
 
-# -------------------------------------------------------------------- nobody is told apart
+_COPIED = (
+    "target_name", "baseline_name", "before", "after", "modelled", "irreconcilable", "kl",
+    "known_as",
+)  # fmt: skip
+"""What an explanation takes over from its counterfactual."""
+
+# -------------------------------------------------------------------- nobody is recognised
 
 
 def heads(population: Population) -> FloatArray:
@@ -238,16 +237,8 @@ class PlanSummary:
 
     @classmethod
     def of(cls, plan: Plan) -> PlanSummary:
-        return cls(
-            target=plan.target,
-            baseline=plan.baseline,
-            metric=plan.metric,
-            method=plan.method,
-            status=plan.status.name,
-            message=plan.status.value,
-            outlook=plan.outlook,
-            search=plan.search,
-        )
+        aim, status = (plan.target, plan.baseline, plan.metric, plan.method), plan.status
+        return cls(*aim, status.name, status.value, plan.outlook, plan.search)
 
 
 @dataclass(frozen=True)
@@ -301,9 +292,9 @@ class Provenance:
     seed_left_out: bool = False
     """Whether the repair comes from an artifact without its seed: the key was made from it."""
     recorded: bool = False
-    """Whether there are answers on record only, and the model cannot be asked."""
+    """Whether there are answers on record only, and the model cannot be queried."""
     unexplained: str = ""
-    """Why the report does not tell what the gap rests on; empty where nothing prevents it."""
+    """Why the report has no explanation; empty where nothing prevents it."""
     left_out: int = 0
     """People who could not take part, as their outcome or group is not known."""
 
@@ -328,8 +319,8 @@ class Provenance:
         left_out: int = 0,
     ) -> Provenance:
         """``settings`` are those of the repair that are not its defaults, without its key."""
-        said = {name: _said(value) for name, value in settings.items()}
-        call = ", ".join(["model", *(f"{name}={value}" for name, value in said.items())])
+        texts = {name: _setting_text(value) for name, value in settings.items()}
+        call = ", ".join(["model", *(f"{name}={text}" for name, text in texts.items())])
         return cls(
             made_at=f"{now():%Y-%m-%d %H:%M} UTC",
             recorded=recorded,
@@ -339,7 +330,7 @@ class Provenance:
             seed=settings.get("random_state"),
             model=_name(model),
             level=float(settings.get("level", 1.0)),
-            settings=said,
+            settings=texts,
             versions={"Python": platform.python_version(), **{p: version(p) for p in _PACKAGES}},
             audit_data=fingerprint(audited),
             report_data=fingerprint(reported),
@@ -350,14 +341,16 @@ class Provenance:
         )
 
 
-def _said(value: Any) -> str:
-    """A setting as one would write it; functions and metrics by name, not by address."""
+def _setting_text(value: Any) -> str:
+    """A setting as in code; functions and metrics by name, not by address."""
     if isinstance(value, Disparity):
         return repr(value.name)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_said, value))}]"
+        return f"[{', '.join(map(_setting_text, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key!r}: {_said(entry)}' for key, entry in value.items())}}}"
+        return (
+            f"{{{', '.join(f'{key!r}: {_setting_text(entry)}' for key, entry in value.items())}}}"
+        )
     return _name(value) if callable(value) else repr(value)
 
 
@@ -431,8 +424,7 @@ def repair_fingerprint(data: AuditData, plans: Mapping[Hashable, Plan]) -> str:
         o = plan.outlook
         figures = (o.gap_before, o.gap_after, o.edited, o.randomised, o.unreachable, o.cost,
                    o.to_positive, o.to_negative)  # fmt: skip
-        said = [round(float(figure), 9) + 0.0 for figure in figures]
-        digest.update(
-            repr((str(group), str(plan.baseline), plan.metric, plan.method, said)).encode()
-        )
+        rounded_figures = [round(float(figure), 9) + 0.0 for figure in figures]
+        law = str(group), str(plan.baseline), plan.metric, plan.method, rounded_figures
+        digest.update(repr(law).encode())
     return digest.hexdigest()

@@ -104,25 +104,10 @@ def frontier_points(
     accuracy = _overall(applied.after)
     points = []
     for group in applied.routes:
-        outcome = applied.outcome(group)
-        gap, low, high = gaps.get(group, (NAN, NAN, NAN))
-        points.append(
-            FrontierPoint(
-                level=level,
-                group=group,
-                gap=gap,
-                low=low,
-                high=high,
-                impact_ratio=ratios[group],
-                accuracy=accuracy,
-                auc=outcome.auc_after,
-                edited=outcome.edited,
-                gained=outcome.gained,
-                lost=outcome.lost,
-                randomised=outcome.randomised,
-                cost=outcome.cost,
-            )
-        )
+        outcome, gap = applied.outcome(group), gaps.get(group, (NAN, NAN, NAN))
+        shares = ("edited", "gained", "lost", "randomised", "cost")
+        figures = {name: getattr(outcome, name) for name in shares} | {"auc": outcome.auc_after}
+        points.append(FrontierPoint(level, group, *gap, ratios[group], accuracy, **figures))
     return points
 
 

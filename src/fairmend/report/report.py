@@ -197,6 +197,17 @@ class Report:
             file.write(page)
         return Path(path)
 
+    def counterfactual_gaps(self) -> Table:
+        """Gaps if outcomes followed the edited inputs."""
+        rows = [
+            (metric, self.names(group.group), *ends)
+            for group in self.groups_in_order
+            for metric, *ends in group.counterfactual
+        ]
+        columns = (*map(Column, ("metric", "group")), *_BEFORE_AFTER[::2])
+        caption = "Gaps if outcomes followed the edited inputs, M(Q), in points"
+        return Table("followed", caption, columns, tuple(rows))
+
     def _tables(self) -> list[TextTable]:
         name = Column("group", read=lambda one: self.names(one.group))
         people = Column("people", "count", "n")
@@ -211,16 +222,6 @@ class Report:
                 for old, new in self.gaps_in_order
             ),
         )  # fmt: skip
-        followed = Table(
-            "",
-            "The same if outcomes followed the edited inputs, M(Q)",
-            (*map(Column, ("metric", "group")), *_BEFORE_AFTER[::2]),
-            tuple(
-                (metric, self.names(group.group), *ends)
-                for group in self.groups_in_order
-                for metric, *ends in group.counterfactual
-            ),
-        )
         edits = Table(
             "",
             "Features edited, as a share of the edited people",
@@ -234,7 +235,7 @@ class Report:
         accuracy = Table.of("", "", (name, people, *_ACCURACY), self.groups_in_order)
         notes = (*_EFFECT_NOTES, *(weighted if self.before.weighted else ()))
         effects = Table.of("", "", (name, people, *_EFFECTS), self.groups_in_order, *notes)
-        tables = (gaps, accuracy, effects, followed, edits)
+        tables = (gaps, accuracy, effects, self.counterfactual_gaps(), edits)
         return [table.text() for table in tables if table.rows]
 
     def __str__(self) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from fairmend.measure.wording import share
 from fairmend.report.table import typeset
-from fairmend.tables import percent, points
+from fairmend.tables import counted, percent, points
 
 __all__ = ["day", "read", "template", "timestamp"]
 
@@ -41,10 +42,13 @@ def template(name: str) -> jinja2.Template:
         loader=jinja2.FunctionLoader(read),
     )
     environment.filters |= {
+        "count": "{:,}".format,
         "day": day,
         "inert": lambda data: Markup(_inert(data)),
+        "people": _people,
         "percent": percent,
         "points": points,
+        "share": share,
         "time": timestamp,
         "typeset": lambda text: type(text)(typeset(text)),  # what is escaped stays escaped
     }
@@ -68,6 +72,12 @@ def _inert(data: Any) -> str:
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
+
+
+def _people(count: float) -> str:
+    """An expected number of people, rounded."""
+    few = round(count) == 0 and count > 0
+    return "fewer than 1 person" if few else counted(round(count))
 
 
 def timestamp(at: float) -> str:

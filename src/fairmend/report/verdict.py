@@ -60,17 +60,16 @@ def verdict(report: Report) -> tuple[tuple[str, str], ...]:
 
 def audit_verdict(audit: Audit) -> tuple[tuple[str, str], ...]:
     """Is there a gap and how sure, and which groups are below four fifths."""
-    by_label = {group.group: group for group in audit.groups}
-    ordered = [by_label[label] for label in audit.worst_first()]
-    low = [group for group in ordered if group.below_four_fifths]
-    judged = any(group.below_four_fifths is not None for group in audit.groups)
+    ratios = {group.group: group.impact_ratio for group in audit.groups if group.below_four_fifths}
+    low = [
+        f"{audit.names(one)} ({ratios[one]:.2f})" for one in audit.worst_first() if one in ratios
+    ]
     if low:
-        named = _listed(
-            [f"{audit.names(group.group)} ({group.impact_ratio:.2f})" for group in low],
-        )
-        ratio = f"Impact ratio below {FOUR_FIFTHS:g}: {named}."
+        ratio = f"Impact ratio below {FOUR_FIFTHS:g}: {_listed(low)}."
+    elif any(group.below_four_fifths is not None for group in audit.groups):
+        ratio = f"No impact ratio is below {FOUR_FIFTHS:g}."
     else:
-        ratio = f"No impact ratio is below {FOUR_FIFTHS:g}." if judged else "It cannot be judged."
+        ratio = "It cannot be judged."
     return (
         ("Is there a gap, and how sure is that?", audit.verdict()),
         ("Who is selected less than four fifths as often as the most selected group?", ratio),
@@ -81,7 +80,7 @@ def audit_verdict(audit: Audit) -> tuple[tuple[str, str], ...]:
 
 
 def in_words(gap: Gap, confidence: float = 0.95, names: GroupNames | None = None) -> str:
-    """One gap, and whether it is significant, in one voice: "yes" is said of no other.
+    """One gap, and whether it is significant: the answer is "yes" of no other gap.
 
     >>> print(in_words(Gap("sp", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)))
     Yes: 60.0 % of b and 40.0 % of a get a negative decision, a gap of +20.0 points (95 % \
@@ -91,27 +90,19 @@ interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Ho
     target, baseline = named(gap.target), named(gap.baseline)
     if not gap.judged:
         return f"The gap in {gap.metric} of {target} cannot be judged: {gap.note}."
-    interval = (
-        ""
-        if np.isnan(gap.low)
-        else f" ({100 * confidence:g} % interval {_span(gap)}, from {gap.given_target:,} and "
-        f"{gap.given_baseline:,} people)"
-    )
+    known = f" ({100 * confidence:g} % interval {_span(gap)}, from {gap.given_target:,} and "
+    interval = "" if np.isnan(gap.low) else f"{known}{gap.given_baseline:,} people)"
+    end = f"{size(gap, gap.gap)}{unit(gap)}{interval}. {_how_sure(gap, confidence)}"
     if np.isnan(gap.target_rate):
-        return (
-            f"{gap.metric} of {target} against {baseline} is {size(gap, gap.gap)}{interval}. "
-            f"{_how_sure(gap, confidence)}"
-        )
+        return f"{gap.metric} of {target} against {baseline} is {end}"
     if gap.survives(confidence):
-        found = "Yes" if gap.gap > 0 else "No, the other way round"
+        answer = "Yes" if gap.gap > 0 else "No, the other way round"
     else:
-        found = "Perhaps" if gap.gap > 0 else "Not on these people"
+        answer = "Perhaps" if gap.gap > 0 else "Not on these people"
     words = words_of(gap.metric)
     return (
-        f"{found}: {words.condition}{share(gap.target_rate)} of {target} and "
-        f"{share(gap.baseline_rate)} of {baseline} {words.event}, a gap of "
-        f"{size(gap, gap.gap)} points{interval}. "
-        f"{_how_sure(gap, confidence)}"
+        f"{answer}: {words.condition}{share(gap.target_rate)} of {target} and "
+        f"{share(gap.baseline_rate)} of {baseline} {words.event}, a gap of {end}"
     )
 
 
@@ -125,15 +116,18 @@ def _gap_and_repair(report: Report, plan: PlanSummary, metric: str) -> str:
     old, new = (report.gap(audit, plan.target, metric) for audit in (report.before, report.after))
     if old is None:
         return ""
-    told = in_words(old, report.before.confidence, report.names)
+    text = in_words(old, report.before.confidence, report.names)
     if len(metrics_of(report, plan)) > 1:
-        told = f"{metric}. {told}"
+        text = f"{metric}. {text}"
     if new is None or not (old.judged and new.judged):
-        return told
+        return text
     takes = f"{verb(old.gap, new.gap)} {after(old, new)}{unit(new)}"
     if not np.isnan(new.low):
         takes = f"{takes} ({_span(new)}), which {_chance(new, report.after.confidence)}"
-    elsewhere, audited = "", _audited(plan, metric)
+    elsewhere = ""
+    audited = {name: before for name, before, _ in plan.outlook.by_metric}.get(
+        metric, plan.outlook.gap_before
+    )
     if old.gap <= 0 < audited:
         edited = any(one.people_edited > 0 for one in report.groups if one.group == plan.target)
         elsewhere = (
@@ -141,29 +135,20 @@ def _gap_and_repair(report: Report, plan: PlanSummary, metric: str) -> str:
             f"{size(old, audited)}{unit(old)}; here it is not"
             f"{', and is edited all the same' if edited else ''}."
         )
-    return f"{told}{elsewhere} The repair {takes}."
+    return f"{text}{elsewhere} The repair {takes}."
 
 
 def after(old: Gap, new: Gap) -> str:
-    """The gap after, with as many decimals as tell it from that before."""
-    return (
-        size(new, new.gap)
-        if np.isnan(new.target_rate)
-        else figures(old.gap, new.gap, tolerance=EXACT)[1]
-    )
-
-
-def _audited(plan: PlanSummary, metric: str) -> float:
-    """The gap where the plan was made."""
-    gaps = {name: before for name, before, _ in plan.outlook.by_metric}
-    return gaps.get(metric, plan.outlook.gap_before)
+    """The gap after, with as many decimals as distinguish it from that before."""
+    rates = figures(old.gap, new.gap, tolerance=EXACT)[1]
+    return size(new, new.gap) if np.isnan(new.target_rate) else rates
 
 
 def _how_sure(gap: Gap, confidence: float) -> str:
     if np.isnan(gap.p_value):
         return "There is no test for it."
-    found = gap.survives(confidence) or gap.low > 0 or gap.high < 0
-    proof = "" if found else ", which is not proof that there is none"
+    significant = gap.survives(confidence) or gap.low > 0 or gap.high < 0
+    proof = "" if significant else ", which is not proof that there is none"
     return f"It {_chance(gap, confidence)}{proof} ({p_said(gap.p_adjusted)}, Holm-corrected)."
 
 
@@ -197,16 +182,15 @@ def _reconcilable(report: Report) -> str:
     found = report.explanation
     if found is None:
         why = "" if report.provenance is None else report.provenance.unexplained
-        return f"This cannot be told: {why}." if why else "This was not asked."
+        return f"This is not known: {why}." if why else "This was not computed."
     ended = "" if found.closed and found.certificate else found.status
-    said = " ".join(
+    text = " ".join(
         part if part.endswith(".") else f"{part}."
         for part in (found.certificate, ended, found.decisions_differ)
         if part
     )
-    target = report.names(found.target_name)
-    whose_gap = f"This was asked for {target}, whose gap was the largest. "
-    return f"{whose_gap}{said}" if len(report.plans) > 1 else said
+    largest = f"This is about {report.names(found.target_name)}, whose gap was the largest. "
+    return f"{largest}{text}" if len(report.plans) > 1 else text
 
 
 def _effects(report: Report) -> str:
@@ -219,14 +203,8 @@ def _effects(report: Report) -> str:
 
 def _effect(report: Report, group: GroupOutcome) -> str:
     """Who is edited, gains and loses: people counted, and shares of people counted."""
-    people = Affected(
-        group.n,
-        edited=group.people_edited,
-        gained=group.people_gained,
-        lost=group.people_lost,
-        randomised=group.people_randomised,
-        unreachable=group.people_unreachable,
-    )
+    names = ("edited", "gained", "lost", "randomised", "unreachable")
+    people = Affected(group.n, *(getattr(group, f"people_{name}") for name in names))
     mean = "weighted average" if report.before.weighted else "average"
     each = f"{group.edits_per_person:.1f} features each on {mean}"
     return describe_people(report.names(group.group), people, each)
@@ -234,30 +212,29 @@ def _effect(report: Report, group: GroupOutcome) -> str:
 
 def whose(report: Report) -> str:
     """Whether the people of the report were audited too, as far as that is known."""
+    people = counted(report.n)
     if report.holdout is None:
         return (
-            f"This is on the {counted(report.n)} of this report; whether some of them were audited "
-            "too is not known."
+            f"This is on the {people} of this report; whether some of them were audited too is not "
+            "known."
         )
     if report.holdout:
-        return f"This is on {counted(report.n)} the repair was not fitted on."
+        return f"This is on {people} the repair was not fitted on."
     return "This is on the very people the repair was fitted on, which is its best case."
-
-
-def _left_out(report: Report) -> str:
-    people = 0 if report.provenance is None else report.provenance.left_out
-    return f"{counted(people)} without an outcome or a group were left out." if people else ""
 
 
 def _left(report: Report) -> str:
     repaired = {name for plan in report.plans for name in metrics_of(report, plan)}
-    sentences = [whose(report), _left_out(report), _given(report)]
-    sentences.append(
+    people = 0 if report.provenance is None else report.provenance.left_out
+    sentences = [
+        whose(report),
+        f"{counted(people)} without an outcome or a group were left out." if people else "",
+        _given(report),
         f"{'Weighted accuracy' if report.before.weighted else 'Accuracy'} over everybody goes from "
         f"{percent(report.accuracy_before)} to {percent(report.accuracy_after)}."
         if report.outcome_known
-        else "Outcomes are not known: whether decisions are right is not judged."
-    )
+        else "Outcomes are not known: whether decisions are right is not judged.",
+    ]
     others = [
         f"{gap.metric} of {report.names(gap.target)} ({size(gap, gap.gap)}{unit(gap)})"
         for _, gap in report.gaps_in_order
@@ -298,7 +275,7 @@ def _change(people: float) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names as one says them.
+    """Names in a sentence.
 
     >>> _listed(["a"]), _listed(["a", "b", "c"])
     ('a', 'a, b and c')

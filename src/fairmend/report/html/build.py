@@ -43,9 +43,8 @@ def of_report(report: Report) -> str:
         "gaps": people.gap_chart(before, after, audit),
         "whose": whose(report),
         "performance": people.performance(report),
-        "followed": people.followed(report),
+        "followed": report.counterfactual_gaps(),
         "repaired": repair.groups(report),
-        "provenance": repair.provenance(made) if made else (),
     }
     if report.explanation is not None:
         context |= repair.explanation(report.explanation)
@@ -64,7 +63,6 @@ def of_audit(audit: Audit) -> str:
         "headline": (),
         "verdict": audit_verdict(audit),
         "gaps": people.gap_chart(audit.in_order(), (), audit),
-        "provenance": (),
     }
     absent = {"counterfactual", "repair", "frontier", "holdout"}
     return _render(context | people.filed(audit, cells_of_audit(audit), None, ()), audit, absent)

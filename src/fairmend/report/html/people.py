@@ -29,7 +29,7 @@ from fairmend.report.table import Column, Table
 from fairmend.report.verdict import after, metrics_of, size, unit
 from fairmend.tables import percent
 
-__all__ = ["filed", "followed", "gap_chart", "headline", "performance", "picture"]
+__all__ = ["filed", "gap_chart", "headline", "performance", "picture"]
 
 Cells = Sequence[PeopleCell]
 NAN = float("nan")
@@ -152,21 +152,6 @@ def performance(report: Report) -> Table:
     )
     caption = "Accuracy and AUC by group, before and after"
     return Table.of("performance", caption, columns, report.groups_in_order, overall)
-
-
-def followed(report: Report) -> Table:
-    """Gaps if outcomes followed the edited inputs."""
-    return Table(
-        "followed",
-        "If outcomes followed the edited inputs, M(Q), in points",
-        (Column("group"), Column("metric"), Column("before", "points"), Column("after", "points")),
-        tuple(
-            (report.names(group.group), *line)
-            for group in report.groups_in_order
-            for line in group.counterfactual
-        ),
-        ("People keep their own outcomes: this reading is shown beside the gap they live with.",),
-    )
 
 
 # -------------------------------------------------------------------- groups and tables to file

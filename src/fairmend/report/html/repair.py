@@ -14,7 +14,6 @@ from fairmend.report.findings import (
     MOST_VALUES,
     Explanation,
     PlanSummary,
-    Provenance,
 )
 from fairmend.report.html.page import Chart
 from fairmend.report.html.people import NAN, picture
@@ -23,7 +22,7 @@ from fairmend.report.table import Column, Table, typeset
 from fairmend.status import PlanStatus
 from fairmend.tables import counted, number, percent, points
 
-__all__ = ["explanation", "frontier", "groups", "provenance"]
+__all__ = ["explanation", "frontier", "groups"]
 
 # -------------------------------------------------------------------- the counterfactual
 
@@ -184,7 +183,7 @@ def groups(report: Report) -> list[dict[str, Any]]:
         {
             "name": report.names(group.group),
             "plan": _plan_text(plans[group.group], report),
-            "people": _people(group, weighted=report.before.weighted),
+            "outcome": group,
             "charts": [
                 _flow(report, group, place),
                 *([_edits(report, group, place)] if group.features else []),
@@ -209,28 +208,6 @@ def _plan_text(plan: PlanSummary, report: Report) -> str:
         f"{told.status} The gap of {target} against {baseline}, by {plan.method}, on the people it "
         f"was fitted on: {'; '.join(filter(None, (*told.gaps, told.interval)))}.{search}"
     )
-
-
-def _people(group: GroupOutcome, *, weighted: bool) -> list[tuple[str, str, str]]:
-    """People counted, and shares of people counted, also where rates are weighted."""
-    mean = f"{group.edits_per_person:.1f} features each, {'weighted mean' if weighted else 'mean'}"
-    items = {
-        "edited": mean if group.people_edited else "inputs",
-        "gained": "decision flips to the favourable one",
-        "lost": "decision flips from the favourable one",
-        "randomised": "a draw keyed on the person decides",
-        "unreachable": "no allowed edit helps",
-        "unseen": "inputs the audit did not have; the rule applies",
-    }
-    labels = {"gained": "gain", "lost": "lose"}
-    figures = []
-    for field, meaning in items.items():
-        people: float = getattr(group, f"people_{field}")
-        few = round(people) == 0 and people > 0
-        count = "fewer than 1 person" if few else counted(round(people))
-        label = labels.get(field, field)
-        figures.append((label, share(people / group.n), f"{count}: {meaning}"))
-    return figures
 
 
 def _flow(report: Report, group: GroupOutcome, place: int) -> Chart:
@@ -356,27 +333,3 @@ def frontier(report: Report) -> dict[str, Any]:
         "data": {"level": script},
         "level": {"levels": texts, "labels": labels, "start": start, "groups": parts},
     }
-
-
-# -------------------------------------------------------------------- where it comes from
-
-_OVERLAP = {True: "nobody, as the caller declares", False: "everybody", None: "not known"}
-
-
-def provenance(made: Provenance) -> list[tuple[str, str]]:
-    """What it takes to make the report again."""
-    no_seed = "not stored in the artifact" if made.seed_left_out else "none"
-    return [
-        ("made", made.made_at),
-        ("by", made.command),
-        ("model", made.model),
-        ("seed", no_seed if made.seed is None else str(made.seed)),
-        ("people fitted on", f"{made.audited:,}"),
-        ("SHA-256 of their tabulated data", made.audit_data),
-        ("people reported on", f"{made.reported:,}"),
-        ("of these, fitted on too", _OVERLAP[made.is_holdout]),
-        ("SHA-256 of their tabulated data", made.report_data),
-        ("people left out, without outcome or group", f"{made.left_out:,}"),
-        *((f"setting {name}", value) for name, value in made.settings.items()),
-        *((f"version of {name}", value) for name, value in made.versions.items()),
-    ]
