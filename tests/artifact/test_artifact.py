@@ -855,7 +855,7 @@ TAMPERED = {
     "streamed": (lambda c: raw_zip(c, flags=8), "has other marks"),
     "packed oddly": (lambda c: raw_zip(c, method=12), "must be stored or deflated"),
     "another date": (lambda c: raw_zip(c, date=40), "has other marks"),
-    "extra fields": (lambda c: raw_zip(c, extra=b"\1\0\0\0"), "has other marks"),
+    "extra fields": (lambda c: raw_zip(c, extra=b"\1\0\0\0"), "complete directory"),
     "a symbolic link": (lambda c: raw_zip(c, outer=0o120777 << 16), "is a symbolic link"),
     "out of itself": (lambda c: packed({**c, "../x.json": b"{}"}), "must not lead out of itself"),
     "from the root": (lambda c: packed({**c, "/etc/x.json": b"{}"}), "must not lead out of itself"),
@@ -869,7 +869,7 @@ TAMPERED = {
         lambda c: raw_zip({**c, "tables/0000.bin": ZEROS, "tables/0001.bin": ZEROS},
                           size=100), "tables/0000.bin' declares 62,914,560 bytes"),
     "larger than declared": (
-        lambda c: raw_zip({MANIFEST: ZEROS}, size=4_000), "member 'manifest.json' is larger"),
+        lambda c: raw_zip({MANIFEST: ZEROS}, size=4_000), "declares 4,000 bytes"),
     "smaller than declared": (
         lambda c: raw_zip({MANIFEST: c[MANIFEST]}, size=len(c[MANIFEST]) + 1), "ends elsewhere"),
     "terabytes": (lambda c: raw_zip(c, size=2**32 - 2), "by more than 100 to 1"),

@@ -15,7 +15,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -30,14 +29,11 @@ MOST_BYTES = 1 << 30
 """Of all members together, unpacked."""
 MOST_MEMBERS = 10_000
 _NAME = re.compile(r"[a-z]+(/[0-9]{4})?\.(json|bin|parquet)", re.ASCII)  # of any format so far
-_LOCAL = struct.Struct("<4s5H3L2H")
-_CENTRAL = struct.Struct("<4s6H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
+_ENTRY = 46  # bytes of an entry of the directory beside its name
 _DATE = (1980, 1, 1, 0, 0, 0)
-_DOS_DATE = 33  # the same, as a zip spells it
 _VERSION, _UNIX = 20, 3
 _FILE = (stat.S_IFREG | 0o644) << 16
-_CHUNK = 1 << 16
 
 
 # -------------------------------------------------------------------- writing
@@ -65,16 +61,6 @@ def pack(file: IO[bytes], members: Mapping[str, bytes]) -> None:
 # -------------------------------------------------------------------- reading
 
 
-@dataclass(frozen=True)
-class _Entry:
-    deflated: bool
-    crc: int
-    packed: int
-    size: int
-    start: int
-    """Where its content begins in the file."""
-
-
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[Container]:
     """An artifact whose layout has been checked; contents are checked as they are unpacked."""
@@ -96,12 +82,12 @@ class Container:
     def __init__(self, what: str, file: IO[bytes]) -> None:
         self.what = what
         self._file = file
-        self._entries = self._directory()
+        self._entries = {info.filename: info for info in self._directory()}
 
     @property
     def sizes(self) -> dict[str, int]:
         """Every member's name and size, in the order of the file."""
-        return {name: entry.size for name, entry in self._entries.items()}
+        return {name: info.file_size for name, info in self._entries.items()}
 
     def refuse(self, must: str, got: str, fix: str = "") -> NoReturn:
         """Say what is wrong with the file."""
@@ -121,128 +107,113 @@ class Container:
 
     def unpack(self, name: str) -> bytes:
         """A member's content: as long as declared, to the byte, and with the right checksum."""
-        entry = self._entries[name]
-        self._file.seek(entry.start)
-        left, parts, room = entry.packed, [], entry.size
-        inflate = zlib.decompressobj(-zlib.MAX_WBITS) if entry.deflated else None
-        while left > 0:
-            chunk = self._file.read(min(_CHUNK, left))
-            if not chunk:
-                self.refuse("must be complete", f"member {name!r} is cut short")
-            left -= len(chunk)
-            if inflate is not None:
-                chunk = self._inflated(inflate, chunk, room, name)
-            room -= len(chunk)
-            parts.append(chunk)
-            if room < 0:
-                self.refuse(
-                    "must unpack to the sizes it declares", f"member {name!r} is larger than that"
-                )
-        done = inflate is None or (inflate.eof and not inflate.unused_data)
-        if room > 0 or not done:
-            self.refuse("must unpack to the sizes it declares", f"member {name!r} ends elsewhere")
-        content = b"".join(parts)
-        if zlib.crc32(content) != entry.crc:
+        info = self._entries[name]
+        content = packed = self._bytes(
+            info.header_offset + len(info.FileHeader()), info.compress_size
+        )
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            try:
+                content = inflate.decompress(packed, info.file_size + 1)
+            except zlib.error:
+                self.refuse("must be readable as deflated data", f"member {name!r} is not")
+            if len(content) > info.file_size:
+                self.refuse("must unpack to the sizes it declares", f"member {name!r} is larger")
+            if not inflate.eof or inflate.unused_data or len(content) < info.file_size:
+                self.refuse("must unpack to the sizes it declares", f"{name!r} ends elsewhere")
+        if zlib.crc32(content) != info.CRC:
             self.refuse("must have the checksums it declares", f"that of {name!r} differs")
         return content
 
-    def _inflated(self, inflate: zlib._Decompress, chunk: bytes, room: int, name: str) -> bytes:
-        try:
-            out = inflate.decompress(chunk, room + 1)
-        except zlib.error:
-            self.refuse("must be readable as deflated data", f"member {name!r} is not")
-        if inflate.unconsumed_tail:  # more would come than there is room for
-            out += b"\0"
-        return out
-
     # ---------------------------------------------------------------- the directory
 
-    def _directory(self) -> dict[str, _Entry]:
+    def _directory(self) -> list[zipfile.ZipInfo]:
+        """The entries, if the file is what `pack` writes and nothing else."""
+        start, length, count = self._end()
+        try:
+            with zipfile.ZipFile(self._file) as archive:
+                infos = archive.infolist()
+        except (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            ValueError,
+            struct.error,
+            OSError,
+        ) as error:
+            self.refuse("must have a complete directory", f"it is broken: {in_a_line(error)}")
+        if len(infos) != count or length != sum(_ENTRY + len(info.filename) for info in infos):
+            self.refuse("must have a complete directory", "it is cut short, or has more")
+        at, seen = 0, set[str]()
+        for info in infos:
+            if info.filename in seen:
+                self.refuse("must name every member once", f"{info.filename!r} is there twice")
+            seen.add(info.filename)
+            self._check(info, at)
+            at += len(info.FileHeader()) + info.compress_size
+        if at != start:
+            self.refuse("must hold its members and nothing else", "there is something between them")
+        if sum(info.file_size for info in infos) > MOST_BYTES:
+            must = f"must unpack to at most {MOST_BYTES >> 20:,} MiB"
+            self.refuse(must, "it declares more")
+        return infos
+
+    def _end(self) -> tuple[int, int, int]:
+        """Where the directory begins, its length, and how many entries it declares."""
         size = self._file.seek(0, os.SEEK_END)
         if size < _END.size or self._bytes(0, 4) != b"PK\3\4":
             self.refuse(
-                "must begin as a zip does", "it begins with something else",
+                "must begin as a zip does",
+                "it begins with something else",
                 "Is it an artifact, written by RepairedClassifier.save or fairmend repair?",
-            )  # fmt: skip
+            )
         sign, disk, first, here, count, length, start, comment = _END.unpack(
             self._bytes(size - _END.size, _END.size)
         )
         plain = sign == b"PK\5\6" and not (disk or first or comment) and here == count
         if not plain or start + length + _END.size != size:
-            self.refuse(
-                "must end with its directory",
-                "there is something behind it, or a part is missing",
-            )
-        if count > MOST_MEMBERS or length > count * (_CENTRAL.size + 64):
+            got = "there is something behind it, or a part is missing"
+            self.refuse("must end with its directory", got)
+        if count > MOST_MEMBERS or length > count * (_ENTRY + 64):
             self.refuse(f"must have at most {MOST_MEMBERS:,} members", f"it declares {count:,}")
-        directory, at, end, total = self._bytes(start, length), 0, 0, 0
-        entries: dict[str, _Entry] = {}
-        for _ in range(count):
-            if at + _CENTRAL.size > length:
-                self.refuse("must have a complete directory", "it is cut short")
-            name, entry, at = self._entry(directory, at, end)
-            if name in entries:
-                self.refuse("must name every member once", f"{name!r} is there twice")
-            entries[name] = entry
-            end, total = entry.start + entry.packed, total + entry.size
-            if total > MOST_BYTES:
-                self.refuse(
-                    f"must unpack to at most {MOST_BYTES >> 20:,} MiB", "it declares more",
-                    "Load artifacts only from people you know.",
-                )  # fmt: skip
-        if at != length or end != start:
-            self.refuse("must hold its members and nothing else", "there is something between them")
-        return entries
+        return start, length, count
 
-    def _entry(self, directory: bytes, at: int, expected: int) -> tuple[str, _Entry, int]:
-        (
-            sign, made, needed, flags, method, time, date, crc, packed, size,
-            letters, extra, comment, disk, inner, outer, start,
-        ) = _CENTRAL.unpack_from(directory, at)  # fmt: skip
-        at += _CENTRAL.size
-        name = directory[at : at + letters].decode("ascii", errors="replace")
-        if sign != b"PK\1\2" or len(name) != letters:
-            self.refuse("must have a complete directory", "it is broken")
-        self._check_name(name)
-        if flags & 1:
-            self.refuse("must not be encrypted", f"member {name!r} is")
-        if stat.S_ISLNK(outer >> 16):
-            self.refuse("must hold plain files", f"member {name!r} is a symbolic link")
-        if method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            self.refuse("must be stored or deflated", f"member {name!r} is packed another way")
-        rest = (made, needed, flags, time, date, extra, comment, disk, inner, outer)
-        if rest != (_UNIX << 8 | _VERSION, _VERSION, 0, 0, _DOS_DATE, 0, 0, 0, 0, _FILE):
-            self.refuse("must be a zip as fairmend writes it", f"member {name!r} has other marks")
-        if start != expected:
-            self.refuse(
-                "must hold its members and nothing else",
-                f"there is something before {name!r}" if start > expected
-                else f"{name!r} overlaps what is before it",
-            )  # fmt: skip
-        stored = method == zipfile.ZIP_STORED
-        if size > RATIO * packed or (stored and size != packed):
-            self.refuse(
-                f"must not be packed by more than {RATIO} to 1",
-                f"member {name!r} declares {size:,} bytes from {packed:,}",
-                "Load artifacts only from people you know.",
-            )
-        head = (
-            _LOCAL.pack(b"PK\3\4", _VERSION, 0, method, 0, _DOS_DATE, crc, packed, size, letters, 0)
-            + name.encode()
-        )
-        if self._bytes(start, len(head)) != head:
-            self.refuse("must say the same in both its directories", f"they differ about {name!r}")
-        return name, _Entry(not stored, crc, packed, size, start + len(head)), at + letters
-
-    def _check_name(self, name: str) -> None:
-        if name.startswith(("/", "\\")) or ".." in name or "\\" in name or ":" in name:
-            self.refuse("must not lead out of itself", f"a member is named {name!r}")
-        if not _NAME.fullmatch(name):
-            self.refuse("must hold only what fairmend writes", f"a member is named {name!r}")
+    def _check(self, info: zipfile.ZipInfo, expected: int) -> None:
+        """Refuse an entry that `pack` would not have written, or not at this place."""
+        name, size, packed = info.filename, info.file_size, info.compress_size
+        marks = (
+            info.create_system, info.create_version, info.extract_version, info.flag_bits,
+            info.date_time, info.extra, info.comment, info.volume, info.internal_attr,
+            info.external_attr,
+        )  # fmt: skip
+        ours = (_UNIX, _VERSION, _VERSION, 0, _DATE, b"", b"", 0, 0, _FILE)
+        stored = info.compress_type == zipfile.ZIP_STORED
+        most = size if stored else size + size // RATIO + 64
+        outside = info.orig_filename != name or re.search(r"^[/\\]|\.\.|[\\:]", name)
+        head = info.FileHeader()
+        alone, member = "must hold its members and nothing else", f"member {name!r}"
+        for wrong, must, got in (
+            (outside, "must not lead out of itself", f"a {member}"),
+            (not _NAME.fullmatch(name), "must hold only what fairmend writes", f"a {member}"),
+            (info.flag_bits & 1, "must not be encrypted", f"{member} is"),
+            (stat.S_ISLNK(info.external_attr >> 16), "must hold plain files",
+             f"{member} is a symbolic link"),
+            (info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
+             "must be stored or deflated", f"{member} is packed another way"),
+            (marks != ours, "must be a zip as fairmend writes it", f"{member} has other marks"),
+            (info.header_offset > expected, alone, f"there is something before {name!r}"),
+            (info.header_offset < expected, alone, f"{name!r} overlaps what is before it"),
+            (size > RATIO * packed or packed > most,
+             f"must not be packed by more than {RATIO} to 1",
+             f"{member} declares {size:,} bytes from {packed:,}"),
+            (self._bytes(expected, len(head)) != head,
+             "must say the same in both its directories", f"they differ about {name!r}"),
+        ):  # fmt: skip
+            if wrong:
+                self.refuse(must, got)
 
     def _bytes(self, start: int, length: int) -> bytes:
         self._file.seek(start)
         content = self._file.read(length)
-        if len(content) < length:  # it shrank since its size was read
+        if len(content) < length:
             self.refuse("must be complete", "it is cut short")
         return content
