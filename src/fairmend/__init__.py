@@ -1,10 +1,11 @@
-"""Audit, explain and mend a black-box classifier that treats groups differently."""
+"""Audit, explain and repair a black-box classifier that treats groups differently."""
 
 # ruff: noqa: E402
 from fairmend.cli import interrupts
 
 interrupts.watch()  # before anything that takes time to import
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fairmend import datasets, engines
@@ -74,21 +75,18 @@ __all__ = [
 ]
 
 
+_LATER = {
+    "RemoteModel": "fairmend.model.remote",
+    "RepairedClassifier": "fairmend.classifier",
+    "load": "fairmend.artifact",
+}
+"""Loaded on first use: the estimator is a scikit-learn class, and importing that takes a while."""
+
+
 def __getattr__(name: str) -> Any:
-    """Load the estimator on first use: it is a scikit-learn class, and that takes a while."""
-    if name == "RepairedClassifier":
-        from fairmend.classifier import RepairedClassifier
-
-        return RepairedClassifier
-    if name == "RemoteModel":
-        from fairmend.model.remote import RemoteModel
-
-        return RemoteModel
-    if name == "load":
-        from fairmend.artifact import load
-
-        return load
-    raise AttributeError(f"module 'fairmend' has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'fairmend' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -314,7 +314,7 @@ def load(
     key: bytes | None = None,
     check_model: bool = True,
 ) -> RepairedClassifier:
-    """A repair as it was when it was saved, beside the model it mends.
+    """Load a stored repair and put it in front of its model.
 
     Parameters
     ----------
