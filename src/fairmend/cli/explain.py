@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from fairmend.cli import options as o
 from fairmend.cli.model import ModelOptions
 from fairmend.cli.output import print_json, show
 from fairmend.cli.people import InputOptions, read_people
+from fairmend.explain import drivers
+from fairmend.explain.drivers import FeatureScore, JointProxy
+from fairmend.explain.marginals import Marginal, marginals
 from fairmend.measure.disparity import as_disparity
 from fairmend.measure.selection import refuse_selected
+from fairmend.tables import TextTable, number, percent
 
 MOST_SHARES, MOST_FEATURES, MOST_PAIRS = 15, 10, 5
 """Lines of the tables."""
@@ -18,6 +23,8 @@ _MODELLED = (
     "The gaps are modelled: outcomes by P(Y=1 | x), so that they differ from those of an audit, "
     "which counts."
 )
+_FIGURES = ("observed", "baseline", "counterfactual", "shift")
+_OF_PAIRS = ("<feature", "<with", "more than alone", "low", "high")
 _LEGEND = (
     "of the influence: what the feature explains, alone, of how much each person adds to the gap",
     "of the change: the part that comes about if this feature alone moves to the counterfactual",
@@ -46,8 +53,6 @@ def explain(
 ) -> None:
     """Show which inputs of a group its gap rests on, and whether they can close it."""
     from fairmend import counterfactual as run
-    from fairmend.explain import drivers as explaining
-    from fairmend.explain.marginals import marginals as find_marginals
 
     box = call.box()
     people = read_people(file, columns, box, cells.spelling)
@@ -59,8 +64,7 @@ def explain(
         disparity=metric,
         target=people.as_group(target),
     )
-    marginals = find_marginals(found)
-    scores, pairs = explaining.feature_scores(found), explaining.joint_proxies(found)
+    parts = Parts(marginals(found), drivers.feature_scores(found), drivers.joint_proxies(found))
     if as_json:
         content = {
             "target": found.target_name,
@@ -71,77 +75,62 @@ def explain(
             "kl": found.kl,
             "decision_difference": asdict(found.decision_difference),
             "left_out": people.left_out,
-            "marginals": [asdict(line) for line in marginals],
-            "feature_scores": [asdict(score) for score in scores],
-            "joint_proxies": [asdict(pair) for pair in pairs],
+            **asdict(parts),
         }
         print_json("fairmend.explanation/1", content)
-    else:
-        show(found)
-        if as_disparity(metric).uses_outcome:
-            show(_MODELLED)
-        show("")
-        _print_tables(marginals, scores)
-        _print_pairs(pairs)
+        return
+    show(found)
+    if as_disparity(metric).uses_outcome:
+        show(_MODELLED)
+    for table in parts.tables(MOST_SHARES, MOST_FEATURES, MOST_PAIRS):
+        show("", table)
 
 
-def _print_tables(marginals: Any, scores: Any) -> None:
-    from fairmend.explain.drivers import verdict_on_features
-    from fairmend.tables import TextTable, number, percent
+@dataclass(frozen=True)
+class Parts:
+    """What the features have to do with a gap."""
 
-    shown = sorted((line for line in marginals if line.is_share), key=lambda line: -abs(line.shift))
-    shares = [
-        (
-            line.feature,
-            line.statistic,
-            percent(line.observed),
-            percent(line.baseline),
-            percent(line.counterfactual),
-            f"{100 * line.shift:+.1f}",
-        )
-        for line in shown[:MOST_SHARES]
-    ]
-    means = [
-        (line.feature, number(line.observed), number(line.baseline), number(line.counterfactual),
-         number(line.shift, signed=True))
-        for line in marginals if line.statistic == "mean" and not line.is_share
-    ]  # fmt: skip
-    figures = ("observed", "baseline", "counterfactual", "shift")
-    for title, headers, lines in (
-        ("Shares of people, largest shifts first", ("<feature", "<value", *figures), shares),
-        ("Means of numbers", ("<feature", *figures), means),
-    ):
-        if lines:
-            show(TextTable(title, headers, lines), end="\n\n")
-    carried = [
-        (
-            score.feature,
-            percent(score.influence_share),
-            percent(score.low),
-            percent(score.high),
-            percent(score.share_of_gap),
-            percent(score.shift),
-        )
-        for score in scores[:MOST_FEATURES]
-    ]
-    headers_of_scores = ("<feature", "of the influence", "low", "high", "of the change", "shift")
-    title = f"What the features carry of the gap. {verdict_on_features(scores)}"
-    show(TextTable(title, headers_of_scores, carried, _LEGEND))
+    marginals: list[Marginal]
+    feature_scores: list[FeatureScore]
+    joint_proxies: list[JointProxy]
 
-
-def _print_pairs(pairs: Any) -> None:
-    """The pairs that add more than noise, or that none does."""
-    from fairmend.explain.drivers import verdict_on_pairs
-    from fairmend.tables import TextTable, percent
-
-    sure = [
-        (pair.first, pair.second, percent(pair.excess), percent(pair.low), percent(pair.high))
-        for pair in pairs[:MOST_PAIRS]
-        if pair.more_than_noise
-    ]
-    headers = ("<feature", "<with", "more than alone", "low", "high")
-    title = f"Joint proxies. {verdict_on_pairs(pairs)}"
-    if sure:
-        show("", TextTable(title, headers, sure, _LEGEND_OF_PAIRS))
-    elif pairs:
-        show("", title)
+    def tables(self, shares: int, features: int, pairs: int) -> Iterator[TextTable | str]:
+        """The same for people, with at most so many lines."""
+        lines = [line for line in self.marginals if line.is_share]
+        lines.sort(key=lambda line: -abs(line.shift))
+        shifted = [
+            (line.feature, line.statistic, percent(line.observed), percent(line.baseline),
+             percent(line.counterfactual), f"{100 * line.shift:+.1f}")
+            for line in lines[:shares]
+        ]  # fmt: skip
+        means = [
+            (line.feature, number(line.observed), number(line.baseline),
+             number(line.counterfactual), number(line.shift, signed=True))
+            for line in self.marginals if line.statistic == "mean" and not line.is_share
+        ]  # fmt: skip
+        if shifted:
+            title, headers = "Shares of people, largest shifts first", ("<feature", "<value")
+            yield TextTable(title, (*headers, *_FIGURES), shifted)
+        if means:
+            yield TextTable("Means of numbers", ("<feature", *_FIGURES), means)
+        verdict = drivers.verdict_on_features(self.feature_scores)
+        yield TextTable(
+            f"What the features carry of the gap. {verdict}",
+            ("<feature", "of the influence", "low", "high", "of the change", "shift"),
+            [
+                (one.feature, *map(percent, (one.influence_share, one.low, one.high,
+                                             one.share_of_gap, one.shift)))
+                for one in self.feature_scores[:features]
+            ],
+            _LEGEND,
+        )  # fmt: skip
+        sure = [
+            (one.first, one.second, *map(percent, (one.excess, one.low, one.high)))
+            for one in self.joint_proxies[:pairs]
+            if one.more_than_noise
+        ]
+        verdict = drivers.verdict_on_pairs(self.joint_proxies)
+        if sure:
+            yield TextTable("Joint proxies", _OF_PAIRS, sure, (verdict, *_LEGEND_OF_PAIRS))
+        elif self.joint_proxies:
+            yield f"Joint proxies. {verdict}"

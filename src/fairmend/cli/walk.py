@@ -6,7 +6,6 @@ Needs pandas or Polars beside the package itself, no network, and a few seconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from typing import Any, Literal
 import narwhals as nw
 import numpy as np
 
+from fairmend.cli.explain import Parts
 from fairmend.datasets import load_adult
 from fairmend.errors import MissingExtra, require
 from fairmend.explain import drivers
@@ -22,7 +22,7 @@ from fairmend.explain.marginals import marginals
 from fairmend.measure.audit import audit
 from fairmend.measure.result import Audit
 from fairmend.report.report import Report
-from fairmend.tables import TextTable, percent
+from fairmend.tables import percent
 
 __all__ = ["main"]
 
@@ -198,57 +198,15 @@ def _show_counterfactual(found: Counterfactual) -> None:
         "from their inputs who of the women earns over 50,000 dollars, because outcomes must "
         "follow the inputs when these change.)"
     )
-    lines = [line for line in marginals(found) if line.is_share]
-    lines.sort(key=lambda line: -abs(line.shift))
-    _table(
-        "The shares of women that move most",
-        ("<feature", "men", "women, observed", "women, counterfactual", "points"),
-        [
-            (
-                line.feature,
-                percent(line.baseline),
-                percent(line.observed),
-                percent(line.counterfactual),
-                f"{100 * line.shift:+.1f}",
-            )
-            for line in lines[:MOST_SHOWN]
-        ],
-    )
-    scores = drivers.feature_scores(found)[:MOST_SHOWN]
-    _table(
-        "The features that carry most of the gap",
-        ("<feature", "of the gap", "of the influence"),
-        [
-            (score.feature, percent(score.share_of_gap), percent(score.influence_share))
-            for score in scores
-        ],
-        "of the gap: closed if this feature's distribution alone moved to the counterfactual's",
-        "of the influence: how much of each row's part in the gap the feature explains alone",
-    )
-    every = drivers.joint_proxies(found)
-    pairs = [pair for pair in every if pair.more_than_noise][:MOST_SHOWN]
-    _table(
-        "Joint proxies: pairs that carry more together than the better of them alone",
-        ("<feature", "<with", "of the gap", "of the influence", "more than alone", "low", "high"),
-        [
-            (
-                pair.first,
-                pair.second,
-                percent(pair.share_of_gap),
-                percent(pair.influence_share),
-                percent(pair.excess),
-                percent(pair.low),
-                percent(pair.high),
-            )
-            for pair in pairs
-        ],
-        drivers.verdict_on_pairs(every),
-        "low, high: a 95 % interval of what is more, for all pairs at once",
-    )
+    scores, pairs = drivers.feature_scores(found), drivers.joint_proxies(found)
+    parts = Parts(marginals(found), scores, pairs)
+    for table in parts.tables(MOST_SHOWN, MOST_SHOWN, MOST_SHOWN):
+        print(table, end="\n\n", flush=True)
+    pair = next(one for one in pairs if one.more_than_noise)
     _say(
-        f"{scores[0].feature} alone accounts for {percent(scores[0].share_of_gap)} of the "
-        f"gap; {pairs[0].first} and {pairs[0].second} together for "
-        f"{percent(pairs[0].share_of_gap)}. Whoever looks at features one by one misses that."
+        f"{scores[0].feature} alone accounts for {percent(scores[0].share_of_gap)} of the gap; "
+        f"{pair.first} and {pair.second} together for {percent(pair.share_of_gap)}. Looking at one "
+        "feature at a time would miss that."
     )
 
 
@@ -262,10 +220,6 @@ def _title(text: str) -> None:
 def _say(text: str) -> None:
     tied = text.replace(" %", "\N{NO-BREAK SPACE}%")  # a number and its sign share a line
     print(fill(tied, WIDTH).replace("\N{NO-BREAK SPACE}", " "), end="\n\n", flush=True)
-
-
-def _table(title: str, headers: Sequence[str], cells: Sequence[Sequence[str]], *notes: str) -> None:
-    print(TextTable(title, headers, cells, notes), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":
