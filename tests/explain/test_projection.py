@@ -187,10 +187,8 @@ def feasible_by_lp(target, baseline, disparities):
     ("disparities", "problems"),
     [
         pytest.param([FDR], 500, id="fdr"),
-        pytest.param([FPR, FNR], 25, id="fpr and fnr"),
-        pytest.param([FDR, FPR], 25, id="fdr and fpr"),
-        pytest.param([FPR, FNR], 500, id="fpr and fnr, all", marks=pytest.mark.slow),
-        pytest.param([FDR, FPR], 500, id="fdr and fpr, all", marks=pytest.mark.slow),
+        pytest.param([FPR, FNR], 60, id="fpr and fnr"),
+        pytest.param([FDR, FPR], 60, id="fdr and fpr"),
     ],
 )
 def test_feasibility_agrees_with_a_linear_program(disparities, problems):

@@ -33,18 +33,18 @@ def decide(X):
     {}, {"method": "order"}, {"method": "transport"}, {"rank": "cost"}, {"level": 0.5},
 ])  # fmt: skip
 def test_with_scores_outcomes_change_nothing_but_what_is_said_of_accuracy(people, settings):
-    X, y, sex = people
+    X, y, sex = (part[:3_000] for part in people)
     half = len(X) // 2
-    told = []
+    found = []
     for outcome in (y, None):
         mended = RepairedClassifier(model, "sp", random_state=0, **settings)
         mended.fit(X[:half], None if outcome is None else y[:half], sensitive_features=sex[:half])
         report = mended.report(
             X[half:], None if outcome is None else y[half:], sensitive_features=sex[half:],
-            frontier=settings != {"level": 0.5},
+            frontier=settings == {},
         )  # fmt: skip
-        told.append((mended.predict(X, sensitive_features=sex, ids=X.index), report))
-    (with_y, known), (without_y, unknown) = told
+        found.append((mended.predict(X, sensitive_features=sex, ids=X.index), report))
+    (with_y, known), (without_y, unknown) = found
     assert (with_y == without_y).all()
     assert unknown.after["sp", known.plans[0].target].gap == pytest.approx(
         known.after["sp", known.plans[0].target].gap, abs=1e-12

@@ -23,8 +23,6 @@ from fairmend.measure.intervals import (
 from fairmend.measure.metrics import SP, Alignment
 from fairmend.measure.population import Population
 
-__all__ = ["Certificate", "certify"]
-
 
 @dataclass(frozen=True)
 class Certificate:
@@ -69,22 +67,20 @@ class Certificate:
     @property
     def certain(self) -> bool:
         """Whether the answer holds all over its interval, and does not rest on a model."""
-        return self._counts_agree if self.model else (self.low > 0) == (self.high > 0)
+        if self.model:
+            return self._closes_by_counts is not None and self._agrees
+        return (self.low > 0) == (self.high > 0)
 
     @property
-    def _counts_agree(self) -> bool:
-        return self.counted is not None and all(
-            self._closes(end) != self.irreconcilable for end in self.counted
-        )
+    def _closes_by_counts(self) -> bool | None:
+        """What the observed shares alone say; None where they leave it open, or are not known."""
+        ends = self.counted or (-1.0, 1.0)
+        closes = {end <= 0 if self.downwards else end >= 0 for end in ends}
+        return closes.pop() if len(closes) == 1 else None
 
     @property
-    def _counts_disagree(self) -> bool:
-        return self.counted is not None and all(
-            self._closes(end) == self.irreconcilable for end in self.counted
-        )
-
-    def _closes(self, best: float) -> bool:
-        return best <= 0 if self.downwards else best >= 0
+    def _agrees(self) -> bool:
+        return self._closes_by_counts != self.irreconcilable
 
     def __str__(self) -> str:
         bounds = f"{100 * self.best_reachable:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
@@ -127,11 +123,10 @@ class Certificate:
         if self.counted is None:
             return f"{under}."
         counts = f"[{100 * self.counted[0]:+.1f}, {100 * self.counted[1]:+.1f}] points"
-        if self._counts_agree:
-            return f"{under}. The observed shares alone give the same answer: {counts}."
-        if self._counts_disagree:
-            return f"{under}. The observed shares alone contradict it: {counts}."
-        return f"{under}. The observed shares alone leave it open: {counts}."
+        answer = "give the same answer" if self._agrees else "contradict it"
+        if self._closes_by_counts is None:
+            answer = "leave it open"
+        return f"{under}. The observed shares alone {answer}: {counts}."
 
 
 def certify(
@@ -170,13 +165,9 @@ def certify(
     model, counted = outcome, None
     if outcome is not None:
         counted = _by_counts(disparity, target, baseline, confidence, downwards=downwards)
-    if (
-        outcome is not None
-        and counted is not None
-        and (not by_outcome or outcome.estimator is None)
-    ):
-        low, high = min(best, counted[0]), max(best, counted[1])
-        model = counted = None  # the figures are those of the counts
+        if counted is not None and (not by_outcome or outcome.estimator is None):
+            low, high = min(best, counted[0]), max(best, counted[1])
+            model = counted = None  # the figures are those of the counts
     covered, several = _inputs_compared(target, baseline, *tables)
     return Certificate(
         best_reachable=best,
@@ -216,10 +207,9 @@ def _by_counts(
     have any rate in theirs, and prove none. None where the observed gap has the other sign.
     """
     assert target.tally is not None
-    weight, squared = target.tally.weight, target.tally.squared.sum(axis=1)
-    total = weight.sum(axis=1)
+    total, squared = target.tally.by_row, target.tally.squared_by_row
     kept = (target.mass > 0) & (total > 0)
-    share = np.divide(weight[:, 1], total, out=np.full(len(total), 0.5), where=kept)
+    share = target.tally.share(nobody=0.5)
     observed = target.with_outcome(share)
     if (disparity.value(observed, baseline) >= 0) != downwards:
         return None

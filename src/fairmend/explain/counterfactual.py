@@ -51,8 +51,6 @@ from fairmend.status import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Counterfactual", "choose_groups", "counterfactual", "counterfactual_data"]
-
 Method = Literal["projection", "descent"]
 
 

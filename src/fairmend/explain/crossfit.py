@@ -26,21 +26,6 @@ from fairmend.explain.logistic import (
 from fairmend.measure.population import Tally
 from fairmend.progress import progress
 
-__all__ = [
-    "CandidateModel",
-    "CrossFitData",
-    "best_model",
-    "boosted_model",
-    "clipped",
-    "fit_any",
-    "held_out_answers",
-    "logistic_model",
-    "mean_and_error",
-    "one_thread",
-    "pair_model",
-    "possible_gain",
-]
-
 CLIP = 1e-6
 """No probability is nearer to 0 or 1 than this."""
 FOLDS = 10

@@ -15,8 +15,6 @@ from fairmend.measure.population import Population
 from fairmend.progress import progress
 from fairmend.status import Status
 
-__all__ = ["DescentSettings", "Trace", "descend"]
-
 Stop = Literal["tolerance", "paper", "never"]
 
 

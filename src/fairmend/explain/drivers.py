@@ -16,15 +16,6 @@ from fairmend.measure.leave_one_out import Explained, OtherPeople
 if TYPE_CHECKING:
     from fairmend.explain.counterfactual import Counterfactual
 
-__all__ = [
-    "FeatureScore",
-    "JointProxy",
-    "feature_scores",
-    "joint_proxies",
-    "verdict_on_features",
-    "verdict_on_pairs",
-]
-
 BINS = 10
 """Numbers with more distinct values than this are compared by their tenths."""
 MOST_SHOWN = 20

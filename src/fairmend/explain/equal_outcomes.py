@@ -21,8 +21,6 @@ from fairmend.measure.population import Population, Tally
 from fairmend.measure.significance import covariance_test
 from fairmend.tables import p_said
 
-__all__ = ["OutcomeDifference", "outcome_difference"]
-
 MOSTLY_SHARED = 0.8
 """Groups are compared row by row where this share of both has inputs that both have."""
 SIGNIFICANT = 0.05

@@ -12,16 +12,6 @@ from fairmend.data.stored import stored
 from fairmend.measure import special
 from fairmend.measure.population import Tally
 
-__all__ = [
-    "Logistic",
-    "PairLogistic",
-    "logistic_regression",
-    "pair_regression",
-    "row_space",
-    "stacked",
-    "standard_error",
-]
-
 WIDE = 300
 """With more columns of numbers than this the logistic regression is left to scikit-learn."""
 _NEWTON_STEPS = 100

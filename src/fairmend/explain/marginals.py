@@ -13,8 +13,6 @@ from fairmend.errors import DataError
 if TYPE_CHECKING:
     from fairmend.explain.counterfactual import Counterfactual
 
-__all__ = ["Marginal", "inputs_of", "marginals"]
-
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 

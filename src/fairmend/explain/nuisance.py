@@ -16,8 +16,6 @@ from fairmend.measure.disparity import Disparity, parts_of
 from fairmend.measure.metrics import SP, Alignment
 from fairmend.measure.population import AuditData, Population, Tally
 
-__all__ = ["NuisanceModels"]
-
 
 @dataclass(frozen=True, eq=False)
 class NuisanceModels:

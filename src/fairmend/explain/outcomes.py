@@ -43,8 +43,6 @@ from fairmend.measure import special
 from fairmend.measure.audit import auc
 from fairmend.measure.population import Population, Tally
 
-__all__ = ["FittedProbability", "check_estimator", "cross_fitted", "empirical", "fit_probability"]
-
 Loss: TypeAlias = Annotated[float, Between(0, MOST, nan=True)]
 TOO_FAR_OFF = 0.1
 """A calibration error this much beyond chance is a reason for a warning."""

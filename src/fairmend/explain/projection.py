@@ -20,8 +20,6 @@ from fairmend.measure.metrics import SP, Alignment
 from fairmend.measure.population import Population
 from fairmend.status import Status
 
-__all__ = ["closest", "observed_gap", "project", "reachable", "tilt"]
-
 NO_GAP = 1e-12
 """A gap below this is rounding."""
 # Constraints are scaled to at most 1 in absolute value; at this mean they hold to rounding.

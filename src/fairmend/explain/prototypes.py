@@ -15,8 +15,6 @@ from fairmend.explain.marginals import inputs_of
 if TYPE_CHECKING:
     from fairmend.explain.counterfactual import Counterfactual
 
-__all__ = ["prototypes", "row_influence"]
-
 MOST_COMPARED = 500
 """Representatives are chosen among this many rows, those that gain most."""
 MOST_EXCHANGES = 10

@@ -31,8 +31,6 @@ from fairmend.measure.significance import holm
 from fairmend.measure.tabulate import tabulate
 from fairmend.model.blackbox import BlackBox
 
-__all__ = ["auc", "audit", "audit_data", "check_confidence"]
-
 CLEARLY = 2.5
 """A group is clearly worse off than the best from so many standard errors on."""
 

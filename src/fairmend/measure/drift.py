@@ -13,8 +13,6 @@ from fairmend.data.columns import Encoded, FloatArray, Frame, IntArray, scalar
 from fairmend.measure.population import AuditData, Population
 from fairmend.measure.significance import fisher_by_bin
 
-__all__ = ["AuditedInputs", "InputWindow", "Moved"]
-
 DRIFT_DISTANCE = 0.1
 """Inputs count as drifted where a change is significant and concerns a tenth of people."""
 _TENTHS = 10

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from fairmend.measure.population import AuditData
     from fairmend.model.blackbox import BlackBox
 
-__all__ = ["Engines", "Gathered", "engines", "is_elsewhere", "register"]
-
 
 @dataclass(frozen=True, eq=False)
 class Gathered:

@@ -20,14 +20,6 @@ from fairmend.measure.population import Population
 from fairmend.measure.significance import hypergeometric_sum_test, two_sided
 from fairmend.tables import p_said, percent, points
 
-__all__ = [
-    "DecisionDifference",
-    "SharedRows",
-    "decision_difference",
-    "have_several",
-    "names_of_the_group",
-]
-
 CONFIDENCE = 0.95
 MOST_EXACT = 2_000
 """Up to so many possible counts of positive decisions their law is worked out, not approximated."""

@@ -22,20 +22,6 @@ from fairmend.errors import FairmendWarning, InputError, ModelError
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 
-__all__ = [
-    "FEW",
-    "Doubt",
-    "People",
-    "answer",
-    "find_doubts",
-    "find_leak",
-    "identifier",
-    "is_identifier",
-    "ranks_alike",
-    "refuse",
-    "warn",
-]
-
 FEW = 20
 """Among fewer people than this no two need share a value of anything."""
 SURE = 10_000

@@ -27,19 +27,6 @@ from fairmend.measure.metrics import Alignment
 from fairmend.measure.population import Population
 from fairmend.measure.result import Gap
 
-__all__ = [
-    "GapEstimate",
-    "RateEstimate",
-    "SamplingError",
-    "clopper_pearson",
-    "lower_reach",
-    "mean_gap",
-    "normal_quantile",
-    "rate_interval",
-    "ratio_interval",
-    "wilson",
-]
-
 PSEUDO = 1.0
 """Pseudo-successes and pseudo-failures added to each rate."""
 TOO_FEW = 5

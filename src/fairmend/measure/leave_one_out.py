@@ -15,8 +15,6 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.measure.intervals import normal_quantile
 from fairmend.measure.population import Population
 
-__all__ = ["Explained", "OtherPeople"]
-
 CONFIDENCE = 0.95
 """That no interval of all that are looked at misses the truth."""
 

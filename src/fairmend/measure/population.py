@@ -34,8 +34,6 @@ from fairmend.data.weights import HEAVIEST
 from fairmend.errors import check, check_choice, listed
 from fairmend.model.answers import Answers
 
-__all__ = ["AuditData", "ByPerson", "Population", "Tally", "pooled"]
-
 
 def _freeze(*arrays: Any) -> None:
     for array in arrays:

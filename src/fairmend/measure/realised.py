@@ -23,8 +23,6 @@ from fairmend.data.weights import HEAVIEST
 from fairmend.measure.disparity import RateGap
 from fairmend.measure.population import Population
 
-__all__ = ["RealisedGap", "half_a_person"]
-
 _OUTCOMES = np.array([0.0, 1.0])
 
 

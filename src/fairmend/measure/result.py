@@ -24,8 +24,6 @@ from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Audit", "Gap", "GroupSummary", "is_below_four_fifths"]
-
 FOUR_FIFTHS = 0.8
 BY_PERSON = "Rates are over rows; intervals and tests are by person, and people are counted."
 """The note where people have several rows."""

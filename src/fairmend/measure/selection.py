@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from fairmend.data.outcomes import Labels
     from fairmend.model.blackbox import BlackBox
 
-__all__ = ["OneDecision", "Selection", "find_one_decision", "find_selection", "refuse_selected"]
-
 FEWEST = 20
 """Fewer people without an outcome say nothing about how such people are decided."""
 SURE = 0.001

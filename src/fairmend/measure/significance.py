@@ -10,8 +10,6 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.measure import special
 
-__all__ = ["covariance_test", "fisher_by_bin", "holm", "hypergeometric_sum_test", "two_sided"]
-
 
 def two_sided(z: float) -> float:
     """The chance of a normal value as far from 0 as this, or farther."""

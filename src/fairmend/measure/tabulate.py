@@ -24,8 +24,6 @@ from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.model.cut import warn_of_idle_cut
 
-__all__ = ["tabulate", "with_predictions"]
-
 
 def tabulate(
     model: Any,

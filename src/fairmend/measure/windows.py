@@ -19,8 +19,6 @@ from fairmend.measure.intervals import mean_gap
 from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.measure.result import Gap
 
-__all__ = ["GapWindow", "Interval", "WindowCounts", "WindowedGap"]
-
 MOST_WINDOWS = 46
 """Of 45 widths, the first and the last begun."""
 

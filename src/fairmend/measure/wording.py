@@ -17,21 +17,6 @@ from fairmend.tables import UNKNOWN, counted
 if TYPE_CHECKING:
     from fairmend.status import PlanStatus
 
-__all__ = [
-    "PlanText",
-    "became",
-    "describe_gap",
-    "describe_open_gap",
-    "describe_people",
-    "describe_plan",
-    "figures",
-    "people_of",
-    "share",
-    "span",
-    "verb",
-    "widest",
-]
-
 NAN = float("nan")
 EXACT = 1e-9
 """The tolerance where no person stands behind a gap."""
