@@ -17,7 +17,6 @@ from fairmend.data.groups import (
     group_of,
     named_groups,
     read_groups,
-    read_membership,
 )
 from fairmend.errors import DataError, FairmendWarning
 
@@ -80,7 +79,7 @@ BOTH = ("F & 0", "F & 1", "Zoé & 0")
 def test_a_label_has_one_place_in_a_column_and_alone(groups, labels, place):
     assert GroupReader(groups).place(labels) == place
     columns = {f"s{j}": pd.Series([label, None], dtype=object) for j, label in enumerate(labels)}
-    member = read_membership(columns, Frame.read(np.zeros((2, 1))), groups)
+    member = GroupReader(groups).read(columns, Frame.read(np.zeros((2, 1))))
     assert member.place.tolist() == [max(place, UNKNOWN), UNKNOWN]
     assert member.opted_out.tolist() == [place == OPTED_OUT, True]
     assert member.unknown.tolist() == [place == UNKNOWN, False]
@@ -106,14 +105,14 @@ def test_what_no_column_can_hold_is_of_no_group(label):
 def test_intersections_are_read_from_every_container(make):
     given = make(["F", "Zoé", "F"], [True, False, False])
     frame = Frame.read(np.zeros((3, 1)))
-    assert read_membership(given, frame, BOTH).place.tolist() == [1, 2, 0]
+    assert GroupReader(BOTH).read(given, frame).place.tolist() == [1, 2, 0]
     member, groups, _ = read_groups(given, frame, 3)
     assert [groups[i] for i in member] == ["F & 1", "Zoé & 0", "F & 0"]
 
 
 def test_numbers_with_missing_ones_are_still_the_audited_numbers():
     frame = Frame.read(np.zeros((3, 1)))
-    member = read_membership(pd.Series([1, None, 0]), frame, INTEGERS)
+    member = GroupReader(INTEGERS).read(pd.Series([1, None, 0]), frame)
     assert member.place.tolist() == [1, -1, 0]
     assert member.opted_out.tolist() == [False, True, False]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairmend import BlackBox, DataError, FairmendWarning, Population, tabulate
 from fairmend.data.columns import Frame
-from fairmend.data.groups import read_membership
+from fairmend.data.groups import GroupReader
 from fairmend.data.outcomes import UNLABELLED
 from fairmend.measure.population import pooled
 
@@ -460,7 +460,7 @@ def test_equal_numbers_are_one_label_of_an_intersection(kind):
     assert groups == tuple(f"{sex} & {old}" for sex in sorted(set(SEX)) for old in (0, 1))
     other = people.assign(old=people["old"].astype(kind))
     assert tabulate(decide, X, Y[::-1], sensitive_features=other).groups == groups
-    place, opted_out = read_membership(other, Frame.read(X), groups)
+    place, opted_out = GroupReader(groups).read(other, Frame.read(X))
     assert [groups[i] for i in place] == [f"{sex} & {old}" for sex, old in zip(SEX, Y, strict=True)]
     assert not opted_out.any()
 
@@ -527,12 +527,13 @@ def test_groups_that_print_alike_are_one():
         found = tabulate(decide, x, y, sensitive_features=odd)
     assert found.groups == expected.groups == ("M", "Zoé")
     same(found, expected)
-    place, missing = read_membership(odd, Frame.read(x), found.groups)
+    place, missing = GroupReader(found.groups).read(odd, Frame.read(x))
     np.testing.assert_array_equal(place, (plain == "Zoé").astype(int))
     assert not missing.any()
     # of groups that were audited before they were one, each keeps its own
-    place, _ = read_membership(["F ", "F", " F"], Frame.read(x[:3]), ("F", "F "))
+    place, _ = GroupReader(("F", "F ")).read(["F ", "F", " F"], Frame.read(x[:3]))
     assert place.tolist() == [1, 0, 0]
     both = {"a": odd[:2], "b": ["1 ", "2"]}
-    place, _ = read_membership(both, Frame.read(x[:2]), (f"{plain[0]} & 1", f"{plain[1]} & 2"))
+    reader = GroupReader((f"{plain[0]} & 1", f"{plain[1]} & 2"))
+    place, _ = reader.read(both, Frame.read(x[:2]))
     assert place.tolist() == [0, 1]

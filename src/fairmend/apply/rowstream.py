@@ -85,23 +85,17 @@ class _CsvStream(CsvRows):
 
     def _with_cells(self, content: bytes, columns: Sequence[list[Any]]) -> bytes:
         """Every record with further cells at its end, one from each column."""
-        if columns:
-            content = self._filled(content)
-        mark = self.dialect.separator.encode()
+        if not columns:
+            return content
+        mark, whole = self.dialect.separator.encode(), len(self.names)
+        ends: list[list[bytes]] = []
+        if b'"' in content or content.count(mark) != (whole - 1) * count_records(content):
+            lacking = whole - lengths(content, self.dialect.separator)  # its last ones left out
+            ends.append([mark * n for n in lacking.tolist()])
         for words in columns:
             cells = {word: mark + self._written(word) for word in set(words)}
-            content = _lengthened(content, [cells[word] for word in words])
-        return content
-
-    def _filled(self, content: bytes) -> bytes:
-        """With empty cells where a record left out its last ones; none has too many."""
-        mark, whole = self.dialect.separator, len(self.names)
-        if b'"' not in content and content.count(mark.encode()) == (whole - 1) * count_records(
-            content
-        ):
-            return content
-        lacking = whole - lengths(content, mark)
-        return _lengthened(content, [mark.encode() * n for n in lacking.tolist()])
+            ends.append([cells[word] for word in words])
+        return _lengthened(content, [b"".join(parts) for parts in zip(*ends, strict=True)])
 
     def _edited(self, block: Block, edits: Edits) -> list[bytes]:
         """The block's bytes in pieces, the edited records among them."""

@@ -18,6 +18,7 @@ import numpy as np
 from fairmend.artifact.buffers import arrow
 from fairmend.artifact.container import MOST_BYTES
 from fairmend.data.columns import Frame
+from fairmend.data.containers import Kind
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, in_a_line
 
@@ -31,7 +32,7 @@ __all__ = [
     "store_frame",
 ]
 
-Kind = Literal["numpy", "pandas", "polars", "pyarrow"]
+
 _OBJECTS = "objects"
 _TEMPORAL = re.compile(r"(date32\[day\]|date64\[ms\]|(time32|time64|timestamp|duration)\[.*\])")
 _STAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=([A-Za-z0-9_+\-/:]{1,64}))?\]", re.ASCII)

@@ -152,11 +152,6 @@ class GroupReader:
         )
 
 
-def read_membership(given: Any, frame: Frame, groups: Sequence[Hashable]) -> Membership:
-    """Each person's place among audited groups, -1 for none of them, and who opted out."""
-    return GroupReader(groups).read(given, frame)
-
-
 # -------------------------------------------------------------------- people of an audit
 
 
