@@ -281,7 +281,7 @@ def test_what_else_is_wrong_is_said(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="must be readable"):
         read_key(file=tmp_path / "nowhere")
     for many in ({}, {"hex": KEY.hex(), "env": "X"}):
-        with pytest.raises(DataError, match="must be told one place"):
+        with pytest.raises(DataError, match="must get one place"):
             read_key(**many)
 
 

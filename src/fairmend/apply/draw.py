@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.data.files import read_small
 from fairmend.data.ids import canonical, is_id, no_id, read_ids
-from fairmend.errors import DataError
+from fairmend.errors import DataError, check, unreadable
 
 __all__ = ["Drawer", "random_key", "read_key"]
 
@@ -64,20 +64,16 @@ class Drawer:
     def __post_init__(self) -> None:
         if self.key is None:
             object.__setattr__(self, "key", random_key())
-        if not isinstance(self.key, bytes) or len(self.key) != KEY_BYTES:
-            got = (
-                f"{len(self.key)} bytes"
-                if isinstance(self.key, bytes)
-                else f"a {type(self.key).__name__}"
-            )
-            raise _bad_key("key", f"got {got}")
-        if not isinstance(self.domain, str):
-            raise DataError(
-                "domain",
-                "must be text",
-                f"got a {type(self.domain).__name__}",
-                "It names the plan or the artifact that draws.",
-            )
+        is_bytes = isinstance(self.key, bytes)
+        got = f"got {len(self.key)} bytes" if is_bytes else f"got a {type(self.key).__name__}"  # type: ignore[arg-type]
+        check(is_bytes and len(self.key) == KEY_BYTES, "key", _MUST, got, _HOW_TO_MAKE_ONE)  # type: ignore[arg-type]
+        check(
+            isinstance(self.domain, str),
+            "domain",
+            "must be text",
+            f"got a {type(self.domain).__name__}",
+            "It names the plan or the artifact that draws.",
+        )
 
     @cached_property
     def _keys(self) -> tuple[bytes, bytes]:
@@ -168,60 +164,45 @@ def read_key(
     True
     """
     given = [source for source in (hex, env, file) if source is not None]
-    if len(given) != 1:
-        raise DataError(
-            "read_key",
-            "must be told one place to read from",
-            f"got {len(given)}",
-            "Pass hex=..., env=... or file=....",
-        )
+    fix = "Pass hex=..., env=... or file=...."
+    check(len(given) == 1, "read_key", "must get one place to read from", f"got {len(given)}", fix)
     if hex is not None:
         return _from_hex(hex, "key")
-    if env is not None:
-        if env not in os.environ:
-            raise DataError(
-                f"environment variable {env!r}",
-                "must hold the key",
-                "it is not set",
-                _HOW_TO_MAKE_ONE,
-            )
-        return _from_hex(os.environ[env], f"environment variable {env!r}")
-    path = Path(str(file))
-    try:
-        text = read_small(path, _LONGEST_KEY, f"key file {str(path)!r}").decode("ascii", "replace")
-    except DataError:  # too long, or no file
-        raise
-    except OSError as error:
-        hidden = _MAY_BE_A_KEY.search(str(path)) is not None
-        raise DataError(
-            "key file" if hidden else f"key file {str(path)!r}",
-            "must be readable",
-            f"it is not: {error.strerror}",
-            "Give the name of the file that holds the key, not the key itself."
-            if hidden
-            else _HOW_TO_MAKE_ONE,
-        ) from None
-    except ValueError:  # a name with a zero byte in it
-        raise DataError(
-            "key file", "must be readable", "its name is none", _HOW_TO_MAKE_ONE
-        ) from None
-    return _from_hex(text, f"key file {path.name!r}")
+    if env is None:
+        return _from_file(Path(str(file)))
+    what = f"environment variable {env!r}"
+    check(env in os.environ, what, "must hold the key", "it is not set", _HOW_TO_MAKE_ONE)
+    return _from_hex(os.environ[env], what)
 
 
 _MAY_BE_A_KEY = re.compile(r"[0-9A-Za-z+=_]{20}")
 """So many letters in a row are hardly a file's name, and are not repeated."""
-_HOW_TO_MAKE_ONE = "Make a key once with `fairmend key FILE`, and keep it secret."
+_HOW_TO_MAKE_ONE = (
+    "Make a key once with fairmend.apply.draw.random_key().hex(), and keep it secret."
+)
+_MUST = f"must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digits in text"
+
+
+def _from_file(path: Path) -> bytes:
+    what, fix = f"key file {str(path)!r}", _HOW_TO_MAKE_ONE
+    try:
+        text = read_small(path, _LONGEST_KEY, what).decode("ascii", "replace")
+    except DataError:  # too long, or no file
+        raise
+    except OSError as error:
+        if _MAY_BE_A_KEY.search(str(path)):
+            what = "key file"
+            fix = "Give the name of the file that holds the key, not the key itself."
+        raise unreadable(what, error, fix) from None
+    except ValueError:  # a name with a zero byte in it
+        raise DataError("key file", "must be readable", "its name is none", fix) from None
+    return _from_hex(text, f"key file {path.name!r}")
 
 
 def _from_hex(text: str, what: str) -> bytes:
     digits = text.strip()
-    if len(digits) != 2 * KEY_BYTES:
-        raise _bad_key(what, f"got {len(digits)} characters")
-    if not re.fullmatch(r"[0-9a-fA-F]+", digits, re.ASCII):
-        raise _bad_key(what, "got something else among its characters")
+    got = f"got {len(digits)} characters"
+    check(len(digits) == 2 * KEY_BYTES, what, _MUST, got, _HOW_TO_MAKE_ONE)
+    plain = re.fullmatch(r"[0-9a-fA-F]+", digits, re.ASCII)
+    check(plain, what, _MUST, "got something else among its characters", _HOW_TO_MAKE_ONE)
     return bytes.fromhex(digits)
-
-
-def _bad_key(what: str, got: str) -> DataError:
-    must = f"must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digits in text"
-    return DataError(what, must, got, _HOW_TO_MAKE_ONE)

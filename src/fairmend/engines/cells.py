@@ -16,7 +16,7 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray, as_numbers, series_array
 from fairmend.data.containers import Kind, as_kind
-from fairmend.errors import DataError
+from fairmend.errors import check
 
 __all__ = ["Cells", "count", "merge", "refuse_words", "rows_of"]
 
@@ -40,10 +40,8 @@ class Cells:
     def read(cls, native: Any, columns: Sequence[str], kind: Kind, *, weighted: bool) -> Cells:
         """What an engine returned, checked, with cells of equal values merged, in order."""
         frame = nw.from_native(native, eager_only=True)
-        if len(frame) == 0:
-            raise DataError(
-                "X", "must have at least one row", "got none", "Check the filter that made it."
-            )
+        fix = "Check the filter that made it."
+        check(len(frame) > 0, "X", "must have at least one row", "got none", fix)
         people = frame.get_column(PEOPLE).to_numpy().astype(np.float64)
         weight = squared = people
         if weighted:
@@ -69,37 +67,31 @@ def _check_weights(sums: dict[str, FloatArray], people: FloatArray) -> None:
     from fairmend.data.weights import HEAVIEST, LIGHTEST
 
     unknown = people - sums[KNOWN]
-    if unknown.any() or not np.isfinite(sums[WEIGHT]).all():
-        missing = int(unknown.sum())
-        must = "must be finite and known for every person"
-        got = f"got {missing:,} missing" if missing else "got infinite ones"
-    elif (sums[LOW] < 0).any():
-        must, got = "must be finite and not negative", f"got {sums[LOW].min():g}"
-    elif (sums[HIGH] > HEAVIEST).any() or ((sums[LOW] > 0) & (sums[LOW] < LIGHTEST)).any():
-        must = f"must be 0 or from {LIGHTEST:g} to {HEAVIEST:g}"
-        got = f"got {sums[LOW].min():g} to {sums[HIGH].max():g}"
-    else:
-        return
-    raise DataError(
+    missing, low, high = int(unknown.sum()), sums[LOW], sums[HIGH]
+    known = missing == 0 and np.isfinite(sums[WEIGHT]).all()
+    got = f"got {missing:,} missing" if missing else "got infinite ones"
+    fix = "Somebody who should not count has weight 0; only ratios matter."
+    check(known, "sample_weight", "must be finite and known for every person", got, fix)
+    must = "must be finite and not negative"
+    check((low >= 0).all(), "sample_weight", must, f"got {low.min():g}", fix)
+    check(
+        (high <= HEAVIEST).all() and ((low == 0) | (low >= LIGHTEST)).all(),
         "sample_weight",
-        must,
-        got,
-        "Somebody who should not count has weight 0; only ratios matter.",
+        f"must be 0 or from {LIGHTEST:g} to {HEAVIEST:g}",
+        f"got {low.min():g} to {high.max():g}",
+        fix,
     )
 
 
 def refuse_words(data: Any, weight: str) -> None:
     """Complain about weights that are no numbers, by the type of their column."""
     kind = nw.from_native(data).collect_schema()[weight]
-    if not (kind.is_numeric() or kind == nw.Boolean):
-        raise words_for_weights(weight)
+    _check_numbers(kind.is_numeric() or kind == nw.Boolean, weight)
 
 
-def words_for_weights(weight: str) -> DataError:
-    return DataError(
-        "sample_weight", "must hold numbers", f"column {weight!r} holds something else",
-        "Pass one number a person.",
-    )  # fmt: skip
+def _check_numbers(holds: bool, weight: str) -> None:
+    got, fix = f"column {weight!r} holds something else", "Pass one number a person."
+    check(holds, "sample_weight", "must hold numbers", got, fix)
 
 
 # -------------------------------------------------------------------- counting in memory
@@ -111,8 +103,8 @@ def count(native: Any, columns: Sequence[str], weight: str | None) -> Any:
     sums = {PEOPLE: np.ones(len(frame))}
     if weight is not None:
         numbers = as_numbers(series_array(frame.get_column(weight)))
-        if numbers is None:
-            raise words_for_weights(weight)
+        _check_numbers(numbers is not None, weight)
+        assert numbers is not None
         plain = np.nan_to_num(numbers, nan=0.0, posinf=np.inf, neginf=-np.inf)
         sums = {PEOPLE: (numbers != 0).astype(np.float64), WEIGHT: plain, SQUARED: plain**2}
         sums |= {LOW: np.where(plain == 0, np.inf, plain), HIGH: plain}
@@ -132,32 +124,22 @@ def merge(native: Any, columns: Sequence[str]) -> Any:
 
 
 def _summed(frame: nw.DataFrame[Any], columns: Sequence[str], sums: dict[str, FloatArray]) -> Any:
-    native = frame.select(list(columns)).to_native()
+    keys = frame.select(list(columns))
     if len(frame) == 0:
-        return (
-            frame.select(list(columns))
-            .with_columns(
-                *(
-                    nw.new_series(name, [], nw.Float64, backend=frame.implementation)
-                    for name in sums
-                )
-            )
-            .to_native()
-        )
-    alike = Frame(native, tuple(columns)).distinct()
+        return keys.with_columns(nw.lit(0.0).alias(name) for name in sums).to_native()
+    alike = Frame(keys.to_native(), tuple(columns)).distinct()
     size = len(alike.first)
-    kept = rows_of(frame.select(list(columns)), alike.first)
     order = np.argsort(alike.inverse, kind="stable")
     starts = np.searchsorted(alike.inverse[order], np.arange(size))
-    found = []
+    totals = []
     for name, values in sums.items():
         if name in (LOW, HIGH):
-            least = np.minimum if name == LOW else np.maximum
-            total = least.reduceat(values[order], starts)
+            extreme = np.minimum if name == LOW else np.maximum
+            total = extreme.reduceat(values[order], starts)
         else:
             total = np.bincount(alike.inverse, values, size)
-        found.append(nw.new_series(name, total, nw.Float64, backend=frame.implementation))
-    return kept.with_columns(*found).to_native()
+        totals.append(nw.new_series(name, total, nw.Float64, backend=frame.implementation))
+    return rows_of(keys, alike.first).with_columns(*totals).to_native()
 
 
 def rows_of(frame: nw.DataFrame[Any], at: IntArray) -> nw.DataFrame[Any]:

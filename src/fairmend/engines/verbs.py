@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,12 @@ from fairmend.apply.outputs import save_reader
 from fairmend.data.columns import Frame, encode
 from fairmend.data.containers import as_fitted, kind_of
 from fairmend.data.people import Counts, read_records
+from fairmend.engines import continuous, duck
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
+from fairmend.engines.job import Job
 from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, is_elsewhere, source
-from fairmend.errors import DataError, check, check_choice, listed
+from fairmend.errors import check, check_choice, listed
 from fairmend.measure.elsewhere import Gathered
 
 if TYPE_CHECKING:
@@ -60,13 +62,13 @@ def tabulate(
         place.column(name, "keep")
     small = _suppression(place, columns, keep)
     counted = place.engine.tabulate(place, list(columns), sample_weight, small)
-    if len(counted.native) == 0 and counted.left_out > 0:
-        raise DataError(
-            "X",
-            f"must have a cell of at least {small.below:,} people, fewer do not leave the engine",
-            f"got {counted.left_out:,} people, all of them in smaller cells",
-            "Choose coarser or fewer inputs, recorded decisions, or a smaller suppress_below.",
-        )
+    check(
+        len(counted.native) > 0 or counted.left_out == 0,
+        "X",
+        f"must have a cell of at least {small.below:,} people, fewer do not leave the engine",
+        f"got {counted.left_out:,} people, all of them in smaller cells",
+        "Choose coarser or fewer inputs, recorded decisions, or a smaller suppress_below.",
+    )
     kind = kind_of(place.data) if place.engine.name == "local" else place.engine.kind
     cells = Cells.read(counted.native, columns, kind, weighted=sample_weight is not None)
     counted.warn(counted.left_out + round(float(cells.people.sum())))
@@ -75,18 +77,15 @@ def tabulate(
 
 def _check_columns(place: Source, columns: Sequence[str], weight: str | None) -> None:
     """Names that are there, each once, and free beside what is counted."""
-    if not columns or len(set(columns)) < len(columns):
-        raise DataError(
-            "columns", "must name columns of X, each once", f"got {listed(columns) or 'none'}",
-            "Name what people are told apart by.",
-        )  # fmt: skip
+    must, fix = "must name columns of X, each once", "Name what people are told apart by."
+    once = columns and len(set(columns)) == len(columns)
+    check(once, "columns", must, f"got {listed(columns) or 'none'}", fix)
     for name in columns:
         place.column(name, "columns")
-        if name in (PEOPLE, *SUMS):
-            raise DataError(
-                f"column {name!r}", "must be called otherwise: counts go by that name",
-                "got a column of X", "Rename it.",
-            )  # fmt: skip
+        must = "must be called otherwise: counts go by that name"
+        check(
+            name not in (PEOPLE, *SUMS), f"column {name!r}", must, "got a column of X", "Rename it."
+        )
     if weight is not None:
         place.column(weight, "sample_weight")
 
@@ -96,14 +95,14 @@ def _suppression(place: Source, columns: Sequence[str], keep: Sequence[str] | No
     if place.small_cells == "drop" or place.suppress_below == 1:
         return Suppression(place.suppress_below)
     if keep is None:
-        if place.inputs is None:
-            raise DataError(
-                "keep",
-                "must name the columns that stay true when small cells are merged",
-                "got None, and the source does not say which columns are inputs",
-                "Name groups, outcome and prediction.",
-            )
-        keep = [name for name in columns if name not in place.inputs]
+        check(
+            place.inputs is not None,
+            "keep",
+            "must name the columns that stay true when small cells are merged",
+            "got None, and the source does not say which columns are inputs",
+            "Name groups, outcome and prediction.",
+        )
+        keep = [name for name in columns if name not in (place.inputs or ())]
     return Suppression(place.suppress_below, tuple(name for name in columns if name in keep))
 
 
@@ -116,19 +115,16 @@ def tabulate_into(
     it. The cells come in no particular order.
     """
     place = find(X)
-    if place is None or place.engine.name not in ("files", "duckdb"):
-        raise DataError(
-            "X", "must be files or a DuckDB relation to be counted into a file",
-            f"got a {type(X).__name__}", "Write it to Parquet first, or use tabulate().",
-        )  # fmt: skip
-    if place.small_cells == "merge" and place.suppress_below > 1:
-        raise DataError(
-            "small_cells", "must be 'drop' where cells are counted into a file", "got 'merge'",
-            "Merging needs all cells in memory: use tabulate().",
-        )  # fmt: skip
+    what = "must be files or a DuckDB relation to be counted into a file"
+    fix = "Write it to Parquet first, or use tabulate()."
+    there = place is not None and place.engine.name in ("files", "duckdb")
+    check(there, "X", what, f"got a {type(X).__name__}", fix)
+    assert place is not None
+    must = "must be 'drop' where cells are counted into a file"
+    fix = "Merging needs all cells in memory: use tabulate()."
+    drops = place.small_cells == "drop" or place.suppress_below == 1
+    check(drops, "small_cells", must, "got 'merge'", fix)
     _check_columns(place, columns, sample_weight)
-    from fairmend.engines import duck
-
     relation = place.data
     if place.are_files:
         relation = duck.relation(place)
@@ -139,8 +135,6 @@ def tabulate_into(
 @contextmanager
 def reading_files(X: Any) -> Iterator[None]:
     """Damage in files is an error that names the file; of rows elsewhere, their engine speaks."""
-    from fairmend.engines import duck
-
     place = find(X)
     if place is None or not place.are_files:
         yield
@@ -169,61 +163,44 @@ def gather(
     outcome = place.column(y, "y")
     groups = place.columns(sensitive_features, "sensitive_features")
     weight = None if sample_weight is None else place.column(sample_weight, "sample_weight")
-    if box.column is None and not box.can_query:
-        raise DataError(
-            "model (recorded predictions)",
-            "must name a column of X where X is not in memory",
-            "got the predictions themselves",
-            "Write them into the table, and pass the column's name.",
-        )
+    check(
+        box.column is not None or box.can_query,
+        "model (recorded predictions)",
+        "must name a column of X where X is not in memory",
+        "got the predictions themselves",
+        "Write them into the table, and pass the column's name.",
+    )
     predicted = [] if box.column is None else [place.column(box.column, "model")]
-    chosen: list[str] = []
-    told = True
+    chosen, named = list[str](), True
     if inputs or not predicted:
-        apart = {outcome, weight, box.column}
+        other = {outcome, weight, box.column}
         if predicted:  # a model may read the group; beside answers it only says who is who
-            apart |= set(groups.values())
-        chosen, told = _inputs(place, box, known, apart)
+            other |= set(groups.values())
+        chosen, named = _inputs(place, box, known, other)
     columns = list(dict.fromkeys((*chosen, *groups.values(), *predicted, outcome)))
     numbers = [*chosen, *predicted, outcome, *([] if weight is None else [weight])]
     place.use(numbers, list(groups.values()))
-    from fairmend.engines import continuous
-
     various = continuous.are_mostly_distinct(place, columns)
     about = list(dict.fromkeys((*groups.values(), outcome)))
-    cells = tabulate(
-        place,
-        about if various else columns,
-        sample_weight=weight,
-        keep=(*groups.values(), *predicted, outcome),
-    )
-    fix = "Leave them out for error rates, which are then over people whose outcome is known; sp "
-    _check_known(cells, outcome, "y", f"{fix}over these says nothing of the others.")
-    for name in groups.values():
-        fix = "Leave these people out, or name them, e.g. 'unknown'."
-        _check_known(cells, name, f"sensitive_features {name!r}", fix)
+    keep = (*groups.values(), *predicted, outcome)
+    cells = tabulate(place, about if various else columns, sample_weight=weight, keep=keep)
+    _check_people(cells, outcome, groups)
     if various:
-        if inputs and not told:
+        if inputs and not named:
             refuse_identifiers(place, chosen, box, round(cells.people.sum()))
-        records = read_records(
-            cells.frame,
-            outcome,
-            sensitive_features=groups,
-            pos_label=pos_label,
-            counts=_counts(cells),
-        )
+        of_records = {"sensitive_features": groups, "pos_label": pos_label}
+        records = read_records(cells.frame, outcome, counts=_counts(cells), **of_records)
         scored = continuous.score_people(
             place, box, inputs=chosen, small=cells, records=records, weight=weight
         )
         if not inputs:
             audited = continuous.audit_scored(scored)
             return Gathered(cells.frame, _counts(cells), groups, None, audited=audited)
-        thinned = continuous.thin(scored, box.cut)
-        cells = continuous.reference_cells(place, columns, thinned)
+        cells = continuous.reference_cells(place, columns, continuous.thin(scored, box.cut))
     table = cells.frame.select(chosen) if chosen else None
     if known is not None and table is not None:
         table = Frame(as_fitted(table.native, known), known.names)
-    return Gathered(cells.frame, _counts(cells), groups, table, named=told)
+    return Gathered(cells.frame, _counts(cells), groups, table, named=named)
 
 
 def _counts(cells: Cells) -> Counts:
@@ -231,7 +208,7 @@ def _counts(cells: Cells) -> Counts:
 
 
 def _inputs(
-    place: Source, box: BlackBox, known: Frame | None, apart: set[str | None]
+    place: Source, box: BlackBox, known: Frame | None, other: set[str | None]
 ) -> tuple[list[str], bool]:
     """The model's inputs: as told, as in fit, as the model says, or all that is left.
 
@@ -245,18 +222,14 @@ def _inputs(
     own = box.inputs_among(names)
     if own is not None:
         return list(own), True
-    left = [name for name in names if name not in apart]
-    if not left:
-        raise DataError(
-            "X", "must hold the model's inputs", f"got no columns but {listed(names)}",
-            "Pass the table the model reads.",
-        )  # fmt: skip
+    left = [name for name in names if name not in other]
+    got, fix = f"got no columns but {listed(names)}", "Pass the table the model reads."
+    check(left, "X", "must hold the model's inputs", got, fix)
     return left, False
 
 
 def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, people: int) -> None:
     """Complain about inputs in files that tell who somebody is."""
-    from fairmend.engines import duck
     from fairmend.measure.inputs import FEW, identifier, refuse
 
     if people < FEW:
@@ -267,11 +240,18 @@ def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, peop
     refuse((identifier(name, people) for name in unique), inputs, box)
 
 
-def _check_known(cells: Cells, name: str, what: str, fix: str) -> None:
-    column = encode(cells.frame.column(name), what)
-    if column.has_missing:
+def _check_people(cells: Cells, outcome: str, groups: Mapping[str, str]) -> None:
+    """Outcomes and groups are known for everybody."""
+    fixes = {
+        outcome: "Leave them out for error rates, which are then over people whose outcome is "
+        "known; sp over these says nothing of the others."
+    }
+    names = {outcome: "y"} | {name: f"sensitive_features {name!r}" for name in groups.values()}
+    for name, what in names.items():
+        column = encode(cells.frame.column(name), what)
         missing = int(cells.people[column.missing].sum())
-        raise DataError(what, "must be known for every person", f"got {missing:,} missing", fix)
+        fix = fixes.get(name, "Leave these people out, or name them, e.g. 'unknown'.")
+        check(missing == 0, what, "must be known for every person", f"got {missing:,} missing", fix)
 
 
 # -------------------------------------------------------------------- applying a repair
@@ -325,8 +305,6 @@ def map_rows(
     ``pyarrow.RecordBatchReader``.
 
     """
-    from fairmend.engines.job import Job
-
     fix = "The one adds decisions, the other edits inputs."
     check_choice("what", what, ("predict", "transform"), fix)
     place = find(X) or source(X)
