@@ -15,7 +15,7 @@ from fairmend.data.groups import RESERVED
 from fairmend.data.outcomes import UNLABELLED, Labels, MissingOutcomes
 from fairmend.errors import DataError, FairmendError, check, check_between
 from fairmend.measure.disparity import Disparity, RateGap, as_disparity, parts_of
-from fairmend.measure.intervals import GapEstimate, RateEstimate
+from fairmend.measure.intervals import GapEstimate, RateEstimate, Reach
 from fairmend.measure.metrics import (
     FNR,
     FPR,
@@ -306,18 +306,16 @@ class _Groups:
         )
 
     def _estimate(self, disparity: Disparity, compared: _Comparison) -> GapEstimate:
-        rivals = compared.rivals
+        reach = Reach.of(self.confidence, compared.rivals)
         if rates := _rate_parts(disparity):
             bound = sum(abs(weight) for weight, _ in rates)
-            return GapEstimate.agresti_caffo(*compared.rates, self.confidence, bound, rivals)
+            return GapEstimate.agresti_caffo(*compared.rates, reach, bound)
         if isinstance(disparity, Alignment) and disparity.weight == 0:
             value = disparity.value(*compared.people)
-            return GapEstimate.signed_root(value, *compared.rates, self.confidence, rivals)
+            return GapEstimate.signed_root(value, *compared.rates, reach)
         target = self.data[compared.target]
         baseline = self.data.rest(compared.target) if self.rest else self.data[compared.baseline]
-        return GapEstimate.delta_method(
-            disparity, target.observed, baseline.observed, self.confidence, rivals
-        )
+        return GapEstimate.delta_method(disparity, target.observed, baseline.observed, reach)
 
 
 def _rate_parts(disparity: Disparity) -> list[tuple[float, RateGap]]:

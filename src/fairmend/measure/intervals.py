@@ -43,13 +43,19 @@ def normal_quantile(confidence: float, comparisons: int = 1) -> float:
     return -float(special.ndtri((1 - confidence) / 2 / comparisons))
 
 
-def lower_reach(confidence: float, rivals: int) -> float:
-    """How many standard errors the lower end of a gap's interval is away.
+class Reach(NamedTuple):
+    """How many standard errors the ends of a gap's interval are away.
 
     Where the baseline was the lowest of several rates its own is likely too low, and the gap too
     large: the lower end holds for each of these rivals at once.
     """
-    return normal_quantile(confidence, rivals)
+
+    below: float
+    above: float
+
+    @classmethod
+    def of(cls, confidence: float, rivals: int = 1) -> Reach:
+        return cls(normal_quantile(confidence, rivals), normal_quantile(confidence))
 
 
 # -------------------------------------------------------------------- one rate
@@ -253,12 +259,7 @@ class GapEstimate(NamedTuple):
 
     @classmethod
     def agresti_caffo(
-        cls,
-        target: RateEstimate,
-        baseline: RateEstimate,
-        confidence: float,
-        bound: float,
-        rivals: int = 1,
+        cls, target: RateEstimate, baseline: RateEstimate, reach: Reach, bound: float = 1.0
     ) -> GapEstimate:
         """The gap of two sums of rates, which cannot leave [-bound, bound]."""
         centre = target.steadied - baseline.steadied
@@ -267,20 +268,15 @@ class GapEstimate(NamedTuple):
             target.rate,
             baseline.rate,
             gap=target.rate - baseline.rate,
-            low=max(-bound, centre - lower_reach(confidence, rivals) * error),
-            high=min(bound, centre + normal_quantile(confidence) * error),
+            low=max(-bound, centre - reach.below * error),
+            high=min(bound, centre + reach.above * error),
             p_value=float(2 * special.ndtr(-abs(centre) / error)) if error > 0 else NAN,
             note="" if error > 0 else "exact",
         )
 
     @classmethod
     def signed_root(
-        cls,
-        value: float,
-        target: RateEstimate,
-        baseline: RateEstimate,
-        confidence: float,
-        rivals: int,
+        cls, value: float, target: RateEstimate, baseline: RateEstimate, reach: Reach
     ) -> GapEstimate:
         """Alignment of decisions, from the two groups' shares of negative decisions.
 
@@ -290,7 +286,7 @@ class GapEstimate(NamedTuple):
         """
         if not np.isfinite(value):
             return cls(note="not finite: only one group ever gets one of the decisions")
-        test = cls.agresti_caffo(target, baseline, confidence, 1.0)
+        test = cls.agresti_caffo(target, baseline, reach)
         low = high = value
         if target.variance + baseline.variance > 0:
             a, b = target.steadied, baseline.steadied
@@ -303,18 +299,13 @@ class GapEstimate(NamedTuple):
                 by_target = (special.logit(a) - special.logit(b)) / root
                 by_baseline = -(a - b) / (b * (1 - b)) / root
             error = float(np.sqrt(target.variance_of(baseline, by_target, by_baseline)))
-            low = max(0.0, abs(root) - lower_reach(confidence, rivals) * error) ** 2 / 2
-            high = (abs(root) + normal_quantile(confidence) * error) ** 2 / 2
+            low = max(0.0, abs(root) - reach.below * error) ** 2 / 2
+            high = (abs(root) + reach.above * error) ** 2 / 2
         return cls(gap=value, low=low, high=high, p_value=test.p_value, note=test.note)
 
     @classmethod
     def delta_method(
-        cls,
-        disparity: Disparity,
-        target: Population,
-        baseline: Population,
-        confidence: float,
-        rivals: int,
+        cls, disparity: Disparity, target: Population, baseline: Population, reach: Reach
     ) -> GapEstimate:
         """For any other disparity: the plain influence-function interval, and no test.
 
@@ -330,8 +321,8 @@ class GapEstimate(NamedTuple):
         least = 0.0 if isinstance(disparity, Alignment) else -np.inf
         return cls(
             gap=value,
-            low=max(least, value - lower_reach(confidence, rivals) * error),
-            high=value + normal_quantile(confidence) * error,
+            low=max(least, value - reach.below * error),
+            high=value + reach.above * error,
             note="delta method, no test" if variance > 0 else "exact",
         )
 

@@ -16,7 +16,7 @@ from fairmend.explain.crossfit import one_thread
 from fairmend.explain.logistic import logistic_regression
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Combination, Disparity, RateGap
-from fairmend.measure.intervals import TOO_FEW, lower_reach
+from fairmend.measure.intervals import TOO_FEW, normal_quantile
 from fairmend.measure.metrics import SELECTION, SP, Alignment, check_outcomes_are_known
 from fairmend.measure.population import AuditData, Population
 from fairmend.measure.realised import RealisedGap, half_a_person
@@ -537,7 +537,7 @@ def allow_for_rivals(plan: Plan, rivals: int) -> Plan:
         return plan
     outlook = plan.outlook
     centre = (outlook.expected_low + outlook.expected_high) / 2
-    wider = lower_reach(CONFIDENCE, rivals) / lower_reach(CONFIDENCE, 1)
+    wider = normal_quantile(CONFIDENCE, rivals) / normal_quantile(CONFIDENCE, 1)
     low = max(-1.0, centre - wider * (centre - outlook.expected_low))
     return replace(plan, outlook=replace(outlook, expected_low=low))
 
