@@ -155,7 +155,7 @@ def test_inputs_the_target_group_lacks_are_named_as_a_reason():
     assert str(found.certificate) == (
         "No distribution over these inputs closes this gap; the best reachable is "
         "+100.0 [+100.0, +100.0] points, because nobody in the target group has the inputs of "
-        "100.0 % of the baseline."
+        "100.0 % of the reference group."
     )
 
 

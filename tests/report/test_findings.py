@@ -109,7 +109,7 @@ def test_an_explanation_says_whether_equal_inputs_get_equal_decisions():
     told = Explanation.of(recorded).decisions_differ
     assert told == str(recorded.decision_difference)
     assert told.startswith("At equal inputs the target group gets a positive decision ")
-    assert " points less often than the baseline " in told
+    assert " points less often than the reference group " in told
     named = X.assign(group=s)
     reads_it = counterfactual(
         lambda rows: vendor(rows) | (rows["group"] == "a").to_numpy(),

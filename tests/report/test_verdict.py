@@ -151,7 +151,7 @@ def test_decisions_that_differ_at_equal_inputs_are_told_where_they_can():
     kept = RepairedClassifier("said", "sp", random_state=0).fit(table, y, sensitive_features=s)
     told = dict(kept.report(table, y, sensitive_features=s).verdict())[QUESTION]
     assert told.endswith(f"{kept.counterfactual_.decision_difference}.")
-    assert " points less often than the baseline " in told
+    assert " points less often than the reference group " in told
     asked = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
     told = dict(asked.report(X, y, sensitive_features=s).verdict())[QUESTION]
     assert "qual inputs" not in told, "the model sees nothing else: that is no news"

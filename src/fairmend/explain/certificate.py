@@ -105,7 +105,7 @@ class Certificate:
         if self.baseline_covered < 1 - 1e-9:
             reasons.append(
                 "nobody in the target group has the inputs of "
-                f"{100 * (1 - self.baseline_covered):.1f} % of the baseline"
+                f"{100 * (1 - self.baseline_covered):.1f} % of the reference group"
             )
         word = "because" if self.certain else "perhaps because"
         return f", {word} {', or '.join(reasons)}" if reasons else ""

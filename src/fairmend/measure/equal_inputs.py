@@ -52,28 +52,28 @@ class DecisionDifference:
     """Inputs that only say which group somebody is in; they are left out of the comparison."""
     recorded: bool = False
     """Whether decisions are on record, so that equal inputs may have got several by chance, or by
-    something that is not among them. A model that is asked sees nothing but its inputs."""
+    something that is not among them. A model that is queried sees nothing but its inputs."""
 
     def __str__(self) -> str:
         if not (self.recorded or self.beside):
-            return "Equal inputs get equal decisions: the model sees nothing else"
+            return "Equal inputs get equal decisions: the model depends on nothing else"
         group = ", ".join(self.beside)
         inputs = f"inputs beside {group}" if group else "inputs"
         if np.isnan(self.difference):
             return (
-                f"Whether equal {inputs} get equal decisions cannot be told: nobody in one group "
-                "has the same as somebody in the other"
+                f"Whether equal {inputs} get equal decisions is not known: no inputs of one "
+                "group occur in the other"
             )
         seen = (
             f"compared: {percent(self.target_share)} of the target group and "
-            f"{percent(self.baseline_share)} of the baseline, whose {inputs} both groups have"
+            f"{percent(self.baseline_share)} of the reference group, whose {inputs} both groups have"
         )
         if self.differing == 0:
             return f"Equal {inputs} get equal decisions ({seen})"
         way = "more" if self.difference > 0 else "less"
         gets = (
             f"the target group gets a positive decision {100 * abs(self.difference):.1f} points "
-            f"{way} often than the baseline"
+            f"{way} often than the reference group"
         )
         if not self.recorded:
             return (
@@ -108,7 +108,7 @@ def decision_difference(
     is a sum of hypergeometric ones), or for many people by its mean and variance. Differences of
     opposite sign on different rows cancel.
 
-    Nothing is tested where there is no chance in it: a model that was asked sees only its inputs,
+    Nothing is tested where there is no chance in it: a model that was queried sees only its inputs,
     so that its decisions differ at otherwise equal ones only if it reads what names the group
     among them (``beside``), which is left out of the comparison.
 

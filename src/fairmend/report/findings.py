@@ -74,7 +74,7 @@ class Explanation:
     """Whether there is evidence that P(Y | X) differs between the groups, in words."""
     decisions_differ: str
     """Whether equal inputs get equal decisions in both groups, in words; empty where they must,
-    because the model was queried and sees nothing else."""
+    because the model was queried and depends on nothing else."""
     marginals: tuple[Marginal, ...]
     prototypes: tuple[dict[str, Any], ...]
     feature_scores: tuple[FeatureScore, ...]
