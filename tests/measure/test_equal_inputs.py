@@ -190,10 +190,9 @@ def test_recorded_decisions_that_follow_the_inputs_are_not_tested():
     found = compared([0, 1, 1, 0, 1], [0, 1, 2, 0, 1], list("aaabb"))
     assert (found.difference, found.low, found.high) == (0, 0, 0)
     assert np.isnan(found.p_value)
-    assert str(found) == (
-        "Equal inputs get equal decisions (compared: 66.7 % of the target group and 100.0 % of "
-        "the baseline, whose inputs both groups have)"
-    )
+    text = str(found)
+    assert text.startswith("Equal inputs get equal decisions (")
+    assert "66.7 % of the target group and 100.0 % of the reference group" in text
 
 
 def test_where_nobody_has_anothers_inputs_it_cannot_be_told():

@@ -66,7 +66,8 @@ class DecisionDifference:
             )
         seen = (
             f"compared: {percent(self.target_share)} of the target group and "
-            f"{percent(self.baseline_share)} of the reference group, whose {inputs} both groups have"
+            f"{percent(self.baseline_share)} of the reference group, whose {inputs} "
+            "both groups have"
         )
         if self.differing == 0:
             return f"Equal {inputs} get equal decisions ({seen})"
