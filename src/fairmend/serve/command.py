@@ -41,7 +41,7 @@ def serve(
     In shadow, the default, clients get the vendor's own answers and the log says what a repair
     would have done.
     """
-    for module in ("starlette", "uvicorn", "aiohttp", "msgspec"):
+    for module in ("starlette", "uvicorn", "aiohttp", "msgspec", "prometheus_client"):
         require(module, extra="serve", why="fairmend serve")
     from fairmend.serve.config import read_config
     from fairmend.serve.run import run

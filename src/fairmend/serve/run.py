@@ -105,32 +105,27 @@ def _server(app: ASGIApp) -> _Server:
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen(2048)
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        listening.close()
+        got = f"it is not: {error.strerror}"
         raise DataError(
-            f"{host}:{port}",
-            "must be free to listen at",
-            f"it is not: {error.strerror}",
-            "Choose another port.",
+            f"{host}:{port}", "must be free to listen at", got, "Choose another port."
         ) from None
-    return listening
 
 
 async def _serve(config: Config) -> None:
-    public = _bound(config.host, config.port)
-    private = _bound(config.admin_host, config.admin_port)
+    sockets = [
+        _bound(config.host, config.port),
+        _bound(config.admin_host, config.admin_port),
+    ]
     sidecar = Sidecar(config)
     await sidecar.start()
     stop, again = _on_signals()
-    clients, admin = _server(make_app(sidecar)), _server(make_admin(sidecar))
+    servers = [_server(make_app(sidecar)), _server(make_admin(sidecar))]
     serving = [
-        asyncio.create_task(clients.serve(sockets=[public])),
-        asyncio.create_task(admin.serve(sockets=[private])),
+        asyncio.create_task(server.serve(sockets=[listening]))
+        for server, listening in zip(servers, sockets, strict=True)
     ]
     gc.collect()
     gc.freeze()  # what is loaded stays: collecting it again would delay requests
@@ -143,21 +138,18 @@ async def _serve(config: Config) -> None:
             _repeat(0, partial(_reload, sidecar, again)),
         )
     ]
-    note(
-        "listening",
-        clients=public.getsockname()[1],
-        admin=private.getsockname()[1],
-        mode=config.mode,
-        artifact=sidecar.serving.fingerprint,
+    ports = dict(
+        zip(("clients", "admin"), (each.getsockname()[1] for each in sockets), strict=True)
     )
+    note("listening", **ports, mode=config.mode, artifact=sidecar.serving.fingerprint)
     await stop.wait()
     sidecar.draining = True  # readiness goes first, so that no new requests are sent here
     note("draining")
     await asyncio.sleep(config.drain_seconds)
-    for listening in clients.servers:
-        listening.close()
+    for listener in servers[0].servers:
+        listener.close()
     await asyncio.sleep(_GRACE_SECONDS)
-    for server, ended in zip((clients, admin), serving, strict=True):
+    for server, ended in zip(servers, serving, strict=True):
         server.should_exit = True
         await ended
     for chore in chores:

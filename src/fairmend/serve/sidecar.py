@@ -122,24 +122,16 @@ class Sidecar:
         self.current = current
 
     async def _record_start(self, artifact: str) -> None:
+        config = self.config
         try:
             await self.record(
-                "start",
-                mode=self.config.mode,
-                basis=self.config.basis,
-                artifact=artifact,
-                upstream_protocol=self.upstream.protocol.name,
-                vendor=self.config.vendor,
-                version=self.config.version,
-                key=self._pseudonyms.fingerprint,
-            )
+                "start", mode=config.mode, basis=config.basis, artifact=artifact,
+                upstream_protocol=self.upstream.protocol.name, vendor=config.vendor,
+                version=config.version, key=self._pseudonyms.fingerprint,
+            )  # fmt: skip
         except RequestFailed:
-            raise DataError(
-                f"log {self.config.log!r}",
-                "must be writable",
-                "its next row could not be written",
-                "Make room on its disk, or choose another place.",
-            ) from None
+            got, fix = "its next row could not be written", "Make room, or choose another place."
+            raise DataError(f"log {config.log!r}", "must be writable", got, fix) from None
 
     async def stop(self) -> None:
         with suppress(RequestFailed):  # a full disk must not keep it from ending
@@ -180,12 +172,9 @@ class Sidecar:
             classifier = load(path, model=self._query_from_thread, key=self.key, check_model=False)
             if _fingerprint(path) == before:  # else it was replaced while it was read
                 return Repairer(classifier, before, (*self.config.groups, self.config.id))
-        raise DataError(
-            f"artifact {str(path)!r}",
-            "must stay as it is while it is read",
-            "it changed each time",
-            "Load it again once it is in its place.",
-        )
+        must, got = "must stay as it is while it is read", "it changed each time"
+        fix = "Load it again once it is in its place."
+        raise DataError(f"artifact {str(path)!r}", must, got, fix)
 
     def _query_from_thread(self, native: Any) -> Any:
         """The model that plans query about mixtures of rows."""
@@ -246,17 +235,14 @@ class Sidecar:
         self._pending[key] = digest, future
         try:
             decided = await self._decide(protocol, body, content_type, headers, (key, digest))
-        except BaseException as error:
-            if not isinstance(error, RequestFailed):
-                message = "the first request with this key was interrupted"
-                future.set_exception(RequestFailed("interrupted", message, 503, 1))
-            else:
-                future.set_exception(error)
-            future.exception()  # nobody else may be waiting
-            raise
-        else:
             future.set_result(decided)
             return decided
+        except BaseException as error:
+            message = "the first request with this key was interrupted"
+            interrupted = RequestFailed("interrupted", message, 503, 1)
+            future.set_exception(error if isinstance(error, RequestFailed) else interrupted)
+            future.exception()  # nobody else may be waiting
+            raise
         finally:
             del self._pending[key]
 
@@ -475,10 +461,10 @@ class Sidecar:
             answer, then = each.answer, each.edited_answer or each.answer
             assert answer is not None
             assert then is not None
-            changed = ""
-            if each.edited is not None:
-                pairs = zip(serving.schema.names, each.row, each.edited, strict=True)
-                changed = ",".join(name for name, old, new in pairs if old != new)
+            pairs = zip(serving.schema.names, each.row, each.edited or each.row, strict=True)
+            features = None
+            if config.keep_features:
+                features = _json.encode([each.row, each.edited]).decode()
             values = self._row(
                 request,
                 now,
@@ -490,10 +476,8 @@ class Sidecar:
                 repaired=None if off else serving.decide(then, each.row, each.id),
                 original_score=None if answer.score is None else float(answer.score),
                 repaired_score=None if off or then.score is None else float(then.score),
-                edited=changed,
-                features=_json.encode([each.row, each.edited]).decode()
-                if config.keep_features
-                else None,
+                edited=",".join(name for name, old, new in pairs if old != new),
+                features=features,
             )
             entry.rows.append(("decisions", values))
             cell = serving.cells.get(each.row, -1)
@@ -504,9 +488,9 @@ class Sidecar:
 
     async def _failed(self, error: RequestFailed, request: _Request) -> RequestFailed:
         """A failure, once it is on disk: that nobody was answered is part of the record."""
-        values = self._row(request, time.time(), error.code)
         try:
-            await self._commit(Entry([("decisions", values)]))
+            row = self._row(request, time.time(), error.code)
+            await self._commit(Entry([("decisions", row)]))
         except RequestFailed as worse:
             return worse
         return error

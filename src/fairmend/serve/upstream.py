@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
-from weakref import WeakSet
 
 import aiohttp
 
@@ -24,6 +23,12 @@ from fairmend.serve.metrics import Metrics
 __all__ = ["Breaker", "Upstream", "UpstreamError"]
 
 _PAUSE = 0.05  # seconds before the first retry; doubled each time
+_reused: ContextVar[bool] = ContextVar("reused", default=False)
+"""Whether the current request was sent over a connection that had been used before."""
+
+
+async def _note_reuse(*_: object) -> None:
+    _reused.set(True)
 
 
 class UpstreamError(RequestFailed):
@@ -91,8 +96,11 @@ class Upstream:
         token = self.config.secret(self.config.upstream_token_env)
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
-            connector=_Connector(limit=self.config.concurrency, keepalive_timeout=15),
+            connector=aiohttp.TCPConnector(limit=self.config.concurrency, keepalive_timeout=15),
+            trace_configs=[trace],
             headers=headers,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -182,28 +190,10 @@ class Upstream:
                         message = "the vendor's answer is too long"
                         raise UpstreamError("upstream_bad_answer", message)
                 return content
-        if 300 <= status < 400:
-            raise UpstreamError("upstream_redirect", "redirects of the vendor are not followed")
         if status == 429:
             raise UpstreamError("upstream_busy", "the vendor limits requests", 503, 1)
-        if 400 <= status < 500:
-            raise UpstreamError("upstream_rejected", "the vendor does not take these rows")
-        raise UpstreamError("upstream_error", "the vendor failed")
-
-
-_reused: ContextVar[bool] = ContextVar("reused", default=False)
-"""Whether the request under way was sent over a connection that had been used before."""
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Tells connections that were kept open from fresh ones."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._used: WeakSet[Any] = WeakSet()
-
-    async def connect(self, *request: Any, **more: Any) -> Any:
-        connection = await super().connect(*request, **more)
-        _reused.set(connection.protocol in self._used)
-        self._used.add(connection.protocol)
-        return connection
+        code, message = {
+            3: ("upstream_redirect", "redirects of the vendor are not followed"),
+            4: ("upstream_rejected", "the vendor does not take these rows"),
+        }.get(status // 100, ("upstream_error", "the vendor failed"))
+        raise UpstreamError(code, message)

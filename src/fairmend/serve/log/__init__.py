@@ -17,7 +17,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -212,16 +212,14 @@ class LogStore(ABC):
 LOGS: Registry[LogStore] = Registry("log", __name__, "fairmend.logs")
 
 
-@contextmanager
-def open_store(where: str | Path) -> Iterator[LogStore]:
-    """A log to read, whoever writes it."""
-    with closing(_store(where, read_only=True)) as store:
-        yield store
-
-
 def _store(where: str | Path, *, read_only: bool) -> LogStore:
     scheme, found, _ = str(where).partition("://")
     return LOGS[scheme if found else "sqlite"](str(where), read_only=read_only)
+
+
+def open_store(where: str | Path) -> closing[LogStore]:
+    """A log to read, whoever writes it."""
+    return closing(_store(where, read_only=True))
 
 
 # -------------------------------------------------------------------- the writer
@@ -417,7 +415,8 @@ def export(
         writing(to, overwrite=overwrite) as file,
         pq.ParquetWriter(file, schema) as parquet,
     ):
-        for part in _batched(store.rows(table), 50_000):
+        rows = store.rows(table)
+        while part := list(islice(rows, 50_000)):
             arrays = [
                 pa.array(column, kind)
                 for column, kind in zip(zip(*part, strict=True), schema.types, strict=True)
@@ -425,8 +424,3 @@ def export(
             parquet.write_table(pa.Table.from_arrays(arrays, schema=schema))
             count += len(part)
     return count
-
-
-def _batched(rows: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    while part := list(islice(rows, size)):
-        yield part

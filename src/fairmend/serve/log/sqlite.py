@@ -62,8 +62,7 @@ class SQLiteLog(LogStore):
         except sqlite3.Error as error:
             self._db.close()
             self._lock.close()
-            raise DataError(f"log {where!r}", "must be a log that can be written",
-                            f"SQLite says: {error}", "Choose another place.") from None  # fmt: skip
+            raise _refusal(self.path, "must be a log that can be written", str(error)) from None
         self._checkpoints = threading.Thread(target=self._checkpoint, name="checkpoints")
         self._checkpoints.daemon = True
         self._checkpoints.start()
@@ -117,15 +116,13 @@ def _locked(path: Path) -> TextIO:
     try:
         lock = Path(f"{path}.lock").open("w")  # noqa: SIM115  held as long as the log is open
     except OSError as error:
-        raise DataError(f"log {str(path)!r}", "must be writable", f"it is not: {error.strerror}",
-                        "Choose another place.") from None  # fmt: skip
+        raise _refusal(path, "must be writable", f"it is not: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        raise DataError(f"log {str(path)!r}", "must have one writer",
-                        "another process has it open",
-                        "Give every replica a log of its own.") from None  # fmt: skip
+        got, fix = "another process has it open", "Give every replica a log of its own."
+        raise _refusal(path, "must have one writer", got, fix) from None
     return lock
 
 
@@ -140,10 +137,10 @@ def _opened(path: Path) -> sqlite3.Connection:
             db.close()
             raise
     except sqlite3.Error:
-        raise DataError(
-            f"log {str(path)!r}",
-            "must be a decision log",
-            "it is not one",
-            "Name the file that `fairmend serve` writes.",
-        ) from None
+        fix = "Name the file that `fairmend serve` writes."
+        raise _refusal(path, "must be a decision log", "it is not one", fix) from None
     return db
+
+
+def _refusal(path: Path, must: str, got: str, fix: str = "Choose another place.") -> DataError:
+    return DataError(f"log {str(path)!r}", must, got, fix)
