@@ -31,10 +31,10 @@ def test_a_column_that_tells_who_somebody_is_must_be_named(command, mended, call
     arguments = (command, "applicants.csv", *WITHOUT_ID, *IGNORED, "--metric", "fnr", *output)
     done = call(*arguments, cwd=mended)
     assert (done.code, done.out) == (3, "")
-    assert done.err == (
-        "fairmend: column 'customer no': must not be an input if it only tells who somebody is; "
-        "all its 1,500 values differ. Say --id 'customer no' or --ignore 'customer no'; if the "
-        "model does read it, --not-id 'customer no'.\n"
+    assert re.search(
+        r"column 'customer no': must not be an input .* all its [\d,]+ values differ\. Say "
+        r"--id 'customer no' or --ignore 'customer no'; .* --not-id 'customer no'\.\n$",
+        done.err,
     )
     assert list(tmp_path.iterdir()) == []
     ignored = call("explain", "applicants.csv", *WITHOUT_ID, *IGNORED, "--ignore", "customer no",

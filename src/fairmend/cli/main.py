@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -52,43 +51,33 @@ def _plain(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
-@contextmanager
-def _nobody_must_read_on() -> Iterator[None]:
-    """Help may be cut short by its reader, as by head."""
-    try:
-        yield
-    except SystemExit:  # all that rich says of it
-        sys.exit(Code.NO_READER)
+class Plain:
+    """Help that says of switches only what they do, and names what is registered."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))  # type: ignore[misc]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Fill in names; help may be cut short by its reader, as by head."""
+        for parameter in self.params:  # type: ignore[attr-defined]
+            vars(parameter)["help"] = filled(getattr(parameter, "help", None) or "")
+        try:
+            super().format_help(ctx, formatter)  # type: ignore[misc]
+        except SystemExit:  # all that rich says of it
+            sys.exit(Code.NO_READER)
 
 
-class PlainCommand(TyperCommand):
-    """A command whose help says of switches only what they do."""
+class PlainGroup(Plain, TyperGroup):
+    """A group of commands."""
+
+
+class PlainCommand(Plain, TyperCommand):
+    """A command, which looks first at what a settings file wants of it."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Look first at what a file in the current folder wants of it."""
         if isinstance(ctx.obj, FoundSettings):
             guarded(_look_at_settings)(ctx)
         return super().invoke(ctx)
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _plain(super().get_params(ctx))
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        for parameter in self.params:
-            vars(parameter)["help"] = filled(getattr(parameter, "help", None) or "")
-        with _nobody_must_read_on():
-            super().format_help(ctx, formatter)
-
-
-class PlainGroup(TyperGroup):
-    """A group of such commands."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _plain(super().get_params(ctx))
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        with _nobody_must_read_on():
-            super().format_help(ctx, formatter)
 
 
 app = typer.Typer(

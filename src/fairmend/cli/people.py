@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -264,15 +264,13 @@ def _read_file(
     text = {} if columns.id is None else {columns.id: pl.String}  # 007 and 7 are two people
     read = read_table(file, types={**text, **known}, spelling=spelling)
     table = read.frame
-    inputs, are_named = _inputs(table.columns, columns, box, known, spelling)
+    inputs, _ = _inputs(table.columns, columns, box, known, spelling)
     answers = [box.column] if box.column is not None and box.column not in inputs else []
     label = [] if columns.label is None else [columns.label]
     weight = [] if columns.weight is None else [columns.weight]
     read.findings.use([*inputs, *answers, *weight, *label], columns.group, note)
     if columns.inputs:
         box.inputs = tuple(columns.inputs)
-    if not are_named and columns.not_id is not None:
-        _refuse_doubtful(table, inputs, box)
     needed = [*label, *columns.group]
     table = table.with_columns(
         pl.col(name).fill_nan(None) for name in needed if table.schema[name].is_float()
@@ -357,40 +355,6 @@ def _refuse_odd_cells(
             number_people(rows[columns.id])
         except BadId as error:
             raise error.at(read.where(int(rows["\0row"][error.row]))) from None
-
-
-def _refuse_doubtful(table: pl.DataFrame, names: Sequence[str], box: BlackBox) -> None:
-    """Refuse inputs that tell who somebody is, or what the predictions say.
-
-    These are looked for among everybody, whether or not an outcome is known.
-    """
-    from fairmend.data.columns import Frame, encode
-    from fairmend.measure.inputs import (
-        Doubt,
-        answer,
-        identifier,
-        is_identifier,
-        ranks_alike,
-        refuse,
-    )
-
-    inputs = Frame.read(table.select(names))
-    answers = None if box.column is None else encode(table[box.column])
-
-    def doubts() -> Iterator[Doubt]:
-        for name, column in zip(inputs.names, inputs.encoded, strict=True):
-            if name in box.vouched:
-                continue
-            if is_identifier(column):
-                yield identifier(name, table.height)
-            elif (
-                answers is not None
-                and not answers.has_missing
-                and ranks_alike(column, answers.codes)
-            ):
-                yield answer(name, column, repr(box.column))
-
-    refuse(doubts(), names, box)
 
 
 # -------------------------------------------------------------------- many files
