@@ -87,16 +87,10 @@ def parse(what: str, content: bytes) -> Any:
         raise ArtifactError(what, "must be plain JSON", got, DAMAGED)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            refuse("a key is there twice")
-        return found
-
-    def constant(name: str) -> NoReturn:
-        refuse(f"it holds {name}")
+        return dict(pairs) if len(dict(pairs)) == len(pairs) else refuse("a key is there twice")
 
     def number(text: str) -> float:
-        return float(text) if np.isfinite(float(text)) else constant(text)
+        return float(text) if np.isfinite(float(text)) else refuse(f"it holds {text}")
 
     if len(content) > MOST_JSON or _values(content) > MOST_VALUES:
         refuse(f"it holds {len(content):,} bytes and about {_values(content):,} values")
@@ -104,7 +98,7 @@ def parse(what: str, content: bytes) -> Any:
         return json.loads(
             content.decode("ascii"),
             object_pairs_hook=once,
-            parse_constant=constant,
+            parse_constant=number,
             parse_float=number,
         )
     except RecursionError:
@@ -137,9 +131,11 @@ class Encoder:
         if value is None or isinstance(value, bool | str) or type(value) in (int, float):
             finite = not isinstance(value, float) or np.isfinite(value)
             return value if finite else {"$": "float", "is": str(value)}
-        plain = _spelt(value)
-        if plain is not None:
-            return plain
+        for tag, (cls_, spell, _) in _SCALARS.items():
+            if type(value) is cls_:
+                return {"$": tag, "is": spell(value)}
+        if type(value).__name__ in ("NAType", "NaTType"):
+            return {"$": "missing", "is": type(value).__name__}
         if isinstance(value, tuple | list):
             if len(value) > _MANY and all(isinstance(one, str) for one in value):
                 table = self._put({"values": arrow().array(value, "string")})
@@ -154,12 +150,8 @@ class Encoder:
             pairs = [(self.encode(k, where), self.encode(v, within.format(k)))
                      for k, v in value.items()]  # fmt: skip
             return {"$": "dict", "of": pairs}
-        if isinstance(value, PlanStatus):
-            return {"$": "PlanStatus", "is": value.name}
         if isinstance(value, BlackBox):
             return {"$": "box"}
-        if isinstance(value, NotStored):
-            return {"$": "not stored", "is": value.__name__}
         if isinstance(value, np.ndarray) and value.dtype.name in _DTYPES:
             return self._array(value)
         if isinstance(value, Frame):
@@ -201,22 +193,6 @@ class Encoder:
 
     def _get(self, place: int, types_: dict[str, Any], rows: int) -> Any:
         return read_table("a table", self.members[place], types_, rows)
-
-
-def _spelt(value: Any) -> dict[str, Any] | None:
-    """A scalar that JSON does not know; None for what is none."""
-    kind = type(value)
-    if kind in (date, datetime, time):
-        return {"$": kind.__name__, "is": value.isoformat()}
-    if kind is timedelta:
-        return {"$": "timedelta", "is": [value.days, value.seconds, value.microseconds]}
-    if kind is Decimal:
-        return {"$": "Decimal", "is": str(value)}
-    if kind is bytes:
-        return {"$": "bytes", "is": value.hex()}
-    if kind.__name__ in ("NAType", "NaTType"):
-        return {"$": "missing", "is": kind.__name__}
-    return None
 
 
 def _spell(value: Any) -> str:
@@ -286,7 +262,7 @@ class Decoder:
             raise unknown(f"{tag!r:.60}", self._writer)
         try:
             if tag in _SCALARS:
-                return self._scalar(tag, rest["is"])
+                return _SCALARS[tag][2](rest["is"])
             return getattr(self, f"_{tag}")(**rest)
         except (TypeError, ValueError, KeyError, OverflowError, InvalidOperation) as error:
             if isinstance(error, ArtifactError):
@@ -295,10 +271,24 @@ class Decoder:
 
     # ---------------------------------------------------------------- one method per tag
 
-    def _scalar(self, tag: str, text: Any) -> Any:
-        if tag == "timedelta":
-            return timedelta(*map(_signed, _listed(text)))
-        return _SCALARS[tag](_text(text))
+    def _float(self, **rest: Any) -> float:
+        return {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}[rest["is"]]
+
+    def _missing(self, **rest: Any) -> Any:
+        import pandas as pd
+
+        return {"NAType": pd.NA, "NaTType": pd.NaT}[rest["is"]]
+
+    def _rate(self, **rest: Any) -> Disparity:
+        metric = find_metric(_text(rest["is"]))
+        if metric is None:
+            raise ArtifactError(
+                "artifact",
+                "must use metrics that are registered here",
+                f"got {rest['is']!r:.60}",
+                "Import the module that declares the metric first, or install its package.",
+            )
+        return metric
 
     def _box(self) -> BlackBox:
         if self._model is None or not self._model.can_query:
@@ -384,39 +374,29 @@ class Decoder:
         return made
 
 
-def _missing(name: str) -> Any:
-    import pandas as pd
-
-    return {"NAType": pd.NA, "NaTType": pd.NaT}[name]
-
-
-def _metric(name: str) -> Disparity:
-    metric = find_metric(name)
-    if metric is None:
-        raise ArtifactError(
-            "artifact",
-            "must use metrics that are registered here",
-            f"got {name!r:.60}",
-            "Import the module that declares the metric first, or install its package.",
-        )
-    return metric
+def _days(parts: Any) -> timedelta:
+    if any(type(part) is not int for part in _listed(parts)):
+        raise _odd(f"{parts!r:.60} for whole numbers")
+    return timedelta(*parts)
 
 
-_SCALARS: dict[str, Callable[[str], Any]] = {
-    "Decimal": Decimal,
-    "PlanStatus": PlanStatus.__getitem__,
-    "bytes": bytes.fromhex,
-    "date": date.fromisoformat,
-    "datetime": datetime.fromisoformat,
-    "float": {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}.__getitem__,
-    "missing": _missing,
-    "not stored": NotStored,
-    "rate": _metric,
-    "time": time.fromisoformat,
-    "timedelta": str,  # three numbers, see `Decoder._scalar`
+def _from_text(read: Callable[[str], Any]) -> Callable[[Any], Any]:
+    return lambda value: read(_text(value))
+
+
+_SCALARS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "Decimal": (Decimal, str, _from_text(Decimal)),
+    "PlanStatus": (PlanStatus, lambda one: one.name, _from_text(PlanStatus.__getitem__)),
+    "bytes": (bytes, bytes.hex, _from_text(bytes.fromhex)),
+    "date": (date, date.isoformat, _from_text(date.fromisoformat)),
+    "datetime": (datetime, datetime.isoformat, _from_text(datetime.fromisoformat)),
+    "not stored": (NotStored, lambda one: one.__name__, _from_text(NotStored)),
+    "time": (time, time.isoformat, _from_text(time.fromisoformat)),
+    "timedelta": (timedelta, lambda one: [one.days, one.seconds, one.microseconds], _days),
 }
+"""Values that JSON does not know: their type, how they are written, and how they are read."""
 _TAGS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_SCALARS, ("is",)),
+    **dict.fromkeys((*_SCALARS, "float", "missing", "rate"), ("is",)),
     **dict.fromkeys(("tuple", "list", "dict", "frame"), ("of",)),
     "texts": ("of", "table", "rows"),
     "array": ("dtype", "shape", "table"),
@@ -455,12 +435,6 @@ def _text(value: Any) -> str:
 def _whole(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 1 << 40:
         raise _odd(f"{value!r:.60} for a number of rows")
-    return value
-
-
-def _signed(value: Any) -> int:
-    if type(value) is not int:
-        raise _odd(f"{value!r:.60} for a whole number")
     return value
 
 
