@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairmend.data.columns import is_missing
 from fairmend.datasets.bunch import Bunch
 from fairmend.datasets.embedded import ADULT, ADULT_SOURCE, COMPAS, COMPAS_SOURCE
 from fairmend.datasets.frames import Backend, check_backend, frame_of_columns, series, typed
@@ -174,7 +175,7 @@ def find_compas(path: str | os.PathLike[str]) -> Path:
 
 
 def read_adult(path: Path) -> _Columns:
-    """Read adult.data or adult.test into 15 columns of text, ``None`` where it says ``?``.
+    """Read adult.data or adult.test into 15 columns of text, ``None`` for ``?``.
 
     The comment on the first line of adult.test, its full stop after every label, and empty lines
     are passed over.
@@ -234,15 +235,10 @@ def _locate(path: str | os.PathLike[str], names: Sequence[str]) -> Path:
     """Take the file itself, or the first of the known names in a folder."""
     given = Path(path)
     candidates = [given / name for name in names] if given.is_dir() else [given]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise DataError(
-        f"path {str(given)!r}",
-        "must be a file or a folder that holds " + " or ".join(names),
-        "found neither",
-        "Check the path.",
-    )
+    files = [candidate for candidate in candidates if candidate.is_file()]
+    must = f"must be a file or a folder that holds {' or '.join(names)}"
+    check(files, f"path {str(given)!r}", must, "it is neither", "Check the path.")
+    return files[0]
 
 
 def _demand(present: Iterable[str], needed: Iterable[str], path: str | os.PathLike[str]) -> None:
@@ -284,6 +280,5 @@ def _fetch_adult() -> _Columns:
 
 
 def _as_text(values: Sequence[Any]) -> list[str | None]:
-    """Write the cells of a scikit-learn frame as a file would have them; it marks gaps by NaN."""
-    gaps = (value is None or (isinstance(value, float) and np.isnan(value)) for value in values)
-    return [None if gap else _present(str(value)) for value, gap in zip(values, gaps, strict=True)]
+    """The cells of a scikit-learn frame as a file has them."""
+    return [None if is_missing(value) else _present(str(value)) for value in values]
