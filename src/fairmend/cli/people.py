@@ -22,7 +22,7 @@ from fairmend.errors import DataError, check, listed, nearest
 if TYPE_CHECKING:
     import polars as pl
 
-    from fairmend.data.tablefile import Table
+    from fairmend.data.tablefile import FileTable
     from fairmend.engines import Source
     from fairmend.measure.selection import Selection
     from fairmend.model.blackbox import BlackBox
@@ -333,7 +333,7 @@ def _selected(
 
 
 def _refuse_odd_cells(
-    read: Table,
+    read: FileTable,
     table: pl.DataFrame,
     predictions: str | None,
     columns: ColumnOptions,

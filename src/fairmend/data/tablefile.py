@@ -382,7 +382,7 @@ class TypedRows(Rows):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class FileTable:
     """A whole file."""
 
     frame: pl.DataFrame
@@ -396,7 +396,7 @@ def read_table(
     *,
     spelling: Spelling | None = None,
     types: Mapping[str, Any] | None = None,
-) -> Table:
+) -> FileTable:
     """Read a whole table into memory; ``-`` is standard input.
 
     A CSV may begin with a byte-order mark and be separated by commas, semicolons, tabs or bars:
@@ -411,13 +411,13 @@ def read_table(
                 CsvRows(file, name, spelling or Spelling(), WHOLE_BYTES), types or {}
             )
         else:
-            table = Table(_whole_typed(_next_bytes(file, name, -1), name, kind))
+            table = FileTable(_whole_typed(_next_bytes(file, name, -1), name, kind))
     if table.frame.width == 0 or table.frame.height == 0:
         raise _empty(name, "at least one row", "got none")
     return table
 
 
-def _whole_csv(rows: CsvRows, types: Mapping[str, Any]) -> Table:
+def _whole_csv(rows: CsvRows, types: Mapping[str, Any]) -> FileTable:
     import polars as pl
 
     rows.check(rows.names, f"file {rows.name!r}")
@@ -429,7 +429,7 @@ def _whole_csv(rows: CsvRows, types: Mapping[str, Any]) -> Table:
         return block.where(row - block.first)
 
     if not blocks:
-        return Table(pl.DataFrame())
+        return FileTable(pl.DataFrame())
     table = pl.concat([block.rows for block in blocks], how="vertical_relaxed")
     findings = Findings.of(
         table.lazy(),
@@ -438,7 +438,7 @@ def _whole_csv(rows: CsvRows, types: Mapping[str, Any]) -> Table:
         lambda column, row: f"column {column!r}, {where(row)}",
     )
     findings.note_tokens(rows.tokens)
-    return Table(table.with_columns(**findings.expressions), where, findings)
+    return FileTable(table.with_columns(**findings.expressions), where, findings)
 
 
 def _whole_typed(content: bytes, name: str, kind: Kind) -> pl.DataFrame:
