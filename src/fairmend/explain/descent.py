@@ -11,7 +11,7 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import check, check_between, check_choice, check_whole
 from fairmend.explain.projection import observed_gap
 from fairmend.measure.disparity import Disparity
-from fairmend.measure.population import Population
+from fairmend.measure.population import Population, Tally
 from fairmend.progress import progress
 from fairmend.status import Status
 
@@ -87,20 +87,16 @@ def descend(
 
     """
     _check_settings(step_size, stop, tolerance, max_iter)
-    check(
-        not resample or target.tally is not None,
-        "resample",
-        "must be False for an exact distribution",
-        f"got {resample!r}",
-        "There are no people to resample.",
-    )
+    fix = "There are no people to resample."
+    must = "must be False for an exact distribution"
+    check(not resample or target.tally is not None, "resample", must, f"got {resample!r}", fix)
     rng = np.random.default_rng(random_state)
-    current, held = target, None if holdout is None else holdout[0]
+    current = target
+    held, other = (None, baseline) if holdout is None else holdout
     value = observed_gap(disparity, target.observed if resample else target, baseline)
     best = weight = target.mass
     distance = best_distance = abs(value - target_gap)
-    values, steps, clipped = [value], [0.0], [0]
-    held_values = [_held_value(disparity, held, holdout)]
+    course = [(value, _value(disparity, held, other), 0.0, 0)]
     with progress("descending", max_iter) as advance:
         for _ in range(max_iter):
             if stop == "tolerance" and best_distance <= tolerance:
@@ -114,27 +110,23 @@ def descend(
                 step = min(step, distance / variance)
             signed = step if value >= target_gap else -step
             weight = _stepped(weight, signed * psi)
-            if held is not None and held_psi is not None:
+            if held is not None:
                 held = held.reweighted(_stepped(held.mass, signed * held_psi))
             current = measured = target.reweighted(weight)
             if resample:
-                mass, outcome = _resampled(target, weight, rng)
-                current = target.reweighted(mass)
-                measured = current.with_outcome(outcome)
+                current, measured = _resampled(target, weight, rng)
             value = disparity.value(measured, baseline)
             previous, distance = distance, abs(value - target_gap)
-            values.append(value)
-            held_values.append(_held_value(disparity, held, holdout))
-            steps.append(step)
-            clipped.append(int((signed * psi > 1).sum()))
+            clipped = int((signed * psi > 1).sum())
+            course.append((value, _value(disparity, held, other), step, clipped))
             if stop == "paper" or distance < best_distance:
                 best, best_distance = weight, distance
             advance(1)
             if stop == "paper" and distance >= previous:
                 break
-    held_array = None if holdout is None else np.array(held_values)
-    trace = Trace(np.array(values), held_array, np.array(steps), np.array(clipped, np.int64))
-    return best, _status(best_distance <= tolerance, len(values) > 1, target_gap), trace
+    values, held_values, steps, cut = map(np.array, zip(*course, strict=True))
+    trace = Trace(values, None if holdout is None else held_values, steps, cut)
+    return best, _status(best_distance <= tolerance, len(course) > 1, target_gap), trace
 
 
 def _check_settings(step_size: float, stop: str, tolerance: float, max_iter: int) -> None:
@@ -165,9 +157,10 @@ _NEXT_TO_NOTHING = 1e-200
 
 def _influence_with_holdout(
     disparity: Disparity, current: Population, baseline: Population, held: Population | None
-) -> tuple[FloatArray, FloatArray | None]:
+) -> tuple[FloatArray, FloatArray]:
+    """Psi at the rows of the audit data, and at those of the holdout."""
     if held is None:
-        return disparity.influence(current, baseline), None
+        return disparity.influence(current, baseline), np.empty(0)
 
     def joined(field: str, scale: float = 1.0) -> Any:
         here, there = getattr(current, field), getattr(held, field)
@@ -183,25 +176,21 @@ def _influence_with_holdout(
     return psi[: len(current)], psi[len(current) :]
 
 
-def _held_value(
-    disparity: Disparity, held: Population | None, holdout: tuple[Population, Population] | None
-) -> float:
-    if held is None or holdout is None:
-        return float("nan")
-    return disparity.value(held, holdout[1])
+def _value(disparity: Disparity, held: Population | None, other: Population) -> float:
+    return float("nan") if held is None else disparity.value(held, other)
 
 
 def _resampled(
     target: Population, weight: FloatArray, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[Population, Population]:
     """Draw as many people as there are with the weights, the paper's RESAMPLE.
 
-    The masses of the rows drawn, and the share of positive outcomes among the people drawn there.
+    The rows drawn with their modelled outcomes, and with the outcomes of the people drawn there.
     """
     assert target.tally is not None
-    per_row = target.tally.weight.sum(axis=1, keepdims=True)
-    cells = weight[:, None] * target.tally.weight / per_row
-    drawn = rng.multinomial(target.n, (cells / cells.sum()).ravel()).reshape(cells.shape)
-    total = drawn.sum(axis=1)
-    share = np.divide(drawn[:, 1], total, out=np.zeros(len(total)), where=total > 0)
-    return total / total.sum(), share
+    cells = weight[:, None] * target.tally.weight / target.tally.by_row[:, None]
+    drawn_cells = rng.multinomial(target.n, (cells / cells.sum()).ravel())
+    people = drawn_cells.reshape(cells.shape).astype(np.float64)
+    drawn = Tally(people, people, people)
+    current = target.reweighted(drawn.by_row / drawn.by_row.sum())
+    return current, current.with_outcome(drawn.share())

@@ -87,11 +87,6 @@ def audit(
     pos_label
         Which value of y counts as positive, where that is not plain.
 
-    Returns
-    -------
-    Audit
-        Print it, or see ``to_frame()`` and ``to_dict()``.
-
     Examples
     --------
     >>> import numpy as np

@@ -51,7 +51,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, eq=False)
-class People:
+class PeopleOnRows:
     """What is known of the people behind a table of distinct rows."""
 
     n: int
@@ -64,7 +64,7 @@ class People:
 
 
 def find_doubts(
-    table: Frame, people: People, answers: Answers, box: BlackBox, labels: Labels
+    table: Frame, people: PeopleOnRows, answers: Answers, box: BlackBox, labels: Labels
 ) -> Iterator[Doubt]:
     """The columns of a table of distinct rows that should not be edited.
 
@@ -99,7 +99,7 @@ def find_doubts(
 
 
 def find_leak(
-    table: Frame, people: People, answers: Answers, box: BlackBox, labels: Labels
+    table: Frame, people: PeopleOnRows, answers: Answers, box: BlackBox, labels: Labels
 ) -> Iterator[Doubt]:
     """The columns that tell the outcome to a model that reads them, or that a repair may edit."""
     for place, (name, column) in enumerate(zip(table.names, table.encoded, strict=True)):

@@ -18,7 +18,7 @@ from fairmend.data.outcomes import Labels
 from fairmend.data.people import Records, read_records
 from fairmend.errors import check, listed
 from fairmend.measure.elsewhere import engines, is_elsewhere
-from fairmend.measure.inputs import People, find_doubts, find_leak, refuse, warn
+from fairmend.measure.inputs import PeopleOnRows, find_doubts, find_leak, refuse, warn
 from fairmend.measure.population import AuditData, ByPerson, Population, Tally
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
@@ -105,7 +105,7 @@ def _count(
     table, answers, row, size = _answered(box, frame, records, predictions, inputs=inputs)
     warn_of_idle_cut(box.threshold, answers)
     if table is not None and not known:
-        people = People(
+        people = PeopleOnRows(
             n=len(records) if records.counts is None else round(records.counts.people.sum()),
             row=row,
             outcome=records.outcome if records.outcome_known else None,
