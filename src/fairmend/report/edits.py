@@ -14,16 +14,14 @@ from fairmend.data.columns import (
     Frame,
     IntArray,
     as_numbers,
-    is_missing,
-    scalar,
 )
 from fairmend.data.rows import differing
 from fairmend.measure.population import Population
 from fairmend.repair.plan import Route
-from fairmend.report.findings import heads, rounded
+from fairmend.report.findings import heads, rounded, value_text
 from fairmend.tables import number, percent
 
-__all__ = ["Edit", "EditedFeature", "NumberChange", "edited_features", "value_text"]
+__all__ = ["Edit", "EditedFeature", "NumberChange", "edited_features"]
 
 MOST_EDITS = 5
 """Edits of a feature that are named, those that most people get."""
@@ -176,11 +174,3 @@ def _how(
     if len(edits) == 1 and not_shown == 0:
         return first
     return f"most often {first} ({percent(edits[0].share_of_edited)})"
-
-
-def value_text(value: Any) -> str:
-    """A value of a feature as people read it."""
-    plain = scalar(value)
-    if is_missing(plain):
-        return "missing"
-    return number(plain) if isinstance(plain, float) else str(plain)

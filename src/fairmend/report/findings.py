@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fairmend.data.columns import Encoded, FloatArray, Frame, as_numbers
+from fairmend.data.columns import Encoded, FloatArray, Frame, as_numbers, is_missing, scalar
 from fairmend.data.naming import shown
 from fairmend.explain import drivers
 from fairmend.explain.counterfactual import Counterfactual
@@ -27,6 +27,7 @@ from fairmend.measure.disparity import Disparity
 from fairmend.measure.population import AuditData, Population
 from fairmend.repair.plan import Outlook, Plan
 from fairmend.status import Status
+from fairmend.tables import number
 
 __all__ = [
     "Explanation",
@@ -38,6 +39,7 @@ __all__ = [
     "now",
     "repair_fingerprint",
     "rounded",
+    "value_text",
 ]
 
 MOST_PAIRS = 10
@@ -48,6 +50,10 @@ only what moves by `LEAST_SHIFT`."""
 LEAST_SHIFT = 0.005
 SMALLEST_CELL = 5
 """Rows and values that fewer people share are suppressed: counted and not shown."""
+
+
+PROTOTYPE_FIGURES = ("role", "observed", "counterfactual", "change")
+"""What a prototype has beside its features."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,37 @@ class Explanation:
     def group_names(self) -> tuple[str, str]:
         """The target and the reference group as people read them."""
         return shown(self.known_as, self.target_name, self.baseline_name)
+
+    @property
+    def shares(self) -> list[Marginal]:
+        """Shares of people with a value, those that move most first."""
+        shares = (line for line in self.marginals if line.is_share)
+        return sorted(shares, key=lambda line: -abs(line.shift))
+
+    @property
+    def numbers(self) -> list[Marginal]:
+        """Means and quantiles of numbers."""
+        return [line for line in self.marginals if not line.is_share]
+
+    @property
+    def binary_features(self) -> set[str]:
+        """Features that are 0 or 1 in each prototype."""
+        rows = self.prototypes
+        return {
+            name
+            for name in (rows[0] if rows else ())
+            if name not in PROTOTYPE_FIGURES and all(row[name] in (0, 1) for row in rows)
+        }
+
+    def prototype_inputs(self, row: Mapping[str, Any]) -> str:
+        """A row in a line: yes-or-no features where they are 1, of others their value."""
+        binary = self.binary_features
+        parts = [
+            name if name in binary else f"{name} = {value_text(value)}"
+            for name, value in row.items()
+            if name not in PROTOTYPE_FIGURES and (name not in binary or value == 1)
+        ]
+        return ", ".join(parts) or "all features 0"
 
     @classmethod
     def of(cls, found: Counterfactual, smallest_cell: int = SMALLEST_CELL) -> Explanation:
@@ -149,6 +186,14 @@ def rounded(value: float, digits: int) -> float:
     (20000.0, -0.123, 0.0)
     """
     return float(f"{value:.{digits - 1}e}") + 0.0
+
+
+def value_text(value: Any) -> str:
+    """A value of a feature as people read it."""
+    plain = scalar(value)
+    if is_missing(plain):
+        return "missing"
+    return number(plain) if isinstance(plain, float) else str(plain)
 
 
 def _known_to_many(

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from fairmend.report.report import GroupOutcome, Report
 
 __all__ = [
-    "after",
     "audit_verdict",
     "in_words",
     "metrics_of",
     "size",
+    "size_after",
     "unit",
     "verdict",
     "whose",
@@ -121,7 +121,7 @@ def _gap_and_repair(report: Report, plan: PlanSummary, metric: str) -> str:
         text = f"{metric}. {text}"
     if new is None or not (old.judged and new.judged):
         return text
-    takes = f"{verb(old.gap, new.gap)} {after(old, new)}{unit(new)}"
+    takes = f"{verb(old.gap, new.gap)} {size_after(old, new)}{unit(new)}"
     if not np.isnan(new.low):
         takes = f"{takes} ({_span(new)}), which {_chance(new, report.after.confidence)}"
     elsewhere = ""
@@ -138,7 +138,7 @@ def _gap_and_repair(report: Report, plan: PlanSummary, metric: str) -> str:
     return f"{text}{elsewhere} The repair {takes}."
 
 
-def after(old: Gap, new: Gap) -> str:
+def size_after(old: Gap, new: Gap) -> str:
     """The gap after, with as many decimals as distinguish it from that before."""
     rates = figures(old.gap, new.gap, tolerance=EXACT)[1]
     return size(new, new.gap) if np.isnan(new.target_rate) else rates

@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from pypdf import PdfReader
 
 from fairmend import BlackBox, FairmendWarning, RepairedClassifier, audit
+from fairmend.explain.drivers import JointProxy
 from fairmend.report.templates import _inert
 
 EVIL = "<script>alert(1)</script>"
@@ -497,6 +499,15 @@ def test_tables_keep_their_distance(open_page, pages):
     )  # fmt: skip
     assert len(gaps) > 0
     assert min(gaps) > 24
+
+
+def test_joint_proxies_are_a_table_or_a_sentence(report):
+    found = report.explanation
+    pair = JointProxy("income", "member & <b>", 0.2, 0.6, 0.5, 0.1, 0.3)
+    for pairs, table in (((), False), ((pair,), True)):
+        shown = replace(report, explanation=replace(found, joint_proxies=pairs)).to_html()
+        assert ('id="proxies"' in shown) is table
+        assert ("<p>Joint proxies: " in shown) is not table
 
 
 def test_the_modelled_gap_is_called_so(report):

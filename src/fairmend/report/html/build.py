@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from fairmend.measure.disparity import words_of
 from fairmend.measure.result import BY_PERSON, FOUR_FIFTHS, Audit
+from fairmend.report import plot
 from fairmend.report.filing import SMALL, cells_of_audit
+from fairmend.report.findings import LEAST_SHIFT, MOST_VALUES
 from fairmend.report.html import page, people, repair
 from fairmend.report.report import Report
+from fairmend.report.table import Column, Table
 from fairmend.report.verdict import audit_verdict, whose
 from fairmend.tables import counted
 
@@ -40,14 +45,12 @@ def of_report(report: Report) -> str:
         "report": report,
         "headline": people.headline(report),
         "verdict": report.verdict(),
-        "gaps": people.gap_chart(before, after, audit),
+        "gaps": people.gaps(before, after, audit),
         "whose": whose(report),
-        "performance": people.performance(report),
+        "group_name": lambda one: report.names(one.group),
         "followed": report.counterfactual_gaps(),
         "repaired": repair.groups(report),
     }
-    if report.explanation is not None:
-        context |= repair.explanation(report.explanation)
     if report.frontier:
         context |= repair.frontier(report)
     cells = report.cells_before, report.cells_after
@@ -62,7 +65,7 @@ def of_audit(audit: Audit) -> str:
         "report": None,
         "headline": (),
         "verdict": audit_verdict(audit),
-        "gaps": people.gap_chart(audit.in_order(), (), audit),
+        "gaps": people.gaps(audit.in_order(), (), audit),
     }
     absent = {"counterfactual", "repair", "frontier", "holdout"}
     return _render(context | people.filed(audit, cells_of_audit(audit), None, ()), audit, absent)
@@ -77,5 +80,23 @@ def _render(context: dict[str, Any], audit: Audit, absent: set[str]) -> str:
         "four_fifths": f"{FOUR_FIFTHS:g}",
         "smallest_share": f"{100 * SMALL:g}",
         "by_person": BY_PERSON,
+        "most_values": MOST_VALUES,
+        "least_shift": f"{100 * LEAST_SHIFT:g}",
+        "plot": plot,
+        "draw": people.picture,
+        "table": _table,
+        "item": itemgetter,
+        "suppressed": repair.suppressed,
     }
     return page.render("html/page.html.j2", "html/page.js", "img-src data:", general | context)
+
+
+def _table(
+    key: str,
+    caption: str,
+    columns: Sequence[Sequence[Any]],
+    records: Iterable[Any],
+    notes: Sequence[str] = (),
+) -> Table:
+    """A table as templates declare it: columns are a header, a kind and what to read."""
+    return Table.of(key, caption, (Column(*column) for column in columns), records, *notes)
