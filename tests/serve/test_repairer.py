@@ -50,7 +50,7 @@ def test_laws_and_draws_are_the_classifiers(method, kind):
     found = []
     for row, each, label, person in zip(rows, said, their, ids, strict=True):
         there = None
-        if repairer.mends(repairer.group([label])):
+        if repairer.repairs(repairer.group([label])):
             [law] = repairer.find_laws(label, [row], [each])
             assert repairer.law(label, row, each) is law
             there = repairer.destination(law, row, person)

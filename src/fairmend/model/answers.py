@@ -1,7 +1,7 @@
 """The model's answers as decisions and scores, and rows found again by their answers.
 
-Recorded predictions can say different things of equal inputs. A law for such rows belongs to inputs
-and answer together: whoever comes again follows the row that was answered most alike.
+Recorded predictions can differ for equal inputs. A law for such rows belongs to inputs and answer
+together: a person with the same inputs follows the row with the nearest answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SAME_ANSWER = 1e-6
 @stored("Answers")
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the model said, entry by entry."""
+    """The model's answers, one entry each."""
 
     decision: Chances
     """h(x): 0 or 1, or the probability of deciding 1 where decisions are soft."""
@@ -46,20 +46,20 @@ def differ(one: FloatArray, other: FloatArray | float) -> NDArray[np.bool_]:
     return ~np.isclose(one, other, rtol=SAME_ANSWER, atol=SAME_ANSWER)
 
 
-def find_seen(table: Frame, said: Answers, rows: Frame, answers: Answers) -> IntArray:
-    """Each row's place in the table, -1 for none; of equal rows there the most alike in answer.
+def find_seen(table: Frame, audited: Answers, rows: Frame, answers: Answers) -> IntArray:
+    """Each row's place in the table, -1 for none; of equal rows there the with the nearest answer.
 
     >>> table = Frame.read(np.array([[1], [1], [2]]))
-    >>> said = Answers(np.array([0.0, 1.0, 1.0]), None)
-    >>> asked = Frame.read(np.array([[1], [1], [3]]))
-    >>> find_seen(table, said, asked, Answers(np.array([1.0, 0.0, 1.0]), None)).tolist()
+    >>> audited = Answers(np.array([0.0, 1.0, 1.0]), None)
+    >>> rows = Frame.read(np.array([[1], [1], [3]]))
+    >>> find_seen(table, audited, rows, Answers(np.array([1.0, 0.0, 1.0]), None)).tolist()
     [1, 0, -1]
     """
     alike = table.distinct()
     if len(alike.first) == len(table):
         return find_rows(table, rows)
     group = find_rows(table.take(alike.first), rows)
-    mine, theirs = signal(answers, said), signal(said, said)
+    mine, theirs = signal(answers, audited), signal(audited, audited)
     best, gap = np.full(len(rows), -1), np.full(len(rows), np.inf)
     order = np.argsort(alike.inverse, kind="stable")
     ends = np.searchsorted(alike.inverse[order], np.arange(len(alike.first) + 1))
@@ -74,7 +74,7 @@ def find_seen(table: Frame, said: Answers, rows: Frame, answers: Answers) -> Int
 
 
 def signal(answers: Answers, among: Answers) -> FloatArray:
-    """What answers are compared by: the decision, and the score within it."""
+    """A number to compare answers by: the decision, and the score within it."""
     if among.score is None or answers.score is None:
         return answers.decision
     low, high = float(among.score.min()), float(among.score.max())

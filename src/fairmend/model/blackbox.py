@@ -1,8 +1,8 @@
-"""The black box: the only place that calls it, and the only place that reads its answers.
+"""The black box: the only place that calls the model and reads its answers.
 
 A model is anything with ``predict_proba``, ``decision_function`` or ``predict``, a plain callable,
 an address it is served at, the name of a column of recorded predictions, or the predictions
-themselves. It is never cloned, never refitted, and asked once per distinct row.
+themselves. It is never cloned, never refitted, and queried once per distinct row.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
 RECORDED = "model (recorded predictions)"
 Output = Literal["auto", "label", "probability", "score"]
 
-# Rows put to the model a second time, in reverse order, to see whether it stands by its answers.
+# Rows queried a second time, in reverse order: the answers must be the same.
 RECHECKED = 32
 
 # Methods whose answers are about the model's classes_, in their order.
@@ -79,7 +79,7 @@ class BlackBox:
     output
         How to read the answers: ``"label"`` (the two values of y, or 0/1, where 1 is positive),
         ``"probability"`` of the positive label, or any real ``"score"`` that speaks for it.
-        ``"auto"`` tells by the method and the values, and asks for a threshold rather than guess
+        ``"auto"`` decides by the method and the values, and requires a threshold rather than guess
         one; it is settled by the first answers that are more than labels.
     threshold
         The decision is positive where the answer is greater than this. Default 0.5 for
@@ -91,9 +91,9 @@ class BlackBox:
     soft
         Take the probability itself as the decision: h(x) in [0, 1].
     random
-        The model may answer the same row differently each time. Otherwise up to 32 rows are put to
-        it twice: a changed answer is an error. Where we use another method with the default
-        threshold, its ``predict`` is asked too. If it decides otherwise, the cut that explains its
+        The model may answer the same row differently each time. Otherwise up to 32 rows are
+        queried twice: a changed answer is an error. Where another method is used with the default
+        threshold, ``predict`` is queried too. If it decides otherwise, the cut that explains its
         decisions about all rows is used, with a warning; if there is none, that is an error.
     batch_size
         Rows per call.
@@ -203,24 +203,24 @@ class BlackBox:
     # ---------------------------------------------------------------- inputs
 
     def inputs_among(self, names: Sequence[str], *, named: bool = True) -> tuple[str, ...] | None:
-        """The inputs among the columns of X, as told or as the model says; None if nobody does.
+        """The inputs among the columns of X, as given or as the model names them; None if neither.
 
         Columns of an array have no names that a model could mean (``named=False``). A model whose
-        names are all unknown here numbers its columns, and is fed by their place.
+        names are all unknown here takes its columns by place.
         """
-        what, known = "inputs", self.inputs
-        if known is None:
-            what, known = "X", input_names(self.model) if named else None
-            if known is None or set(known).isdisjoint(names):
+        what, inputs = "inputs", self.inputs
+        if inputs is None:
+            what, inputs = "X", input_names(self.model) if named else None
+            if inputs is None or set(inputs).isdisjoint(names):
                 return None
-        missing = [name for name in known if name not in names]
+        missing = [name for name in inputs if name not in names]
         if missing:
             must = "must name columns of X"
             if what == "X":
                 must = "must have every input of the model as a column"
             got = f"there is no {listed(missing)}"
             raise DataError(what, must, got, nearest(missing[0], names))
-        return known
+        return inputs
 
     # ---------------------------------------------------------------- recorded predictions
 
@@ -351,10 +351,10 @@ class BlackBox:
     def _place_of_positive(self, labels: Labels) -> int:
         """Where the positive label stands in the model's classes_; 1 if it has none."""
         with foreign_code(cannot_be_looked_at):
-            known = getattr(self.model, "classes_", None)
-            if known is None:
+            classes = getattr(self.model, "classes_", None)
+            if classes is None:
                 return 1
-            classes = [scalar(value) for value in known]
+            classes = [scalar(value) for value in classes]
         word = self._positive_among(set(classes), labels)
         if len(classes) != 2 or word is None:
             self._fail(
@@ -385,7 +385,7 @@ class BlackBox:
         numbers = as_numbers(column.values)
         output = self.output
         if output == "auto":
-            output = self._tell(word, numbers)
+            output = self._kind_of(word, numbers)
             if output != "label":
                 self.output = output  # settled: a later batch of 0s and 1s is read the same way
         if output == "label":
@@ -402,7 +402,7 @@ class BlackBox:
             return labels.positive_among(words)
         return self.words[1] if words <= set(self.words) else None
 
-    def _tell(self, word: Hashable, numbers: FloatArray | None) -> Output:
+    def _kind_of(self, word: Hashable, numbers: FloatArray | None) -> Output:
         """What the answers are, from the values alone."""
         if self.threshold is not None:
             return "score"

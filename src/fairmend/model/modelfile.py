@@ -110,15 +110,15 @@ def _imported(path: str) -> Any:
     sys.path.insert(0, here)
     try:
         with foreign_code(complain):
-            found: Any = importlib.import_module(module)
+            model: Any = importlib.import_module(module)
             for part in name.split("."):
-                found = getattr(found, part)
+                model = getattr(model, part)
     finally:
         if here in sys.path:  # a module may have changed it
             sys.path.remove(here)
-    if isinstance(found, str):  # which would be read as the name of a column
+    if isinstance(model, str):  # which would be read as the name of a column
         _refuse("must be a model", f"{path!r} is text", "Name the object that answers.")
-    return found
+    return model
 
 
 def _refuse(must: str, got: str, fix: str) -> NoReturn:
@@ -152,8 +152,8 @@ class _InContainer:
         """What the model has, this has; its methods get their rows converted."""
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(self.model, name)
-        return self._call(found) if name in _ASKED else found
+        attribute = getattr(self.model, name)
+        return self._call(attribute) if name in _QUERIED else attribute
 
     def _call(self, ask: Callable[[Any], Any]) -> Callable[[pl.DataFrame], Any]:
         def asked(rows: pl.DataFrame) -> Any:
@@ -162,7 +162,7 @@ class _InContainer:
         return asked
 
 
-_ASKED = ("predict", "predict_proba", "decision_function")
+_QUERIED = ("predict", "predict_proba", "decision_function")
 
 
 # -------------------------------------------------------------------- skops
@@ -274,8 +274,8 @@ _GRADED = ("tensor(float)", "tensor(double)", "seq(map(")
 
 def _classes(table: NDArray[Any], labels: NDArray[Any]) -> list[Any] | None:
     """The labels of the two columns, from rows where one is larger; None until both were seen."""
-    found = [labels[table[:, j] > table[:, 1 - j]] for j in (0, 1)]
-    return [part[0] for part in found] if all(map(len, found)) else None
+    columns = [labels[table[:, j] > table[:, 1 - j]] for j in (0, 1)]
+    return [column[0] for column in columns] if all(map(len, columns)) else None
 
 
 def _is_one_column(shape: Sequence[Any]) -> bool:
@@ -317,8 +317,12 @@ def _as_tensor(column: pl.Series, kind: str, name: str) -> NDArray[Any]:
             check(False, f"must be at most {_SINGLE_LIMIT:,} in single precision", got, fix)
         return values.astype(dtype)
     fix = "Export the model with float inputs."
-    known = not column.null_count()
-    check(known, f"must be known, for {kind} has no missing value", "got missing ones", fix)
+    check(
+        not column.null_count(),
+        f"must be known, for {kind} has no missing value",
+        "got missing ones",
+        fix,
+    )
     fractions = values[values != np.floor(values)]
     if len(fractions):
         check(False, "must be whole numbers", f"got {fractions[0]:g}", fix)

@@ -237,8 +237,8 @@ def cells(frame: Frame) -> list[list[Any]]:
 def _plain(value: Any) -> Any:
     if is_missing(value):
         return None
-    known: Any = scalar(value)
-    return known if isinstance(known, bool | int | float | str) else str(known)
+    plain: Any = scalar(value)
+    return plain if isinstance(plain, bool | int | float | str) else str(plain)
 
 
 def as_answers(values: list[Any]) -> NDArray[Any]:

@@ -107,8 +107,8 @@ def _width(span: float) -> int:
     (600, 86400)
     """
     most, longest = MOST_WINDOWS - 1, _WIDTHS[-1]
-    found = next((width for width in _WIDTHS if span / width <= most), None)
-    return found or longest * math.ceil(span / (most * longest))
+    few = (width for width in _WIDTHS if span / width <= most)
+    return next(few, longest * math.ceil(span / (most * longest)))
 
 
 def _inputs(

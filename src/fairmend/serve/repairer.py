@@ -25,26 +25,26 @@ from fairmend.model.remote import as_answers, cells
 from fairmend.model.wire import BadAnswer, BadRequest
 from fairmend.serve.schema import Row, Schema
 
-__all__ = ["Law", "Repairer", "Said"]
+__all__ = ["Answer", "Law", "Repairer"]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """The vendor's answer about a row, as read."""
+class Answer:
+    """The vendor's answer about one row, as read."""
 
     decision: float
     score: float | None
 
 
 class Repairer:
-    """One loaded artifact, ready to be asked about people."""
+    """One loaded artifact, ready for requests."""
 
     def __init__(
-        self, classifier: RepairedClassifier, fingerprint: str, apart: tuple[str, ...]
+        self, classifier: RepairedClassifier, fingerprint: str, person: tuple[str, ...]
     ) -> None:
         self.classifier, self.fingerprint = classifier, fingerprint
         self.repair = classifier.fitted_repair
-        self.schema = Schema.of(self.repair.table, apart)
+        self.schema = Schema.of(self.repair.table, person)
         self.labels = self.repair.data.labels
         self._places = {str(group): i for i, group in enumerate(self.repair.data.groups)}
         self._names = list(self._places)
@@ -52,7 +52,7 @@ class Repairer:
         self._decisions = self.repair.drawer("decision")
         self._plans = Laws(self.repair, most=0)
         self._laws: Bounded[Law] = Bounded()
-        self._read: Bounded[Said] = Bounded()
+        self._read: Bounded[Answer] = Bounded()
         self.cells = self.schema.known_rows()
 
     # ---------------------------------------------------------------- who is who
@@ -66,12 +66,12 @@ class Repairer:
             raise BadRequest("unknown_group", "the group must be among those audited", 422)
         return None
 
-    def mends(self, group: str | None) -> bool:
+    def repairs(self, group: str | None) -> bool:
         return group is not None and self._places[group] in self.repair.plan_of
 
     # ---------------------------------------------------------------- answers
 
-    def read(self, values: Sequence[Any]) -> list[Said]:
+    def read(self, values: Sequence[Any]) -> list[Answer]:
         """Answers as decisions and scores, by the settings the model was audited with."""
         keys = [(type(value), value) for value in values]
         answers = [self._read.get(key) for key in keys]
@@ -82,32 +82,32 @@ class Repairer:
                 answers[i] = self._read[keys[i]] = answer
         return answers  # type: ignore[return-value]
 
-    def _interpret(self, values: list[Any]) -> list[Said]:
+    def _interpret(self, values: list[Any]) -> list[Answer]:
         try:
             column = encode(as_answers(values))
             answers = self.repair.box.interpret(column, self.labels).take(column.codes)
         except (ModelError, DataError):
             raise BadAnswer("answers that are no decisions as audited") from None
         scores = [None] * len(values) if answers.score is None else answers.score.tolist()
-        return [Said(*pair) for pair in zip(answers.decision.tolist(), scores, strict=True)]
+        return [Answer(*pair) for pair in zip(answers.decision.tolist(), scores, strict=True)]
 
     # ---------------------------------------------------------------- laws
 
-    def law(self, group: str, row: Row, said: Said) -> Law | None:
+    def law(self, group: str, row: Row, answer: Answer) -> Law | None:
         """A law found before."""
-        return self._laws.get((group, row, said))
+        return self._laws.get((group, row, answer))
 
-    def find_laws(self, group: str, rows: Sequence[Row], said: Sequence[Said]) -> list[Law]:
+    def find_laws(self, group: str, rows: Sequence[Row], given: Sequence[Answer]) -> list[Law]:
         """Find laws, and remember them; may query the vendor, and so belongs in a thread."""
-        scores = [each.score for each in said]
+        scores = [each.score for each in given]
         answers = Answers(
-            np.array([each.decision for each in said]),
+            np.array([each.decision for each in given]),
             None if None in scores else np.array(scores, np.float64),
         )
         frame = self.schema.frame(rows)
         route = self._plans.route(self._places[group], None, frame, answers, cast=False)
         laws = laws_of(route, self._rows)
-        for row, each, law in zip(rows, said, laws, strict=True):
+        for row, each, law in zip(rows, given, laws, strict=True):
             self._laws[group, row, each] = law
         return laws
 
@@ -121,11 +121,11 @@ class Repairer:
         """Where a person goes."""
         return law.pick(self._number(self._edits, row, person) if law.random else 0.0)
 
-    def decide(self, said: Said, row: Row, person: Any) -> int:
+    def decide(self, answer: Answer, row: Row, person: Any) -> int:
         """The decision itself, drawn where the model gives only its chance."""
-        if 0 < said.decision < 1:
-            return int(self._number(self._decisions, row, person) < said.decision)
-        return int(said.decision)
+        if 0 < answer.decision < 1:
+            return int(self._number(self._decisions, row, person) < answer.decision)
+        return int(answer.decision)
 
     def _number(self, drawer: Drawer, row: Row, person: Any) -> float:
         ids = content_ids(self.schema.frame([row])) if person is None else [person]

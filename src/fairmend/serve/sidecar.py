@@ -33,7 +33,7 @@ from fairmend.model.wire import JSON, BadAnswer, BadRequest, Protocol, Query, Re
 from fairmend.serve.config import Config
 from fairmend.serve.log import TABLES, DecisionLog, Entry, LogUnavailable, Reply, day_of, event
 from fairmend.serve.metrics import Metrics
-from fairmend.serve.repairer import Law, Repairer, Said
+from fairmend.serve.repairer import Answer, Law, Repairer
 from fairmend.serve.schema import Read, Row, missing_column
 from fairmend.serve.upstream import Upstream, UpstreamError
 
@@ -65,11 +65,11 @@ class _Person:
     id: Any
     raw: Any = None
     """The vendor's answer, as it came and as it is read."""
-    answer: Said | None = None
+    answer: Answer | None = None
     edited: Row | None = None
     """The edited row; None where nothing is edited."""
     edited_raw: Any = None
-    edited_answer: Said | None = None
+    edited_answer: Answer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +350,7 @@ class Sidecar:
 
     async def _query(
         self, serving: Repairer, rows: list[Row], deadline: float
-    ) -> tuple[list[Any], list[Said]]:
+    ) -> tuple[list[Any], list[Answer]]:
         """The vendor's answers, as they come and as they are read."""
         schema = serving.schema
         raw, values = await self.upstream.query(schema.sent_names, rows, schema.kinds, deadline)
@@ -387,15 +387,15 @@ class Sidecar:
     async def _laws(self, request: _Request, people: list[_Person]) -> list[Law | None]:
         """Everybody's law, None for people of groups that are not repaired.
 
-        Those not found before are found in a thread: that may query the vendor about mixtures.
+        Laws that are not cached are computed in a thread: that may query the vendor about mixtures.
         """
         serving = request.serving
-        laws: dict[tuple[str, Row, Said], Law] = {}
-        missing: dict[str, dict[tuple[Row, Said], None]] = {}
-        keys: list[tuple[str, Row, Said] | None] = []
+        laws: dict[tuple[str, Row, Answer], Law] = {}
+        missing: dict[str, dict[tuple[Row, Answer], None]] = {}
+        keys: list[tuple[str, Row, Answer] | None] = []
         for each in people:
             group, answer = each.group, each.answer
-            if group is None or answer is None or not serving.mends(group):
+            if group is None or answer is None or not serving.repairs(group):
                 keys.append(None)
                 continue
             key = group, each.row, answer
@@ -409,11 +409,11 @@ class Sidecar:
             rows, answers = zip(*pairs, strict=True)
             try:
                 async with asyncio.timeout_at(request.deadline):
-                    found = await asyncio.to_thread(serving.find_laws, group, rows, answers)
+                    fresh = await asyncio.to_thread(serving.find_laws, group, rows, answers)
             except TimeoutError:
                 message = "the vendor did not answer in time"
                 raise UpstreamError("upstream_timeout", message, 504) from None
-            for (row, answer), law in zip(pairs, found, strict=True):
+            for (row, answer), law in zip(pairs, fresh, strict=True):
                 laws[group, row, answer] = law
         return [None if key is None else laws[key] for key in keys]
 
@@ -427,7 +427,7 @@ class Sidecar:
         if not config.explain:
             return protocol.write(query, raw)
 
-        def label(each: _Person, answer: Said | None) -> Any:
+        def label(each: _Person, answer: Answer | None) -> Any:
             assert answer is not None
             positive = request.serving.decide(answer, each.row, each.id)
             return labels.positive if positive else labels.negative
@@ -502,8 +502,8 @@ class Sidecar:
     async def outcomes(self, outcomes: Sequence[tuple[str, int]]) -> int:
         """Log the outcomes of decisions; one that is not in the log refuses them all."""
         decisions = [decision for decision, _ in outcomes]
-        known = await asyncio.to_thread(self.log.known, decisions)
-        if not known.issuperset(decisions):
+        logged = await asyncio.to_thread(self.log.known, decisions)
+        if not logged.issuperset(decisions):
             raise RequestFailed("unknown_decision", "a decision is not in the log", 422)
         now = time.time()
         await self._commit(Entry([("outcomes", (decision, y, now)) for decision, y in outcomes]))

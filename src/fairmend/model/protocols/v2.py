@@ -111,7 +111,7 @@ class V2(Protocol):
                 _tensor(name, [len(rows), 1], kind, list(column))
                 for name, kind, column in zip(names, kinds, columns, strict=True)
             ]
-        # KServe wants an id; MLServer makes a frame of the tensors when told that they are one
+        # KServe wants an id; MLServer makes a frame of the tensors where content_type says so
         body: dict[str, Any] = {"id": "fairmend", "inputs": inputs}
         if names is not None:
             body["parameters"] = {"content_type": "pd"}
@@ -196,7 +196,7 @@ def _given(name: str, answers: list[Any]) -> dict[str, Any]:
 
 
 def _rows_of(output: _Output) -> list[Any]:
-    """One entry a row: a cell, or a list where the tensor has several columns."""
+    """One entry per row: a cell, or a list where the tensor has several columns."""
     shape, data = output.shape, output.data
     if not shape or len(shape) > 2:
         raise BadAnswer("a tensor that is no column or table")
