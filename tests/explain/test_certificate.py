@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from scipy.stats import binomtest
 
 from fairmend import (
     FDR,
@@ -19,7 +18,6 @@ from fairmend import (
 )
 from fairmend.explain.certificate import Certificate, certify
 from fairmend.explain.outcomes import empirical
-from fairmend.measure.intervals import clopper_pearson
 from fairmend.measure.population import Tally
 from fairmend.status import Status
 
@@ -357,11 +355,3 @@ def test_rates_that_rest_on_no_model_are_certain(metric):
     assert found.certificate.model == ""
     assert found.certificate.certain
     assert "fitted model" not in str(found.certificate)
-
-
-def test_clopper_pearson_is_scipys():
-    k, n = np.array([0.0, 3.0, 7.0]), np.array([5.0, 9.0, 7.0])
-    low, high = clopper_pearson(k, n, 0.05)
-    for i in range(3):
-        interval = binomtest(int(k[i]), int(n[i])).proportion_ci(0.95, "exact")
-        assert (low[i], high[i]) == pytest.approx((interval.low, interval.high))
