@@ -29,7 +29,7 @@ REFERENCE = {
         "audit", "Audit", "BlackBox", "RemoteModel", "tabulate", "audit_data", "AuditData",
         "Population",
     ],
-    "Metrics": ["Disparity", "RateGap", "Alignment", "Combination"],
+    "Metrics": ["Disparity", "RateGap", "MetricWords", "Alignment", "Combination"],
     "Explanation": [
         "counterfactual", "Counterfactual", "counterfactual_data", "project", "descend",
     ],
@@ -54,7 +54,7 @@ REFERENCE = {
 }  # fmt: skip
 """The public names by subject, and what they hand over or other doors offer, by its full name;
 constants are described where they are used."""
-ELSEWHERE = {"FDR", "FNR", "FPR", "SP", "__version__", "datasets"}
+ELSEWHERE = {"FDR", "FNR", "FPR", "SP", "__version__", "datasets", "engines"}
 
 
 def on_files(files: Files, config: Any) -> Files:
