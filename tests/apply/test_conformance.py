@@ -292,6 +292,8 @@ def test_an_engine(case, engine, request):
     decided = fetched(engines.map_rows(case.repaired, place, **about))
     edited = fetched(engines.map_rows(case.repaired, place, what="transform", **about))
     case.check(decided["decision"], edited)
+    assert list(decided.columns) == [*case.people.columns, "decision"]
+    assert list(edited.columns) == list(case.people.columns)
 
 
 # -------------------------------------------------------------------- the sidecar

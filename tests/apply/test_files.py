@@ -3,12 +3,13 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
 import fairmend
 from fairmend import FairmendWarning
-from fairmend.apply import laws, shared_draws
+from fairmend.apply import batch, laws, shared_draws
 from fairmend.apply.files import FileRepairer, Wanted
 from fairmend.apply.rowstream import open_rows
 from fairmend.classifier import RepairedClassifier
@@ -132,6 +133,28 @@ def test_a_column_of_decisions_must_be_new(people, tmp_path):
     for emit, name in (("rows", "y"), ("decisions", "id"), ("both", "decision")):
         with pytest.raises(fairmend.DataError, match=f"there is one called '{name}' already"):
             streamed(mended, people, tmp_path, emit, name)
+
+
+def test_a_model_that_changes_its_mind_gets_another_law():
+    """Laws belong to rows with their answers: none is remembered for another answer."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.integers(0, 4, 400)})
+    groups = np.where(rng.random(400) < 0.2 + 0.2 * X["x"], "a", "b")
+    shift = [0.0]
+    box = fairmend.BlackBox(lambda rows: rows["x"] / 4 + shift[0], output="score", threshold=0.4,
+                            random=True)  # fmt: skip
+    repaired = RepairedClassifier(box, "sp", random_state=0)
+    repaired.fit(X, (X["x"] > 1).astype(int), sensitive_features=groups)
+    repair = repaired.fitted_repair
+    remembered = laws.Laws(repair)
+    applied = []
+    for shift[0] in (0.0, 1.0):
+        people_ = batch.read_people(repair, X, groups, np.arange(400))
+        applied.append(batch.apply_batch(repair, people_, laws=remembered))
+    assert applied[0].moved
+    assert (applied[1].answers.decision == 1).all()
+    assert (applied[1].decision == 1).all()
+    assert not applied[1].moved
 
 
 # -------------------------------------------------------------------- people without ids

@@ -351,39 +351,8 @@ def test_fit_gives_the_same_plan(there, people, fitted):
     )
 
 
-def test_map_rows_decides_row_for_row(there, people, fitted, fetched):
-    mapped = fetched(engines.map_rows(fitted, there, sensitive_features="sex", ids="id"))
-    said = fitted.predict(people[INPUTS], sensitive_features=people["sex"], ids=people["id"])
-    np.testing.assert_array_equal(mapped["decision"], said)
-    assert (said != people["said"]).any()
-    assert list(mapped.columns) == [*people.columns, "decision"]
-    np.testing.assert_array_equal(mapped["w"], people["w"])
-
-
-def test_map_rows_edits_row_for_row(there, people, fitted, fetched):
-    mapped = fetched(
-        engines.map_rows(fitted, there, sensitive_features="sex", ids="id", what="transform")
-    )
-    edited = fitted.transform(people[INPUTS], sensitive_features=people["sex"], ids=people["id"])
-    for name in INPUTS:
-        assert list(map(_one, mapped[name])) == list(map(_one, edited[name])), name
-    assert list(mapped.columns) == list(people.columns)
-
-
 def _one(value):
     return _key([value])
-
-
-def test_missing_groups_opt_out_and_draws_are_keyed(engine, people, put, fitted, fetched):
-    some = people.assign(sex=people["sex"].where(people["id"] % 3 > 0, None))[::-1]
-    mapped = fetched(
-        engines.map_rows(fitted, put(engine, some), sensitive_features="sex", ids="id")
-    )
-    some = some.sort_values("id")
-    said = fitted.predict(some[INPUTS], sensitive_features=some["sex"], ids=some["id"])
-    np.testing.assert_array_equal(mapped["decision"], said)
-    opted_out = some["sex"].isna().to_numpy()
-    np.testing.assert_array_equal(mapped["decision"][opted_out], some["said"][opted_out])
 
 
 def test_predict_transform_and_report_take_it_directly(engine, there, people, fitted, fetched):

@@ -143,22 +143,25 @@ def apply_batch(
     rows = people.inputs.take(alike.first)
     keys = None
     if laws.most > 0 and not (len(rows) > _MANY and 2 * len(rows) > len(people)):
-        told = [] if recorded is None else [recorded.values[recorded.codes[alike.first]].tolist()]
-        keys = row_keys(rows, *told)
+        more = [] if recorded is None else [recorded.values[recorded.codes[alike.first]].tolist()]
+        keys = row_keys(rows, *more)
     if recorded is None:
-        answers = laws.answers(keys, rows, cast=people.cast)
+        answers = laws.answers(None if repair.box.random else keys, rows, cast=people.cast)
     else:
         answers = repair.box.interpret(recorded, repair.data.labels)
         answers = answers.take(recorded.codes[alike.first])
-    found = []
+    if repair.box.random and keys is not None:  # the law belongs to a row and its answer
+        score = answers.decision if answers.score is None else answers.score
+        keys = list(zip(keys, answers.decision.tolist(), score.tolist(), strict=True))
+    of_groups = []
     for group in repair.plan_of:
         members = np.flatnonzero(people.groups.place == group)
         if len(members) > 0:
             used, place = np.unique(alike.inverse[members], return_inverse=True)
             some = None if keys is None else [keys[i] for i in used.tolist()]
             route = laws.route(group, some, rows.take(used), answers.take(used), cast=people.cast)
-            found.append(GroupLaw(route, members, place, used))
-    return Applied(repair, people, rows, alike.inverse, answers, tuple(found), where)
+            of_groups.append(GroupLaw(route, members, place, used))
+    return Applied(repair, people, rows, alike.inverse, answers, tuple(of_groups), where)
 
 
 @dataclass(frozen=True, eq=False)

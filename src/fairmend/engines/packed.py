@@ -17,10 +17,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, IntArray
-from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
+from fairmend.data.columns import IntArray
+from fairmend.engines.cells import PEOPLE
 from fairmend.engines.source import Source
 from fairmend.errors import DataError, require
 from fairmend.progress import progress
@@ -80,13 +79,13 @@ def domains(source: Source, columns: Sequence[str]) -> list[Domain] | None:
         if schema is not None and not schema.equals(file.schema_arrow):
             return None
         schema, metadata = file.schema_arrow, [*metadata, file.metadata]
-    found: list[Domain] = []
+    all_: list[Domain] = []
     for name in columns:
         domain = _domain(name, schema.field(name).type, metadata, source)  # type: ignore[union-attr]
-        if domain is None or prod(each.size for each in [*found, domain]) > MOST_CELLS:
+        if domain is None or prod(each.size for each in [*all_, domain]) > MOST_CELLS:
             return None
-        found.append(domain)
-    return found
+        all_.append(domain)
+    return all_
 
 
 def parquet_file(name: str) -> Any:
@@ -141,57 +140,36 @@ def _domain(name: str, dtype: Any, metadata: list[Any], source: Source) -> Domai
     return Domain(name, 0, len(words), words, missing)
 
 
-def count_packed(files: Sequence[str], found: Sequence[Domain], weight: str | None) -> Any:
+def count_packed(files: Sequence[str], domains: Sequence[Domain]) -> Any:
     """The cells of Parquet files as a Polars frame."""
     import polars as pl
 
     lazy = pl.scan_parquet(list(files), glob=False)
-    size = prod(domain.size for domain in found)
-    there = np.zeros(size, np.int64)
-    sums = {name: np.zeros(size) for name in (PEOPLE, WEIGHT, SQUARED, KNOWN)}
-    low, high = np.inf, 0.0
-    wanted = [_key(found).alias("key")]
-    if weight is not None:
-        refuse_words(lazy, weight)
-        wanted.append(pl.col(weight).cast(pl.Float64).alias("w"))
+    size = prod(domain.size for domain in domains)
+    people = np.zeros(size, np.int64)
     rows = lazy.select(pl.len()).collect(engine="streaming").item()
-    batches = lazy.select(wanted).collect_batches(
-        chunk_size=max(_BATCH, size // 2), maintain_order=weight is not None
+    batches = lazy.select(_key(domains).alias("key")).collect_batches(
+        chunk_size=max(_BATCH, size // 2), maintain_order=False
     )
     with progress("counting rows", rows) as advance:
         for batch in batches:
-            key = batch["key"].to_numpy()
-            there += np.bincount(key, minlength=size)
-            if weight is not None:
-                w: FloatArray = batch["w"].to_numpy()
-                people, w = w != 0, np.where(np.isnan(w), 0.0, w)
-                low = min(low, np.min(w, initial=np.inf, where=w != 0))
-                high = max(high, np.max(w, initial=0.0))
-                of_each = {PEOPLE: people, WEIGHT: w, SQUARED: w * w, KNOWN: w != 0}
-                for name, values in of_each.items():
-                    sums[name] += np.bincount(key, values, size)
+            people += np.bincount(batch["key"].to_numpy(), minlength=size)
             advance(len(batch))
-    cells = np.flatnonzero(there)
+    cells = np.flatnonzero(people)
     schema = lazy.collect_schema()
-    columns: dict[str, NDArray[Any]] = {PEOPLE: there[cells]}
-    if weight is not None:
-        columns = {name: values[cells] for name, values in sums.items()}
-        columns |= {LOW: np.full(len(cells), low), HIGH: np.full(len(cells), high)}
-    keys, rest = [], cells
-    for domain in reversed(found):
+    columns, rest = [pl.Series(PEOPLE, people[cells])], cells
+    for domain in reversed(domains):
         rest, codes = np.divmod(rest, domain.size)
-        keys.append(domain.decoded(codes, schema[domain.name]))
-    return pl.DataFrame([*reversed(keys)]).with_columns(
-        pl.Series(name, values) for name, values in columns.items()
-    )
+        columns.insert(0, domain.decoded(codes, schema[domain.name]))
+    return pl.DataFrame(columns)
 
 
-def _key(found: Sequence[Domain]) -> Any:
+def _key(domains: Sequence[Domain]) -> Any:
     """One number a row: bytes first, then those together."""
     import polars as pl
 
     words: list[tuple[Any, int]] = []
-    for domain in found:
+    for domain in domains:
         if words and domain.size <= 256 and words[-1][1] * domain.size <= 256:
             word, size = words[-1]
             both = word * pl.lit(domain.size, pl.UInt8) + domain.code()

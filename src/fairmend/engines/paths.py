@@ -40,9 +40,11 @@ class Files(Engine):
     def tabulate(
         self, source: Source, columns: Sequence[str], weight: str | None, small: Suppression
     ) -> Counted:
-        packed = None if is_csv(source.files[0]) else domains(source, columns)
+        packed = None
+        if weight is None and not is_csv(source.files[0]):
+            packed = domains(source, columns)
         if packed is not None:
-            return small.of(count_packed(source.files, packed, weight), columns)
+            return small.of(count_packed(source.files, packed), columns)
         relation = duck.relation(source)
         with duck.reading(source.data):
             return duck.counted(relation, columns, weight, small)
