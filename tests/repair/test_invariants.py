@@ -58,31 +58,31 @@ class Case:
     def fit(self, metric="sp", **how):
         given_ = {"X": self.X, "y": self.y, "s": self.s, "w": None, "box": self.vendor()}
         given_ |= {k: how.pop(k) for k in tuple(how) if k in given_}
-        mended = RepairedClassifier(given_["box"], metric, random_state=0, **how)
+        repaired = RepairedClassifier(given_["box"], metric, random_state=0, **how)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)
-            mended.fit(
+            repaired.fit(
                 given_["X"], given_["y"],
                 sensitive_features=given_["s"], sample_weight=given_["w"],
             )  # fmt: skip
-        return mended
+        return repaired
 
 
 @given(people, st.sampled_from(METRICS))
 @some_examples
 def test_the_baseline_is_untouched_and_the_realised_gap_closed(how, metric):
     case = Case(**how)
-    mended = case.fit(metric)
-    assume(len(mended.plans_) == 1)
-    (target, plan), baseline = next(iter(mended.plans_.items())), mended.plan_.baseline
+    repaired = case.fit(metric)
+    assume(len(repaired.plans_) == 1)
+    (target, plan), baseline = next(iter(repaired.plans_.items())), repaired.plan_.baseline
     others = case.s == baseline
-    edited = np.asarray(mended.transform(case.X, sensitive_features=case.s))
+    edited = np.asarray(repaired.transform(case.X, sensitive_features=case.s))
     assert (edited[others] == case.X[others]).all()
     if plan.status.closed and metric != "fdr":
         over = {"sp": case.s == case.s, "fnr": case.y == 1, "fpr": case.y == 0}[metric]
         # the small-sample correction of the rank: at most half a person of those the rate is over
         assert abs(plan.outlook.gap_after) <= 0.5 / over[case.s == target].sum() + 1e-9
-        chance = mended.positive_chance(case.X, sensitive_features=case.s)
+        chance = repaired.positive_chance(case.X, sensitive_features=case.s)
         gaps = audit(
             BlackBox(chance, output="probability", soft=True), None, case.y,
             sensitive_features=case.s, metrics=[metric], reference=baseline,
@@ -97,12 +97,12 @@ def test_what_may_not_change_never_does(how, metric, data):
     columns = list(range(case.X.shape[1]))
     immutable = data.draw(st.lists(st.sampled_from(columns), max_size=1))
     rising = data.draw(st.lists(st.sampled_from(columns), max_size=1))
-    mended = case.fit(
+    repaired = case.fit(
         metric,
         immutable=[f"x{j}" for j in immutable],
         one_way={f"x{j}": "up" for j in rising if j not in immutable},
     )
-    edited = np.asarray(mended.transform(case.X, sensitive_features=case.s))
+    edited = np.asarray(repaired.transform(case.X, sensitive_features=case.s))
     assert (edited[:, immutable] == case.X[:, immutable]).all()
     assert (edited[:, rising] >= case.X[:, rising]).all()
 
@@ -112,9 +112,9 @@ def test_what_may_not_change_never_does(how, metric, data):
 def test_the_order_of_people_does_not_matter(how, metric):
     case = Case(**how)
     order = np.random.default_rng(1).permutation(len(case.X))
-    mended = case.fit(metric)
+    repaired = case.fit(metric)
     again = case.fit(metric, X=case.X[order], y=case.y[order], s=case.s[order])
-    _assert_same_law(case, mended, again)
+    _assert_same_law(case, repaired, again)
 
 
 @given(people, st.sampled_from(("sp", "fnr", "fpr")), st.floats(1e-3, 1e3))
@@ -122,8 +122,8 @@ def test_the_order_of_people_does_not_matter(how, metric):
 def test_only_ratios_of_weights_matter(how, metric, scale):
     case = Case(**how)
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(case.X))
-    mended, again = (case.fit(metric, w=weight * by) for by in (1.0, scale))
-    _assert_same_law(case, mended, again, atol=1e-6)  # sums of weights round differently
+    repaired, again = (case.fit(metric, w=weight * by) for by in (1.0, scale))
+    _assert_same_law(case, repaired, again, atol=1e-6)  # sums of weights round differently
 
 
 @given(people)
@@ -149,9 +149,9 @@ def test_everybody_twice_has_the_same_gaps(how):
 def test_names_of_groups_do_not_matter(how, metric):
     case = Case(**how)
     named = np.where(case.s == 1, "first in the alphabet", "second")
-    mended, again = case.fit(metric), case.fit(metric, s=named)
-    assert {("second", "first in the alphabet")[g] for g in mended.plans_} == set(again.plans_)
-    a = mended.positive_chance(case.X, sensitive_features=case.s)
+    repaired, again = case.fit(metric), case.fit(metric, s=named)
+    assert {("second", "first in the alphabet")[g] for g in repaired.plans_} == set(again.plans_)
+    a = repaired.positive_chance(case.X, sensitive_features=case.s)
     b = again.positive_chance(case.X, sensitive_features=named)
     np.testing.assert_allclose(a, b, atol=1e-12)  # the same sums in another order
 
@@ -163,18 +163,18 @@ MIRRORED = {"sp": "1-sp", "fnr": "fpr", "fpr": "fnr"}
 @some_examples
 def test_flipping_the_classes_mirrors_the_answers(how, metric):
     case = Case(**how)
-    mended = case.fit(metric)
+    repaired = case.fit(metric)
     again = case.fit(MIRRORED[metric], y=1 - case.y, box=case.vendor(flipped=True))
-    assert set(mended.plans_) == set(again.plans_)
-    a = mended.positive_chance(case.X, sensitive_features=case.s)
+    assert set(repaired.plans_) == set(again.plans_)
+    a = repaired.positive_chance(case.X, sensitive_features=case.s)
     b = again.positive_chance(case.X, sensitive_features=case.s)
     assert a.mean() == pytest.approx(1 - b.mean(), abs=2 / len(a))
     if not case.labels_only:  # the stand-in for missing scores rounds ties its own way
         np.testing.assert_allclose(a, 1 - b, atol=1e-6)
 
 
-def _assert_same_law(case, mended, again, atol=1e-9):
+def _assert_same_law(case, repaired, again, atol=1e-9):
     """The same plans, and the same chances for everybody."""
-    assert set(mended.plans_) == set(again.plans_)
-    a, b = (one.positive_chance(case.X, sensitive_features=case.s) for one in (mended, again))
+    assert set(repaired.plans_) == set(again.plans_)
+    a, b = (one.positive_chance(case.X, sensitive_features=case.s) for one in (repaired, again))
     np.testing.assert_allclose(a, b, atol=atol)

@@ -200,20 +200,20 @@ def test_a_repair_says_how_it_searched_and_keeps_it(few, tmp_path):
     s = np.where(rng.random(4_000) < 0.5, "F", "M")
     X.loc[s == "F", "a"] -= 0.4
     y = (rng.random(4_000) < vendor(X)).astype(int)
-    mended = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
+    repaired = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
     said = re.search(r"destinations sought among ([\d,]+) rows nearest the cut; of the nearest, "
-                     r"([\d.]+) % are found \(500 people asked\)", str(mended.plan_))  # fmt: skip
+                     r"([\d.]+) % are found \(500 people asked\)", str(repaired.plan_))  # fmt: skip
     assert said is not None
     assert float(said[2]) >= 98
-    report = mended.report(X, y, sensitive_features=s)
-    assert report.plans[0].search == mended.plan_.search
-    mended.save(tmp_path / "mended.zip")
-    again = load(tmp_path / "mended.zip", vendor, key=mended.key_)
-    assert again.plan_.search == mended.plan_.search
+    report = repaired.report(X, y, sensitive_features=s)
+    assert report.plans[0].search == repaired.plan_.search
+    repaired.save(tmp_path / "repaired.zip")
+    again = load(tmp_path / "repaired.zip", vendor, key=repaired.key_)
+    assert again.plan_.search == repaired.plan_.search
     new = people(500, 10)
     before, after = (
         one.transform(new, sensitive_features=["F"] * 500, ids=np.arange(500))
-        for one in (mended, again)
+        for one in (repaired, again)
     )
     pd.testing.assert_frame_equal(before, after)
     assert (before.to_numpy() != new.to_numpy()).any()

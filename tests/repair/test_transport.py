@@ -41,9 +41,9 @@ from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.transport import (
+    ArcMemory,
     Coupling,
     CouplingStatus,
-    KnownArcs,
     PointPrices,
     TransportProblem,
     lower_bound,
@@ -313,7 +313,7 @@ def test_many_rows_cost_what_they_cost_over_all_arcs(rows, kind):
 def test_known_arcs_save_rounds_and_change_nothing():
     at, p, q = population("continuous", 1_500)
     prices = PointPrices(at, at, "l1")
-    known = KnownArcs()
+    known = ArcMemory()
     first = solve_exact(TransportProblem(p, q, prices, metric=True), known)
     nearby = TransportProblem(p, q**1.02, prices, metric=True)
     cold, warm = solve_exact(nearby), solve_exact(nearby, known)
@@ -338,8 +338,8 @@ def test_a_wrong_plan_is_not_certified(monkeypatch):
     assert "% above the least" in found.guarantee
 
     # mass that is moved but not there is no coupling at all
-    def short(part, known):
-        shipped = ship_exactly(part, known)
+    def short(part, memory):
+        shipped = ship_exactly(part, memory)
         return replace(shipped, mass=0.999 * shipped.mass)
 
     monkeypatch.setattr(fairmend.repair.transport.simplex, "ship_exactly", short)

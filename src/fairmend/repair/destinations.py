@@ -178,7 +178,7 @@ class Donors:
         parts = []
         for at in self._parts(rows):
             part = rows.take(at)
-            edits = self._found(part)
+            edits = self._first_edits(part)
             if self._gives_back:
                 reached = np.flatnonzero(np.isfinite(edits.cost))
                 if below is not None:
@@ -193,7 +193,7 @@ class Donors:
         """Which rows have a destination at all: less work than finding the cheapest."""
         if self.box is not None and not self.cost.has_rules:  # anybody may become any donor
             return np.ones(len(rows), bool)
-        costs = [self._found(rows.take(at)).cost for at in self._parts(rows)]
+        costs = [self._first_edits(rows.take(at)).cost for at in self._parts(rows)]
         return np.isfinite(np.concatenate(costs))
 
     def _parts(self, rows: Frame) -> Iterator[IntArray]:
@@ -202,7 +202,7 @@ class Donors:
         for start in range(0, len(rows), step):
             yield np.arange(start, min(start + step, len(rows)))
 
-    def _found(self, rows: Frame) -> _Edits:
+    def _first_edits(self, rows: Frame) -> _Edits:
         """Compared with all donors, a chunk of rows at a time."""
         find = self._nearest_mixture if self._mixes else self._nearest_donor
         parts = []
@@ -230,8 +230,8 @@ class Donors:
         assert self.search is not None
         k = min(self._looked_at, len(self.varied))
         neighbours = self._neighbours
-        found = neighbours.nearest(neighbours.free(points), k, self.search.slack)
-        return np.asarray(self.varied[found])
+        near = neighbours.nearest(neighbours.free(points), k, self.search.slack)
+        return np.asarray(self.varied[near])
 
     def _nearest_donor(self, rows: Frame, advance: Callable[[int], None]) -> _Edits:
         advance(len(rows))
@@ -304,14 +304,14 @@ class Donors:
         tries = np.concatenate([order[:, ranks], surest], axis=1)
         for start in range(0, tries.shape[1], _SUREST):
             self._try(looking, rows, tries[:, start : start + _SUREST])
-        found = np.flatnonzero(np.isfinite(looking.edits.cost[rows]))
-        if self.cost.cost.max_edits is not None or len(found) == 0 or len(ranks) == 0:
+        reached = np.flatnonzero(np.isfinite(looking.edits.cost[rows]))
+        if self.cost.cost.max_edits is not None or len(reached) == 0 or len(ranks) == 0:
             return
-        dearer = price[found[:, None], order[found][:, ranks]]
-        rank = (dearer < looking.edits.cost[rows[found], None]).sum(axis=1)  # tried and failed
+        dearer = price[reached[:, None], order[reached][:, ranks]]
+        rank = (dearer < looking.edits.cost[rows[reached], None]).sum(axis=1)  # tried and failed
         low, high = np.r_[NEAREST, ranks][rank], np.r_[ranks, len(self.varied) - 1][rank]
         between = np.linspace(low, high, _SUREST).T.round().astype(np.int64)
-        self._try(looking, rows[found], np.take_along_axis(order[found], between, axis=1))
+        self._try(looking, rows[reached], np.take_along_axis(order[reached], between, axis=1))
 
     def _try(self, looking: _Looking, rows: IntArray, donors: IntArray) -> None:
         """Give each row the first of its donors that the model confirms and that is cheaper.

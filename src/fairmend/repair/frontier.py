@@ -37,12 +37,12 @@ class _Donors(Donors):
             return super().nearest(rows, below)
         if not self.remembered:
             self.remembered.append((rows, super().nearest(rows)))
-        seen, found = self.remembered[0]
+        seen, destinations = self.remembered[0]
         new = rows.take(np.flatnonzero(find_rows(seen, rows) < 0))
         if len(new) > 0:
-            seen, found = stacked([seen, new]), join([found, super().nearest(new)])
-            self.remembered[0] = seen, found
-        return found.take(find_rows(seen, rows))
+            seen, destinations = stacked([seen, new]), join([destinations, super().nearest(new)])
+            self.remembered[0] = seen, destinations
+        return destinations.take(find_rows(seen, rows))
 
 
 @dataclass(frozen=True, eq=False)

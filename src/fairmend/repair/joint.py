@@ -90,9 +90,9 @@ class JointPlan(Plan):
                 worth[new] = self.prices @ _turning(self.gaps, outcome, np.full(len(new), decision))
             at, worth = at[worth > 0], worth[worth > 0]
             if len(at) > 0:
-                found = donors.nearest(rows.take(at), worth)
-                kept = np.flatnonzero((worth > found.cost) | ~found.reached)
-                parts.append((at[kept], found.take(kept)))
+                there = donors.nearest(rows.take(at), worth)
+                kept = np.flatnonzero((worth > there.cost) | ~there.reached)
+                parts.append((at[kept], there.take(kept)))
         if not parts:
             return Route.stay(len(rows))
         return _flips(len(rows), chance, parts)
@@ -101,7 +101,7 @@ class JointPlan(Plan):
 def _flips(n: int, chance: FloatArray, parts: Sequence[tuple[IntArray, Destinations]]) -> Route:
     """Rows of either decision with where they go."""
     at = np.concatenate([one for one, _ in parts])
-    return Route.flips(n, at, chance[at], join([found for _, found in parts]))
+    return Route.flips(n, at, chance[at], join([there for _, there in parts]))
 
 
 def _turning(gaps: Sequence[RealisedGap], outcome: FloatArray, decision: FloatArray) -> FloatArray:
@@ -120,8 +120,8 @@ def close_jointly(problem: RepairProblem) -> Plan:
         for decision, at in enumerate(places)
         if len(at) > 0
     ]
-    for at, found in parts:
-        cost[at] = found.cost
+    for at, there in parts:
+        cost[at] = there.cost
     cost[source.decision == problem.protected] = np.inf
     chance, prices, feasible = _solved(problem, outcome.of(problem.table), cost)
     plan = JointPlan(
@@ -135,8 +135,8 @@ def close_jointly(problem: RepairProblem) -> Plan:
         chance=chance,
     )
     moving = [
-        (at[kept], found.take(kept))
-        for at, found in parts
+        (at[kept], there.take(kept))
+        for at, there in parts
         for kept in [np.flatnonzero(chance[at] > 0)]
     ]
     return problem.finished(plan, route=_flips(len(source), chance, moving))
@@ -169,14 +169,18 @@ def _solved(
     best = program.cheapest(start)
     feasible = best is not None
     if best is None:
-        found = [program.nearest(share * start) for share in _SHARES]
+        solutions = [program.nearest(share * start) for share in _SHARES]
     else:
-        found = [_agreeing(program.cheapest, best, start, excess)]
+        solutions = [_agreeing(program.cheapest, best, start, excess)]
         observed = np.stack([gap.row_slope() for gap in gaps]) * (1 - 2 * own) / scale[:, None]
-        if np.abs(excess(found[0][0])).max() > _CLOSE:
-            found = [program.settled(found[0], start, observed) or found[0]]
-    found = [*found, _agreeing(program.nearest, found[0], start, excess, _FEW_ROUNDS), nobody]
-    chance, prices = min(found, key=left)  # the first of equals
+        if np.abs(excess(solutions[0][0])).max() > _CLOSE:
+            solutions = [program.settled(solutions[0], start, observed) or solutions[0]]
+    solutions = [
+        *solutions,
+        _agreeing(program.nearest, solutions[0], start, excess, _FEW_ROUNDS),
+        nobody,
+    ]
+    chance, prices = min(solutions, key=left)  # the first of equals
     return chance, prices * weight.sum() / scale, feasible
 
 
@@ -246,9 +250,9 @@ class _Program:
         prices agree: the answer is then that of the whole program.
         """
         if len(self.last) > 0 and self.effect.shape[1] > 2 * _IN_DOUBT:
-            found = self._sifted(excess, self.last[-1])
-            if found is not None:
-                return found
+            solved = self._sifted(excess, self.last[-1])
+            if solved is not None:
+                return solved
         everybody = np.arange(len(self.mass))
         solved = self._over(everybody, np.zeros(len(self.mass)), excess, self.effect)
         if solved is None:
@@ -271,9 +275,9 @@ class _Program:
                 break
             others = chance.copy()
             others[order[:count]] = 0.0
-            found = self._over(order[:count], others, excess, effect)
-            if found is not None:
-                return found[0], prices
+            again = self._over(order[:count], others, excess, effect)
+            if again is not None:
+                return again[0], prices
         return None
 
     def _sifted(self, excess: FloatArray, prices: FloatArray) -> _Solution | None:

@@ -278,17 +278,17 @@ class FlipPlan(Plan):
         if len(eligible) == 0:
             return Route.stay(len(rows))
         asked = rows.take(eligible)
-        found = self.donors.nearest(asked) if self.ranking.rank == "cost" else None
-        cost = None if found is None else found.cost
+        there = self.donors.nearest(asked) if self.ranking.rank == "cost" else None
+        cost = None if there is None else there.cost
         keys = self.ranking.keys(asked, answers.take(eligible), cost)
         chance = self.cut.chances(keys)
-        if found is not None:  # ranked by cost, those without an edit have no key
-            chance[~found.reached] = 1.0
+        if there is not None:  # ranked by cost, those without an edit have no key
+            chance[~there.reached] = 1.0
         moving = np.flatnonzero(chance > 0)
         if len(moving) == 0:
             return Route.stay(len(rows))
-        found = self.donors.nearest(asked.take(moving)) if found is None else found.take(moving)
-        return Route.flips(len(rows), eligible[moving], chance[moving], found)
+        there = self.donors.nearest(asked.take(moving)) if there is None else there.take(moving)
+        return Route.flips(len(rows), eligible[moving], chance[moving], there)
 
     def decisions(self, rows: Frame, answers: Answers) -> Route:
         """Ranked by anything but cost, whoever has an edit need not find the cheapest."""
@@ -441,7 +441,7 @@ class _Reach:
     reached: NDArray[np.bool_]
     """False too where nobody asked."""
     asked: IntArray | None = None
-    found: Destinations | None = None
+    edits: Destinations | None = None
     """Of the rows asked about."""
 
     @classmethod
@@ -474,10 +474,10 @@ class _Reach:
     def route(self, n: int, eligible: IntArray, chance: FloatArray) -> Route | None:
         """The law of eligible rows among n with these chances; None where not all were asked."""
         moving = np.flatnonzero(chance > 0)
-        if self.found is None or self.asked is None:
+        if self.edits is None or self.asked is None:
             return None
         place = np.full(len(chance), -1)
         place[self.asked] = np.arange(len(self.asked))
         if (place[moving] < 0).any():
             return None
-        return Route.flips(n, eligible[moving], chance[moving], self.found.take(place[moving]))
+        return Route.flips(n, eligible[moving], chance[moving], self.edits.take(place[moving]))

@@ -69,8 +69,8 @@ class Search:
         people = neighbours.free(people[at])
         limit = neighbours.reach_of(people, k)
         for slack in _SLACKS:
-            found = neighbours.nearest(people, k, slack)
-            recall = float((neighbours.apart(people, found) <= (1 + _SAME) * limit[:, None]).mean())
+            near = neighbours.nearest(people, k, slack)
+            recall = float((neighbours.apart(people, near) <= (1 + _SAME) * limit[:, None]).mean())
             if recall >= WANTED_RECALL:
                 break
         return cls(len(neighbours), slack, recall, len(people))
@@ -99,8 +99,8 @@ class Neighbours:
 
     def nearest(self, people: FloatArray, k: int, slack: float) -> IntArray:
         """The donors near each person, shape (people, k); people are `free` points."""
-        _, found = self._tree.query(people, k=k, p=2 if self._squared else 1, eps=slack)
-        return np.asarray(found, np.int64).reshape(len(people), k)
+        _, near = self._tree.query(people, k=k, p=2 if self._squared else 1, eps=slack)
+        return np.asarray(near, np.int64).reshape(len(people), k)
 
     def apart(self, people: FloatArray, donors: IntArray) -> FloatArray:
         """How far each of a person's donors is; squared where the cost squares its steps."""
@@ -111,7 +111,7 @@ class Neighbours:
         """How far each person's k-th nearest donor is, found by comparing with all of them."""
         from scipy.spatial.distance import cdist
 
-        found = np.empty(len(people))
+        reach = np.empty(len(people))
         step = max(1, _PAIRS_AT_ONCE // len(self))
         for start in range(0, len(people), step):
             part = people[start : start + step]
@@ -119,5 +119,5 @@ class Neighbours:
                 apart = cdist(part, self._points, "sqeuclidean")
             else:
                 apart = cdist(part, self._points, "cityblock")
-            found[start : start + step] = np.partition(apart, k - 1, axis=1)[:, k - 1]
-        return found
+            reach[start : start + step] = np.partition(apart, k - 1, axis=1)[:, k - 1]
+        return reach

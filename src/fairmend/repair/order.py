@@ -89,15 +89,15 @@ def order_preserving(problem: RepairProblem) -> Plan:
 
 def _best_cut(problem: RepairProblem) -> tuple[Ranking, Cut]:
     """The ranking by score, cut where the gap is closed, or where least of it is left."""
-    found = []
+    cuts = []
     for turned in turned_decisions(problem):
         ranking = Ranking("score", turned, problem.gaps[0], None)
         eligible = np.flatnonzero(problem.source.decision == turned)
         keys = ranking.keys(problem.table.take(eligible), problem.source.answers.take(eligible))
         everybody = np.ones(len(eligible), bool)
         cut, left = find_cut(problem, turned, eligible, keys, everybody)
-        found.append((left, ranking, cut))
-    _, ranking, cut = min(found, key=lambda one: one[0])
+        cuts.append((left, ranking, cut))
+    _, ranking, cut = min(cuts, key=lambda one: one[0])
     return ranking, cut
 
 

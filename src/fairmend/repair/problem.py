@@ -544,15 +544,15 @@ def allow_for_rivals(plan: Plan, rivals: int) -> Plan:
 
 def judged(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
     """Those of one metric's gaps that can be judged; a warning where none can."""
-    found = tuple(gap for gap in gaps if gap.judged)
-    if not found:
+    measured = tuple(gap for gap in gaps if gap.judged)
+    if not measured:
         one = gaps[0]
         whose = f" of {one.target}" if len(gaps) == 1 else ""
         warn(
             f"No gap in {one.metric}{whose} against {one.baseline} can be judged ({one.note}): "
             "nobody is edited. Audit more people, or compare larger groups.",
         )
-    return found
+    return measured
 
 
 def _telling(data: AuditData) -> list[str]:

@@ -93,8 +93,8 @@ class SoftPlan(Plan):
 
     def places(self, rows: Frame, decision: FloatArray, price: float) -> IntArray:
         """The place each row goes to at a price; -1 to stay."""
-        found = [choice.at(price) for _, choice in self.choices(rows, decision)]
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        places = [choice.at(price) for _, choice in self.choices(rows, decision)]
+        return np.concatenate([np.zeros(0, np.int64), *places])
 
     def reached(self, decision: FloatArray, to: IntArray) -> FloatArray:
         """The decisions of rows that went to these places."""

@@ -20,13 +20,13 @@ from fairmend.repair.transport.problem import (
     TransportProblem,
     lower_bound,
 )
-from fairmend.repair.transport.simplex import KnownArcs, solve_exact
+from fairmend.repair.transport.simplex import ArcMemory, solve_exact
 
 __all__ = [
+    "ArcMemory",
     "Coupling",
     "CouplingPlan",
     "CouplingStatus",
-    "KnownArcs",
     "MatrixPrices",
     "PointPrices",
     "Prices",

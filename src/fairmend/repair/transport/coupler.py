@@ -23,7 +23,7 @@ from fairmend.repair.transport.prices import (
 )
 from fairmend.repair.transport.problem import Coupling, CouplingStatus, TransportProblem
 from fairmend.repair.transport.reduction import Part, Shipment, components, couple
-from fairmend.repair.transport.simplex import KnownArcs, ship_exactly
+from fairmend.repair.transport.simplex import ArcMemory, ship_exactly
 
 __all__ = ["Coupler", "Ties", "solve"]
 
@@ -40,7 +40,7 @@ EXACT_PAIRS = 400_000_000
 """Pairs of sources and sinks, some 20,000 by 20,000, up to which minutes suffice to be exact."""
 
 
-def solve(problem: TransportProblem, known: KnownArcs | None = None) -> Coupling:
+def solve(problem: TransportProblem, memory: ArcMemory | None = None) -> Coupling:
     """The coupling by whatever suits its size; `Coupling.solver` and `guarantee` say what and how.
 
     Up to 400 million pairs of sources and sinks, and wherever moves are forbidden: `solve_exact`.
@@ -52,13 +52,13 @@ def solve(problem: TransportProblem, known: KnownArcs | None = None) -> Coupling
     >>> found.guarantee
     'No coupling of these masses is cheaper. The certificate leaves a gap of 0e+00.'
     """
-    return couple(problem, partial(_ship, known=known or KnownArcs()))
+    return couple(problem, partial(_ship, memory=memory or ArcMemory()))
 
 
-def _ship(part: Part, known: KnownArcs) -> Shipment:
+def _ship(part: Part, memory: ArcMemory) -> Shipment:
     if part.pairs > EXACT_PAIRS and not part.prices.forbids:
         return ship_entropically(part)
-    return ship_exactly(part, known)
+    return ship_exactly(part, memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Coupler:
     distance: FloatArray | None
     classes: IntArray
     """Rows that allowed moves connect have one number."""
-    known: KnownArcs = field(default_factory=KnownArcs)
+    memory: ArcMemory = field(default_factory=ArcMemory)
 
     @classmethod
     def of(
@@ -109,7 +109,7 @@ class Coupler:
     def couple(self, mass: FloatArray) -> Coupling:
         problem = TransportProblem(self.mass, mass, self.aim, metric=self.metric)
         if self.distance is None:
-            coupling = solve(problem, self.known)
+            coupling = solve(problem, self.memory)
         else:
             coupling = solve_individually_fair(problem, self.distance)
         if coupling.status is CouplingStatus.FAILED:

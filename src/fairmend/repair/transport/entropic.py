@@ -203,7 +203,7 @@ class _Slabs:
         n, m = self._shape
         up = self._put(lift / eps)
         most, at = np.zeros((_OF_COLUMN, m)), np.zeros((_OF_COLUMN, m), np.int64)
-        found = []
+        entries_kept = []
         for rows, price in self._all():
             entries, sums = self._row_shares(price, up, eps)
             entries /= sums[:, None]
@@ -211,15 +211,15 @@ class _Slabs:
             column = self._top(entries, min(_OF_ROW, m))
             local = np.repeat(np.arange(len(here)), column.shape[1])
             flat = column.ravel()
-            found.append((rows.start + local, flat, self._get(entries[local, flat])))
+            entries_kept.append((rows.start + local, flat, self._get(entries[local, flat])))
             best = self._get(entries.argmax(0))
             value = self._get(entries[best, np.arange(m)])
             group = rows.start * _OF_COLUMN // n
             better = value > most[group]
             most[group, better], at[group, better] = value[better], rows.start + best[better]
         group, column = np.nonzero(most)
-        found.append((at[group, column], column, most[group, column]))
-        row, column, share = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        entries_kept.append((at[group, column], column, most[group, column]))
+        row, column, share = (np.concatenate(parts) for parts in zip(*entries_kept, strict=True))
         return row, column, share
 
     def tight(self, v: FloatArray) -> tuple[FloatArray, FloatArray]:

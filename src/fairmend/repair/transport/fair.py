@@ -78,13 +78,13 @@ def solve_individually_fair(problem: TransportProblem, distance: FloatArray) -> 
     law = np.zeros((len(sources), m))
     law[:, sinks] = shared[alike]
     here, column = np.nonzero(law)
-    found = Coupling(
+    coupling = Coupling(
         problem, sources[here], column, p[sources[here]] * law[here, column],
         price[sources[here], column], status, solver, np.zeros(n), _most_unfair(law, d),
     )  # fmt: skip
     off = MARGINALS if free else FAIRNESS
-    fine = found.unfairness <= FAIRNESS and found.marginal_error <= off
-    return found if fine else replace(found, status=CouplingStatus.FAILED)
+    fine = coupling.unfairness <= FAIRNESS and coupling.marginal_error <= off
+    return coupling if fine else replace(coupling, status=CouplingStatus.FAILED)
 
 
 def _shortest(distance: FloatArray) -> FloatArray:

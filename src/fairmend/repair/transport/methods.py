@@ -92,7 +92,7 @@ def transport(problem: RepairProblem) -> Plan:
     )
     if options.calibrate == "counterfactual" or not walk.path.can_go_on:
         aim = (1 - problem.level) * walk.path.start
-        step = walk.to(aim) or walk.with_mass(walk.path.found.mass)
+        step = walk.to(aim) or walk.with_mass(walk.path.counterfactual.mass)
     else:
         step = walk.until_closed()
     return _finished(problem, step, walk.coupler)
@@ -130,7 +130,7 @@ def paper(problem: RepairProblem) -> Plan:
     ('paper', True)
     """
     problem = replace(problem, cost=replace(problem.cost, cost=Cost(kind="squared_l2")))
-    found = counterfactual_data(
+    counterfactual = counterfactual_data(
         problem.data,
         disparity=_single(problem),
         method="descent",
@@ -139,8 +139,8 @@ def paper(problem: RepairProblem) -> Plan:
         **asdict(problem.options(PaperOptions)),
     )
     rng = np.random.default_rng(problem.settings.seed)
-    drawn = rng.multinomial(problem.source.n, found.mass / found.mass.sum())
-    walk = _walk(problem, found, Coupler.of(problem, None, ties="any"))
+    drawn = rng.multinomial(problem.source.n, counterfactual.mass / counterfactual.mass.sum())
+    walk = _walk(problem, counterfactual, Coupler.of(problem, None, ties="any"))
     step = walk.with_mass(drawn / drawn.sum())
     return _finished(problem, step, walk.coupler, unseen="stay")
 
@@ -175,9 +175,11 @@ def _as_in(problem: RepairProblem) -> dict[str, Any]:
     }
 
 
-def _walk(problem: RepairProblem, found: Counterfactual, coupler: Coupler) -> Walk:
+def _walk(problem: RepairProblem, counterfactual: Counterfactual, coupler: Coupler) -> Walk:
     disparity = _single(problem)
-    return Walk(problem, disparity, Path(problem, disparity, found, coupler.classes), coupler)
+    return Walk(
+        problem, disparity, Path(problem, disparity, counterfactual, coupler.classes), coupler
+    )
 
 
 def _finished(

@@ -31,7 +31,7 @@ class Path:
 
     problem: RepairProblem
     disparity: Disparity
-    found: Counterfactual
+    counterfactual: Counterfactual
     classes: IntArray
 
     @property
@@ -51,12 +51,12 @@ class Path:
     @property
     def start(self) -> float:
         measure = self.rate_gap or self.disparity
-        return measure.value(self.found.source, self.found.baseline)
+        return measure.value(self.counterfactual.source, self.counterfactual.baseline)
 
     def at(self, aim: float) -> FloatArray | None:
         """Q with M(Q) = aim, the parts of the group keeping their sizes; None if there is none."""
-        source, baseline = self.found.source, self.found.baseline
-        if self.found.method == "descent":
+        source, baseline = self.counterfactual.source, self.counterfactual.baseline
+        if self.counterfactual.method == "descent":
             measure = self.rate_gap or self.disparity
             mass, status, _ = descend(source, baseline, measure, target_gap=aim, tolerance=1e-8)
             return None if status is Status.STOPPED else _within(mass, source.mass, self.classes)
@@ -70,11 +70,11 @@ class Path:
 
     def end(self, edge: float) -> FloatArray | None:
         """Where the path leads to, but never arrives: in each part the rows that do best."""
-        if self.rate_gap is None or self.found.method == "descent":
+        if self.rate_gap is None or self.counterfactual.method == "descent":
             return None
-        source = self.found.source
+        source = self.counterfactual.source
         r, t = self.rate_gap.terms(source)
-        slope = r - (self.rate_gap.of(self.found.baseline) + edge) * t
+        slope = r - (self.rate_gap.of(self.counterfactual.baseline) + edge) * t
         lowest = np.full(int(self.classes.max()) + 1, np.inf)
         peopled = source.mass > 0
         np.minimum.at(lowest, self.classes[peopled], slope[peopled])

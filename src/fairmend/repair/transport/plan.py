@@ -138,7 +138,7 @@ class CouplingPlan(Plan):
 
     def _nearest(self, rows: Frame, answers: Answers, *, but: IntArray | None = None) -> IntArray:
         """The place whose law each row takes over; ``but`` is one each may not take."""
-        found = []
+        places = []
         height = max(1, _AT_ONCE // len(self.table))
         for start in range(0, len(rows), height):
             at = np.arange(start, min(start + height, len(rows)))
@@ -155,5 +155,5 @@ class CouplingPlan(Plan):
             mine, theirs = signal(own, self._answers), signal(self._answers, self._answers)
             apart = np.abs(mine[:, None] - theirs[None, :])
             best = np.argmin(np.where(tied, apart, np.inf), axis=1)
-            found.append(np.where(possible.any(axis=1), best, -1))
-        return np.concatenate(found)
+            places.append(np.where(possible.any(axis=1), best, -1))
+        return np.concatenate(places)

@@ -101,14 +101,14 @@ def couple(problem: TransportProblem, ship: Callable[[Part], Shipment]) -> Coupl
     row, column = np.concatenate(rows), np.concatenate(columns)
     order = np.lexsort((column, row))
     form = "excess to deficit" if problem.metric else "full problem"
-    found = Coupling(
+    coupling = Coupling(
         problem, row[order], column[order], np.concatenate(masses)[order],
         np.concatenate(prices)[order], CouplingStatus.BOUNDED,
         f"{', '.join(solvers) or 'nothing to move'}; {form}", unmet,
     )  # fmt: skip
     bound, potential = _proved(problem, excess, deficit, u, v)
-    found = replace(found, bound=bound, potential_to=potential)
-    return replace(found, status=_status(found) if finished else CouplingStatus.FAILED)
+    coupling = replace(coupling, bound=bound, potential_to=potential)
+    return replace(coupling, status=_status(coupling) if finished else CouplingStatus.FAILED)
 
 
 def _proved(
@@ -133,18 +133,18 @@ def _proved(
     return bound, np.where(np.isnan(v), 0.0, v)
 
 
-def _status(found: Coupling) -> CouplingStatus:
+def _status(coupling: Coupling) -> CouplingStatus:
     """By what is measured on the coupling, not by what its solver says."""
-    if not np.isfinite(found.price).all():
+    if not np.isfinite(coupling.price).all():
         return CouplingStatus.FAILED
-    if found.unmet.sum() > MARGINALS:
+    if coupling.unmet.sum() > MARGINALS:
         return CouplingStatus.INFEASIBLE
-    if found.marginal_error > MARGINALS:
+    if coupling.marginal_error > MARGINALS:
         return CouplingStatus.FAILED
     # where next to nothing moves, what rounding leaves of masses times prices is no gap
-    prices = (found.price, np.asarray(found.potential_to))
+    prices = (coupling.price, np.asarray(coupling.potential_to))
     rounding = 100 * DUST * max(float(np.abs(one).max(initial=0.0)) for one in prices)
-    optimal = found.gap <= OPTIMAL * found.cost + rounding
+    optimal = coupling.gap <= OPTIMAL * coupling.cost + rounding
     return CouplingStatus.OPTIMAL if optimal else CouplingStatus.BOUNDED
 
 
@@ -173,6 +173,6 @@ def components(prices: Prices) -> IntArray:
         i, j = np.nonzero(np.isfinite(price))
         ends = label[rows.start + i], label[n + j]
         graph = coo_array((np.ones(len(i), np.int8), ends), shape=(n + m, n + m))
-        _, found = connected_components(graph, directed=False)
-        label = np.asarray(found, np.int64)[label]
+        _, component = connected_components(graph, directed=False)
+        label = np.asarray(component, np.int64)[label]
     return label

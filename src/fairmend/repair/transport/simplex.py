@@ -20,7 +20,7 @@ from fairmend.errors import require
 from fairmend.repair.transport.problem import Coupling, TransportProblem
 from fairmend.repair.transport.reduction import DUST, Part, Shipment, couple
 
-__all__ = ["KnownArcs", "along_both", "ship_exactly", "solve_exact"]
+__all__ = ["ArcMemory", "along_both", "ship_exactly", "solve_exact"]
 
 DENSE_PAIRS = 250_000
 """Up to so many pairs of sources and sinks the whole matrix is quicker."""
@@ -35,7 +35,7 @@ _NEARLY = 0.02
 _PROVEN = 1e-11
 
 
-class KnownArcs:
+class ArcMemory:
     """Arcs that mattered before, for problems over the same rows with other masses.
 
     They only save time: what they leave out is priced like any other arc.
@@ -46,22 +46,22 @@ class KnownArcs:
 
     def between(self, part: Part) -> tuple[IntArray, IntArray]:
         """Those between a part's sources and sinks, numbered as there."""
-        found = []
+        ends = []
         for arc, mine in ((self._row, part.sources), (self._column, part.sinks)):
             place = np.full(max(int(arc.max(initial=0)), int(mine.max())) + 1, -1)
             place[mine] = np.arange(len(mine))
-            found.append(place[arc])
-        inside = (found[0] >= 0) & (found[1] >= 0)
-        return found[0][inside], found[1][inside]
+            ends.append(place[arc])
+        inside = (ends[0] >= 0) & (ends[1] >= 0)
+        return ends[0][inside], ends[1][inside]
 
     def learn(self, part: Part, row: IntArray, column: IntArray) -> None:
-        """Replace what was known between a part's rows."""
+        """Replace what is remembered between a part's rows."""
         outside = ~(np.isin(self._row, part.sources) & np.isin(self._column, part.sinks))
         self._row = np.r_[self._row[outside], part.sources[row]]
         self._column = np.r_[self._column[outside], part.sinks[column]]
 
 
-def solve_exact(problem: TransportProblem, known: KnownArcs | None = None) -> Coupling:
+def solve_exact(problem: TransportProblem, memory: ArcMemory | None = None) -> Coupling:
     """The cheapest coupling, with a certificate.
 
     With a metric cost the common mass min(p, q) stays in place and only the excess is shipped to
@@ -78,27 +78,27 @@ def solve_exact(problem: TransportProblem, known: KnownArcs | None = None) -> Co
     >>> abs(found.gap) < 1e-12
     True
     """
-    return couple(problem, partial(ship_exactly, known=known or KnownArcs()))
+    return couple(problem, partial(ship_exactly, memory=memory or ArcMemory()))
 
 
-def ship_exactly(part: Part, known: KnownArcs) -> Shipment:
+def ship_exactly(part: Part, memory: ArcMemory) -> Shipment:
     """As much as can be carried along allowed arcs, and that as cheaply as can be."""
     network = _Network.of(part)
     if part.pairs > DENSE_PAIRS:
-        return _by_sparse_arcs(part, network, known)
+        return _by_sparse_arcs(part, network, memory)
     price = np.minimum(part.prices.matrix(), network.out_of_reach)
     flow = network.over_all(price)
     u = (price - flow.potential_to).min(axis=1)
     return replace(flow, potential_from=u, solver="network simplex (POT) on all arcs")
 
 
-def _by_sparse_arcs(part: Part, network: _Network, known: KnownArcs) -> Shipment:
+def _by_sparse_arcs(part: Part, network: _Network, memory: ArcMemory) -> Shipment:
     n, m = part.prices.shape
 
     def priced(arcs: IntArray) -> FloatArray:
         return np.minimum(part.prices.at(arcs // m, arcs % m), network.out_of_reach)
 
-    row, column = known.between(part)
+    row, column = memory.between(part)
     if len(row) < n + m:
         row, column, _, _ = _paying(network, np.zeros(n), np.zeros(m), _GROUPS_AT_FIRST, np.inf)
     i, j, _ = along_both(part.supply, part.demand)  # so that there is a way for all of it
@@ -118,22 +118,22 @@ def _by_sparse_arcs(part: Part, network: _Network, known: KnownArcs) -> Shipment
             break
         order = np.argsort(np.r_[arcs, new], kind="stable")
         arcs, price = np.r_[arcs, new][order], np.r_[price, priced(new)][order]
-    known.learn(part, arcs // m, arcs % m)
+    memory.learn(part, arcs // m, arcs % m)
     # each column's potential as high as it goes, so that they prove the same of the whole problem
     _, _, _, of_column = _paying(network, flow.potential_from, v, 1, -np.inf)
     how = f"network simplex (POT) on {len(arcs):,} of {n * m:,} arcs, all priced, rounds: {rounds}"
     return replace(flow, potential_to=v + of_column, solver=how)
 
 
-def _not_among(some: IntArray, known: IntArray) -> IntArray:
+def _not_among(some: IntArray, memory: IntArray) -> IntArray:
     """The distinct ones that are not among others, which are sorted.
 
     >>> _not_among(np.array([4, 1, 4, 2]), np.array([1, 3])).tolist()
     [2, 4]
     """
     some = np.sort(some)
-    place = np.minimum(np.searchsorted(known, some), len(known) - 1)
-    return np.asarray(some[(known[place] != some) & np.r_[True, some[1:] != some[:-1]]], np.int64)
+    place = np.minimum(np.searchsorted(memory, some), len(memory) - 1)
+    return np.asarray(some[(memory[place] != some) & np.r_[True, some[1:] != some[:-1]]], np.int64)
 
 
 def _paying(
