@@ -162,9 +162,13 @@ class People:
 
     def as_group(self, text: str | None) -> Any:
         """A group typed on the command line; intersections are named as they print."""
-        if text in (None, "best", "rest") or len(self.columns.group) != 1:
+        from fairmend.data.groups import RESERVED, GroupReader
+
+        if text in (None, *RESERVED) or len(self.columns.group) != 1:
             return text
-        return same_value(self.values[self.columns.group[0]], text)
+        groups = self.values[self.columns.group[0]].drop_nulls().unique(maintain_order=True)
+        place = GroupReader(groups.to_list()).place([text])
+        return groups[place] if place >= 0 else text
 
 
 def is_many(name: str) -> bool:

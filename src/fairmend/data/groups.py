@@ -41,6 +41,7 @@ WHAT = "sensitive_features"
 MAX_GROUPS = 500
 RESERVED = ("best", "rest")
 """No group's label: as a reference they mean the best-off group and all others together."""
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
 UNKNOWN, OPTED_OUT = -1, -2
 """The place of people who are in no audited group, and of people who do not say theirs."""
 
@@ -79,13 +80,16 @@ def _spelling(label: Hashable) -> str:
     return str(int(label)) if whole else str(label)  # type: ignore[call-overload]
 
 
-def _without_zeros(label: Hashable) -> Hashable:
-    """Text that spells a whole number as a float, as the number is spelt: CSV has 1.0 for 1."""
-    spelt = _WHOLE_AS_FLOAT.fullmatch(label) if isinstance(label, str) else None
-    return spelt[1] if spelt else label
+def _as_value(label: Hashable) -> Hashable:
+    """Text that reads like a number or a truth value as such, however a file spells it.
 
-
-_WHOLE_AS_FLOAT = re.compile(r"(-?[0-9]+)\.0+")
+    >>> _as_value("1.0"), _as_value("TRUE"), _as_value("01")
+    (1.0, True, '01')
+    """
+    word = label.lower() if isinstance(label, str) else ""
+    if word in ("true", "false"):
+        return word == "true"
+    return float(word) if _NUMBER.fullmatch(word) else label
 
 
 # -------------------------------------------------------------------- new people
@@ -128,7 +132,7 @@ class GroupReader:
         if any(is_missing(label) for label in plain):
             return OPTED_OUT
         read = [as_label(label) for label in plain]
-        spellings = (group_of(plain), group_of(read), group_of(map(_without_zeros, read)))
+        spellings = (group_of(plain), group_of(read), group_of(map(_as_value, read)))
         for label in (*spellings, *map(_spelling, spellings)):
             if label in self._places:
                 return self._places[label]
