@@ -157,11 +157,18 @@ def apply_batch(
     for group in repair.plan_of:
         members = np.flatnonzero(people.groups.place == group)
         if len(members) > 0:
-            used, place = np.unique(alike.inverse[members], return_inverse=True)
+            used, place = _used(alike.inverse[members], len(rows))
             some = None if keys is None else [keys[i] for i in used.tolist()]
             route = laws.route(group, some, rows.take(used), answers.take(used), cast=people.cast)
             of_groups.append(GroupLaw(route, members, place, used))
     return Applied(repair, people, rows, alike.inverse, answers, tuple(of_groups), where)
+
+
+def _used(row: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """The rows that are used at all, in order, and the place of each person's among them."""
+    is_used = np.zeros(size, bool)
+    is_used[row] = True
+    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[row]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from threading import Lock
 from typing import Any, Generic, Literal, TypeVar
 
@@ -104,7 +105,7 @@ class Remembered(Generic[T]):
         """Entries, and the place of each key among them; ``work`` finds those of new keys."""
         with self._lock:
             value = self._value
-            place = np.fromiter((self._place.get(key, -1) for key in keys), np.int64, len(keys))
+            place = np.fromiter(map(self._place.get, keys, repeat(-1)), np.int64, len(keys))
             size = len(self._place)
         new = np.flatnonzero(place < 0)
         if value is not None and len(new) == 0:
