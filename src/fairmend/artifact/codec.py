@@ -204,10 +204,10 @@ def _spell(value: Any) -> str:
 
 
 def _read(text: str) -> Any:
-    found = Decoder(lambda _: b"").decode(parse("an entry", text.encode("ascii")))
-    if isinstance(found, list | tuple | dict):
+    entry = Decoder(lambda _: b"").decode(parse("an entry", text.encode("ascii")))
+    if isinstance(entry, list | tuple | dict):
         raise ArtifactError("an entry", "must be a single value", "got several", DAMAGED)
-    return found
+    return entry
 
 
 def _not_storable(where: str, value: Any) -> ArtifactError:
@@ -356,18 +356,18 @@ class Decoder:
         if more := rest.keys() - about.fields.keys() - about.dropped:
             names = ", ".join(f"{about.tag}.{name:.60}" for name in sorted(more))
             raise unknown(names, self._writer)
-        found = {
+        values = {
             about.fields[name]: self.decode(value)
             for name, value in rest.items()
             if name in about.fields
         }
-        if missing := about.needed - found.keys():
+        if missing := about.needed - values.keys():
             raise _odd(f"{about.tag} without {', '.join(sorted(missing))}")
-        if any(isinstance(value, NotStored) for value in found.values()):
+        if any(isinstance(value, NotStored) for value in values.values()):
             raise _odd(f"{about.tag} with code")
-        if (wrong := field_fault(about.cls, found)) is not None:
+        if (wrong := field_fault(about.cls, values)) is not None:
             raise _odd(wrong)
-        made = about.cls(**found)
+        made = about.cls(**values)
         if (wrong := disagreement(made)) is not None:
             raise _odd(wrong)
         self.made.append(made)

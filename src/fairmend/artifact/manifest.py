@@ -85,7 +85,7 @@ class ModelSettings:
 
 @stored("PlanSummary")
 @dataclass(frozen=True)
-class PlanSummary:
+class StoredPlan:
     """One plan and its outlook."""
 
     target: Label
@@ -111,7 +111,7 @@ class Description:
     people: Count
     rows: Count
     model: ModelSettings
-    plans: tuple[PlanSummary, ...]
+    plans: tuple[StoredPlan, ...]
     audit_sha256: Digest
     """Of the audit data and the model's answers, as reports on the repair state it."""
     probe_rows: Count
@@ -135,9 +135,9 @@ class Manifest:
     written: Any = field(default=None, repr=False, compare=False)
     """``about`` as the file has it: an older one has fewer fields."""
 
-    def describes(self, found: Description) -> bool:
-        """Whether everything that the file says about itself is true of what was found in it."""
-        return _is_part(self.written, Encoder().encode(found, "about"))
+    def describes(self, content: Description) -> bool:
+        """Whether everything that the file says about itself is true of its content."""
+        return _is_part(self.written, Encoder().encode(content, "about"))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON."""
@@ -162,7 +162,7 @@ class Manifest:
             f"answers      sha256 {about.answers_sha256} about {about.probe_rows:,} probe rows",
             f"model        {about.model.asked_by}, read as {about.model.output}",
             f"key          {_key_line(about.key_fingerprint)}",
-            f"created      {self.created or 'not said'}, by fairmend {self.fairmend}, "
+            f"created      {self.created or 'unknown'}, by fairmend {self.fairmend}, "
             f"format {self.format}",
         ]
         plans = TextTable(
@@ -250,15 +250,15 @@ def read_manifest(box: Container) -> Manifest:
     names = list(box.sizes)
     if names[:1] != [MANIFEST]:
         box.refuse("must begin with its manifest", "it does not")
-    found = parse(f"{box.what}, {MANIFEST}", box.unpack(MANIFEST))
-    if not isinstance(found, dict) or type(found.get("format")) is not int:
+    head = parse(f"{box.what}, {MANIFEST}", box.unpack(MANIFEST))
+    if not isinstance(head, dict) or type(head.get("format")) is not int:
         box.refuse("must have a manifest that says its format", "it has none")
-    writer: Any = found.get("fairmend")
-    if found["format"] != FORMAT:
-        newer = found["format"] > FORMAT
+    writer: Any = head.get("fairmend")
+    if head["format"] != FORMAT:
+        newer = head["format"] > FORMAT
         box.refuse(
             f"must be of format {FORMAT} to be read by this fairmend",
-            f"it is of format {found['format']}",
+            f"it is of format {head['format']}",
             f"Install fairmend {str(writer)[:40]} or newer, which wrote it."
             if newer
             else "It was made by an older fairmend: fit the repair anew and save it.",
@@ -266,7 +266,7 @@ def read_manifest(box: Container) -> Manifest:
     if not fits(writer, Version):
         box.refuse("must have a manifest that says its writer", "it has none")
     read = Decoder(lambda _: b"", writer=writer)
-    fields = {name: one for name, one in found.items() if name not in ("format", "fairmend")}
+    fields = {name: one for name, one in head.items() if name not in ("format", "fairmend")}
     if more := fields.keys() - _ENTRIES:
         raise unknown(f"manifest entries {', '.join(sorted(more))!r:.60}", writer)
     if fields.keys() < _ENTRIES:
@@ -281,7 +281,7 @@ def read_manifest(box: Container) -> Manifest:
     )
     if not right:
         box.refuse("must have a manifest of the right types", "it has not")
-    manifest = Manifest(found["format"], writer, **parts, written=fields["about"])
+    manifest = Manifest(head["format"], writer, **parts, written=fields["about"])
     announced = {member.name: member.size for member in manifest.members}
     if list(announced.items()) != list(box.sizes.items())[1:]:
         box.refuse(

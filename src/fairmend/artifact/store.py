@@ -27,7 +27,7 @@ from fairmend.artifact.manifest import (
     Manifest,
     Member,
     ModelSettings,
-    PlanSummary,
+    StoredPlan,
     checked,
     library_versions,
     read_manifest,
@@ -239,7 +239,7 @@ def _outcomes(repaired: RepairedClassifier) -> Iterator[tuple[Hashable, RowOutco
     """The models that reports use; none where one cannot be fitted."""
     for group in repaired.plans_:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FairmendWarning)  # said in reports
+            warnings.simplefilter("ignore", FairmendWarning)  # reports tell
             known = repaired._outcome(group)
         if known is not None:
             yield group, known
@@ -277,8 +277,7 @@ def _describe(body: Body, key: str | None) -> Description:
         rows=len(table),
         model=body.model,
         plans=tuple(
-            PlanSummary(p.target, p.baseline, p.metric, p.method, p.status, p.outlook)
-            for p in plans
+            StoredPlan(p.target, p.baseline, p.metric, p.method, p.status, p.outlook) for p in plans
         ),
         audit_sha256=fingerprint(body.data),
         probe_rows=len(body.probe.rows),
@@ -322,14 +321,14 @@ def load(
         A file that `RepairedClassifier.save` wrote. Anything else is refused with an
         `ArtifactError`; nothing in it is ever executed.
     model
-        The model, as in `RepairedClassifier`. It is asked again about the artifact's probe rows,
+        The model, as in `RepairedClassifier`. It is queried again about the artifact's probe rows,
         and refused if it no longer answers as it did. None: to look at plans, and to transform
         where that needs no answers.
     key
         The secret for people's draws, `RepairedClassifier.key_` of the repair that was saved. It
-        is not in the file; without it people whose edit is left to chance cannot be answered.
+        is not in the file; without it people whose decision is a draw get no answer.
     check_model
-        False to take another model without asking.
+        False to take another model without a check.
 
     """
     arrow()
@@ -356,15 +355,14 @@ def load(
             repaired = _with_settings(known, body, key, writer)
             if not manifest.describes(_describe(body, about.key_fingerprint)):
                 file.refuse("must hold what its manifest describes", "it holds something else")
-    if key is not None:
-        found = Drawer(key).fingerprint
-        if about.key_fingerprint not in (None, found):
-            raise ArtifactError(
-                "key",
-                f"must be the one with fingerprint {about.key_fingerprint}",
-                f"got one with fingerprint {found}",
-                "With another key people would be drawn anew: find the one used in fit.",
-            )
+    given = about.key_fingerprint if key is None else Drawer(key).fingerprint
+    if about.key_fingerprint not in (None, given):
+        raise ArtifactError(
+            "key",
+            f"must be the one with fingerprint {about.key_fingerprint}",
+            f"got one with fingerprint {given}",
+            "With another key people would be drawn anew: find the one used in fit.",
+        )
     skipped = about.model.recorded or box.random or isinstance(box, _NoModel)
     if check_model and box.can_query and not skipped:
         _refuse_another_model(what, body.probe, box, body.data.labels)

@@ -68,7 +68,7 @@ def apply(
 ) -> None:
     """Put files of any size and number through a repair: edited rows, decisions, or both.
 
-    Cells that are not edited come out as they came in. The same person, told by --id and the key,
+    Cells that are not edited come out as they came in. The same person, known by --id and the key,
     always gets the same answer.
     """
     from fairmend.apply.draw import Drawer
@@ -105,10 +105,10 @@ def apply(
             "edited": edited, "id": id_,
             "group": group, **asdict(spelling), "unknown_group": unknown_group,
         }  # fmt: skip
-        found = files(file)
-        done = work.folder(found, Outputs.open(output, made_by, overwrite=force))
+        paths = files(file)
+        done = work.folder(paths, Outputs.open(output, made_by, overwrite=force))
         if done:
-            say(f"done before: {done:,} of {len(found):,} files")
+            say(f"done before: {done:,} of {len(paths):,} files")
     elif output == "-":
         work.file(file, figures().buffer)
     else:

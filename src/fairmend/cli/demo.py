@@ -36,7 +36,7 @@ New = Annotated[
 def demo(
     write: Write = None, new: New = None, force: o.Force = False, as_json: o.AsJson = False
 ) -> None:
-    """Audit, explain and mend a stand-in vendor model on real data."""
+    """Audit, explain and repair a stand-in vendor model on real data."""
     from fairmend.cli.walk import main as run
 
     if new is not None and write is None:

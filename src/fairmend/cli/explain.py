@@ -57,29 +57,29 @@ def explain(
     box = call.box()
     people = read_people(file, columns, box, cells.spelling)
     refuse_selected(people.selection, [metric], columns.without_label)
-    found = run(
+    result = run(
         box,
         **people.call,
         pos_label=people.positive,
         disparity=metric,
         target=people.as_group(target),
     )
-    parts = Parts(marginals(found), drivers.feature_scores(found), drivers.joint_proxies(found))
+    parts = Parts(marginals(result), drivers.feature_scores(result), drivers.joint_proxies(result))
     if as_json:
         content = {
-            "target": found.target_name,
-            "baseline": found.baseline_name,
-            "status": found.status.name,
-            "before": found.before,
-            "after": found.after,
-            "kl": found.kl,
-            "decision_difference": asdict(found.decision_difference),
+            "target": result.target_name,
+            "baseline": result.baseline_name,
+            "status": result.status.name,
+            "before": result.before,
+            "after": result.after,
+            "kl": result.kl,
+            "decision_difference": asdict(result.decision_difference),
             "left_out": people.left_out,
             **asdict(parts),
         }
         print_json("fairmend.explanation/1", content)
         return
-    show(found)
+    show(result)
     if as_disparity(metric).uses_outcome:
         show(_MODELLED)
     for table in parts.tables(MOST_SHARES, MOST_FEATURES, MOST_PAIRS):

@@ -13,7 +13,7 @@ RULES = ("immutable", "one_way", "do_no_harm")
 
 
 def inspect(artifact: o.Artifact, as_json: o.AsJson = False) -> None:
-    """Print what is in an artifact: what it mends, for whom, how, and where it comes from."""
+    """Print what is in an artifact: what it repairs, for whom, how, and where it comes from."""
     from fairmend.artifact import inspect as look
     from fairmend.tables import TextTable
 
@@ -24,16 +24,16 @@ def inspect(artifact: o.Artifact, as_json: o.AsJson = False) -> None:
         return
     show(manifest, end="\n\n")
     settings = content["settings"]
-    told = [*RULES, *(["cost"] if settings.get("cost") else [])]
-    lines = [(name.replace("_", " "), _said(settings.get(name))) for name in told]
+    names = [*RULES, *(["cost"] if settings.get("cost") else [])]
+    lines = [(name.replace("_", " "), _in_words(settings.get(name))) for name in names]
     show(TextTable("Rules for edits", ("<rule", "<is"), lines))
 
 
-def _said(value: Any) -> str:
+def _in_words(value: Any) -> str:
     """A setting as people say it.
 
-    >>> _said(["age", "sex"]), _said({"income": "up"}), _said(True), _said(()), _said(None)
-    ('age, sex', 'income up', 'yes', 'none', 'none')
+    >>> _in_words(["age", "sex"]), _in_words({"income": "up"}), _in_words(True), _in_words(None)
+    ('age, sex', 'income up', 'yes', 'none')
     """
     if isinstance(value, Mapping):
         value = [f"{name} {entry}" for name, entry in value.items()]

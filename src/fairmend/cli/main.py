@@ -1,4 +1,4 @@
-"""The command line: audit, explain and mend a model from files, without writing Python.
+"""The command line: audit, explain and repair a model from files, without writing Python.
 
 One file a command; this one puts them together. Figures go to standard output; messages and
 progress to standard error. `fairmend.cli.output.Code` has the exit codes.
@@ -137,19 +137,19 @@ def settings(
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Audit, explain and mend a black-box classifier that treats groups differently."""
-    where, found = find_settings(config)
+    """Audit, explain and repair a black-box classifier that treats groups differently."""
+    where, content = find_settings(config)
     flags = {name: options_of(command) for name, command in COMMANDS.items()}
     known = {name: {flag: o for flag, (_, o) in own.items()} for name, own in flags.items()}
-    if config is None and found:
+    if config is None and content:
         context.obj = FoundSettings(where, {
             (command, flags[command][flag][0]): flag
-            for command, values in settle(where, found, known, {}).items()
+            for command, values in settle(where, content, known, {}).items()
             for flag in values if known[command][flag].variable not in os.environ
         })  # fmt: skip
     context.default_map = {
         name: {flags[name][flag][0]: value for flag, value in values.items()}
-        for name, values in settle(where, found, known).items()
+        for name, values in settle(where, content, known).items()
     }
 
 
@@ -180,26 +180,26 @@ def _look_at_settings(context: Any) -> None:
                 f"Say --{flag}, or, if you trust that file, fairmend --config {found.where} "
                 f"{context.info_name} ....",
             )
-    told = [f"--{flag}" for flag in flags if flag in WORTH_A_NOTICE]
-    if told:
-        note(f"{' and '.join(told)} from {found.where} in the current folder")
+    notable = [f"--{flag}" for flag in flags if flag in WORTH_A_NOTICE]
+    if notable:
+        note(f"{' and '.join(notable)} from {found.where} in the current folder")
 
 
 def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
     """A command's options by their long flags, each with the parameter it sets."""
-    found = {}
+    options = {}
     for parameter in signature(command, eval_str=True).parameters.values():
         kind, *notes = get_args(parameter.annotation)
         for info in notes:
             if isinstance(info, OptionInfo):
                 # in an annotation, the first flag stands where a default would
-                said = [d for d in (info.default, *(info.param_decls or ())) if isinstance(d, str)]
-                flags = [flag for flag in said if flag.startswith("--")] or [parameter.name]
+                names = [d for d in (info.default, *(info.param_decls or ())) if isinstance(d, str)]
+                flags = [flag for flag in names if flag.startswith("--")] or [parameter.name]
                 flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
                 hint = str if Path in get_args(kind) else kind  # a file names a path by text
                 option = Option(flag, hint, check_of(info.callback))
-                found[flag] = (parameter.name, option)
-    return found
+                options[flag] = (parameter.name, option)
+    return options
 
 
 @guarded

@@ -165,14 +165,14 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 def _parameters(group: Any) -> list[Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    found = []
+    parameters = []
     for one in (one for one in fields(group) if one.init):
         default = Parameter.empty if one.default is MISSING else one.default
         if one.default_factory is not MISSING:
             default = one.default_factory()
         kind = Parameter.KEYWORD_ONLY
-        found.append(Parameter(one.name, kind, default=default, annotation=hints[one.name]))
-    return found
+        parameters.append(Parameter(one.name, kind, default=default, annotation=hints[one.name]))
+    return parameters
 
 
 @dataclass(frozen=True, kw_only=True)

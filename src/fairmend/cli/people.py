@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ColumnOptions",
+    "FilePeople",
     "InputOptions",
-    "People",
     "is_many",
     "read_people",
     "refuse_repeated_ids",
@@ -125,7 +125,7 @@ class InputOptions(ColumnOptions):
 
 
 @dataclass(frozen=True, eq=False)
-class People:
+class FilePeople:
     """The people of one file or of many."""
 
     call: dict[str, Any]
@@ -141,7 +141,7 @@ class People:
     left_out: int = 0
     """How many had no outcome or no group."""
     selection: Selection | None = None
-    """What sets those without an outcome apart, if anything does."""
+    """How those without an outcome differ, if they do."""
 
     def __len__(self) -> int:
         return self.n
@@ -151,7 +151,7 @@ class People:
         """The label, or its values; None where it is not known what really happened."""
         return None if self.columns.label is None else self.values[self.columns.label]
 
-    def take(self, rows: Any) -> People:
+    def take(self, rows: Any) -> FilePeople:
         """Some of the people of a file."""
         groups = {name: one[rows] for name, one in self.call["sensitive_features"].items()}
         call = {name: None if one is None else one[rows] for name, one in self.call.items()
@@ -188,8 +188,8 @@ def read_people(
     *,
     known: Mapping[str, Any] | None = None,
     many: bool = False,
-) -> People:
-    """Read one file, or count many, and tell the columns apart.
+) -> FilePeople:
+    """Read one file, or count many, and find the role of each column.
 
     ``known`` are the inputs, with their types, where a repair or an earlier file knows them.
     ``many``: one file is read as many are.
@@ -259,7 +259,7 @@ def _read_file(
     box: BlackBox,
     spelling: Spelling,
     known: Mapping[str, Any],
-) -> People:
+) -> FilePeople:
     """Read a file; people without an outcome or a group are counted and left out."""
     import polars as pl
 
@@ -304,7 +304,7 @@ def _read_file(
         "sensitive_features": {name: kept[name] for name in columns.group},
         "sample_weight": None if columns.weight is None else kept[columns.weight],
     }
-    return People(
+    return FilePeople(
         call,
         [*inputs, *answers],
         columns,
@@ -320,12 +320,12 @@ def _read_file(
 def _selected(
     box: BlackBox, table: pl.DataFrame, names: Sequence[str], label: str, positive: Hashable
 ) -> Selection | None:
-    """Whether those without an outcome are decided otherwise, which is said at once."""
+    """Whether those without an outcome are decided otherwise, which is reported at once."""
     from fairmend.data.outcomes import Labels
     from fairmend.measure.selection import find_selection
 
     values = table[label].drop_nulls().unique().sort().to_list()
-    if len(values) != 2:  # an error that is told elsewhere
+    if len(values) != 2:  # an error that the library reports
         return None
     labels = Labels.of(values, positive)
     has_outcome = table[label].is_not_null().to_numpy()
@@ -370,7 +370,7 @@ def _count_files(
     box: BlackBox,
     spelling: Spelling,
     known: Mapping[str, Any],
-) -> People:
+) -> FilePeople:
     """Count groups and outcomes; everything else is left to the engine."""
     import polars as pl
 
@@ -410,10 +410,10 @@ def _count_files(
         "sample_weight": columns.weight,
     }
     positive = _positive(values[columns.label], columns.positive)
-    return People(call, inputs, columns, values, positive, n)
+    return FilePeople(call, inputs, columns, values, positive, n)
 
 
-def refuse_repeated_ids(people: People) -> None:
+def refuse_repeated_ids(people: FilePeople) -> None:
     """Refuse people with several rows in many files: their rows are not put together."""
     from fairmend.engines import Source, duck
 

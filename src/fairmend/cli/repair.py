@@ -31,8 +31,8 @@ from fairmend.cli.output import (
     show,
 )
 from fairmend.cli.people import (
+    FilePeople,
     InputOptions,
-    People,
     is_many,
     read_people,
     refuse_repeated_ids,
@@ -115,7 +115,7 @@ class RepairOptions:
             *(Rule("--max-edits", most) for most in [self.max_edits] if most is not None),
         ]
 
-    def settings(self, people: People, box: BlackBox, seed: int) -> dict[str, Any]:
+    def settings(self, people: FilePeople, box: BlackBox, seed: int) -> dict[str, Any]:
         """The settings as the classifier takes them, but for the rules."""
         return {
             "pos_label": people.positive,
@@ -252,7 +252,7 @@ def repair(
     gate([*crossed, *([] if allow_partial else not_closed + way_out)])
 
 
-def _tell_about(repaired: RepairedClassifier, people: People, reference: str) -> None:
+def _tell_about(repaired: RepairedClassifier, people: FilePeople, reference: str) -> None:
     """Say what may mislead about the people a repair was fitted on."""
     audit = repaired.audit_
     if audit.rows is not None:
@@ -277,7 +277,7 @@ def _show(
     which: str,
 ) -> None:
     plans = worst_first(repaired)
-    nobody = [] if plans else ["No group fares worse than the reference: nobody is edited."]
+    nobody = [] if plans else ["No group is worse off than the reference: nobody is edited."]
     for part in (*shortfalls, *plans, *nobody):
         show(part, end="\n\n")
     show(f"{people}{_SEEN[result.holdout]} ({which}):", end="\n\n")
@@ -300,7 +300,7 @@ def _refuse_groups(rules: Sequence[Rule], groups: Sequence[str]) -> None:
         )
 
 
-def _favourable(people: People, box: BlackBox, text: str | None) -> Any:
+def _favourable(people: FilePeople, box: BlackBox, text: str | None) -> Any:
     """The decision people want, as the labels have it."""
     if people.outcome is not None:
         return same_value(people.outcome, text)
@@ -340,7 +340,7 @@ def _read_direction(text: str) -> tuple[str, str]:
 
 def _everybody(
     file: str, columns: InputOptions, box: BlackBox, spelling: Spelling, holdout: HoldoutOptions
-) -> tuple[People, People, People]:
+) -> tuple[FilePeople, FilePeople, FilePeople]:
     """All people, those to audit, and those to report on."""
     many = is_many(file)
     if many and holdout.holdout is None:
@@ -356,7 +356,7 @@ def _everybody(
     return people, people, others
 
 
-def _split(people: People, share: float, seed: int) -> tuple[People, People]:
+def _split(people: FilePeople, share: float, seed: int) -> tuple[FilePeople, FilePeople]:
     """Those to audit and the holdout, the share taken within each group and outcome.
 
     All rows of a person go the same way, that of the first.
@@ -384,7 +384,7 @@ def _split(people: People, share: float, seed: int) -> tuple[People, People]:
     return people.take(np.flatnonzero(~held_out)), people.take(np.flatnonzero(held_out))
 
 
-def _persons(people: People) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _persons(people: FilePeople) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A row of each person, and for each row whose it is."""
     import numpy as np
 
@@ -396,7 +396,7 @@ def _persons(people: People) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return (first, person) if len(numbers) < len(people) else (rows, rows)
 
 
-def _cells(people: People) -> NDArray[np.int64]:
+def _cells(people: FilePeople) -> NDArray[np.int64]:
     import polars as pl
 
     frame = pl.DataFrame([one.alias(str(j)) for j, one in enumerate(people.values.values())])

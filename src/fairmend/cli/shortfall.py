@@ -13,7 +13,7 @@ from fairmend.errors import FairmendWarning
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
-    from fairmend.cli.people import People
+    from fairmend.cli.people import FilePeople
     from fairmend.repair.plan import Plan
 
 __all__ = ["Rule", "Shortfall", "find_shortfalls", "settings_of", "worst_first"]
@@ -116,7 +116,7 @@ def find_shortfalls(
     repaired: RepairedClassifier,
     rules: Sequence[Rule],
     always: Sequence[str],
-    people: People,
+    people: FilePeople,
 ) -> list[Shortfall]:
     """The worst-off group first, with what each rule does to that one where it is cheap to try."""
     from fairmend.measure.wording import describe_open_gap, widest
@@ -129,7 +129,7 @@ def find_shortfalls(
     ]
     recorded = repaired.box_.column is not None
     cheap = recorded and len(rules) <= MOST_RULES and len(people) <= MOST_PEOPLE
-    found = []
+    shortfalls = []
     for place, plan in enumerate(short):
         trials = _tried(repaired, rules, always, people, plan) if cheap and place == 0 else ()
         outlook = plan.outlook
@@ -154,8 +154,8 @@ def find_shortfalls(
             tuple(dict(zip(_GAP, gap, strict=True)) for gap in gaps),
             tuple(headlines),
         )
-        found.append(shortfall)
-    return found
+        shortfalls.append(shortfall)
+    return shortfalls
 
 
 def worst_first(repaired: RepairedClassifier) -> list[Plan]:
@@ -176,17 +176,17 @@ def _why(plan: Plan, trials: Sequence[Trial], *, recorded: bool, ruled: bool) ->
     from fairmend.status import PlanStatus
 
     blocked = recorded and plan.outlook.unreachable > 0
-    said = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.in_words.status]
+    sentences = [] if blocked and plan.status is PlanStatus.UNREACHABLE else [plan.in_words.status]
     if blocked:
         kept = " that keeps to the rules for edits" if ruled else ""
-        said.append(
+        sentences.append(
             "With --predictions people can only be edited into rows that are in the file: for "
             f"{share(plan.outlook.unreachable)} of {plan.group_names[0]}, whom the repair would "
             f"edit, there is none with the other decision{kept}. With --model the model itself is "
             "queried about further rows."
         )
-    said += _worth_dropping(plan, trials)
-    return " ".join(said)
+    sentences += _worth_dropping(plan, trials)
+    return " ".join(sentences)
 
 
 def _worth_dropping(plan: Plan, trials: Sequence[Trial]) -> list[str]:
@@ -205,17 +205,17 @@ def _tried(
     repaired: RepairedClassifier,
     rules: Sequence[Rule],
     always: Sequence[str],
-    people: People,
+    people: FilePeople,
     plan: Plan,
 ) -> tuple[Trial, ...]:
     def left_by(kept: Sequence[Rule]) -> tuple[float, float]:
         settings = repaired.get_params(deep=False) | settings_of(kept, always)
         relaxed = {"do_no_harm": False, "require_significant": False}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FairmendWarning)  # said once, of the repair itself
+            warnings.simplefilter("ignore", FairmendWarning)  # the repair itself has warned
             again = type(repaired)(**settings | relaxed).fit(**people.call)
-        found = again.plans_.get(plan.target)
-        return (0.0, 0.0) if found is None else (found.outlook.gap_after, found.outlook.unreachable)
+        other = again.plans_.get(plan.target)
+        return (0.0, 0.0) if other is None else (other.outlook.gap_after, other.outlook.unreachable)
 
     return tuple(
         Trial(str(rule), *left_by([r for r in rules if r is not rule]), *left_by([rule]))

@@ -37,7 +37,7 @@ MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
-class People:
+class Sample:
     """Some of the people of the table: inputs, outcomes, groups."""
 
     X: Any
@@ -49,9 +49,9 @@ class People:
 
 
 def main() -> None:
-    """Audit a stand-in vendor model, explain what is found, mend it, and see on new people."""
+    """Audit a stand-in vendor model, explain what is found, repair it, and look at new people."""
     adult = load_adult(_installed())
-    training, audited, holdout = _split(People(adult.X, adult.y, adult.sensitive_features))
+    training, audited, holdout = _split(Sample(adult.X, adult.y, adult.sensitive_features))
 
     _title("fairmend: does a model you cannot open treat groups differently, and why?")
     _say(
@@ -80,21 +80,21 @@ def main() -> None:
     _show_counterfactual(explained)
 
     _title("4  The repair: edit as little as possible, of as few as possible")
-    mended = _repair(model, audited)
+    repaired = _repair(model, audited)
     _title("5  The proof: people neither the model nor the repair has seen")
-    report = _show_holdout(mended, holdout)
+    report = _show_holdout(repaired, holdout)
 
     _title("6  The page: for those who decide, audit or object")
     _save(report)
 
 
-def _split(people: People) -> tuple[People, People, People]:
+def _split(people: Sample) -> tuple[Sample, Sample, Sample]:
     """Those the vendor trains on, those it is audited on, and the holdout: always the same."""
     order = np.random.default_rng(0).permutation(len(people))
     ends = np.round(np.cumsum([TRAINED, AUDITED]) * len(people)).astype(int)
     X, sex = nw.from_native(people.X), nw.from_native(people.sex, series_only=True)
     trained, audited, holdout = (
-        People(X[part].to_native(), people.y[part], sex[part].to_native())
+        Sample(X[part].to_native(), people.y[part], sex[part].to_native())
         for part in np.split(order, ends)
     )
     return trained, audited, holdout
@@ -109,7 +109,7 @@ def _installed() -> Literal["pandas", "polars"]:
     return "pandas"
 
 
-def _vendor_model(people: People) -> Any:
+def _vendor_model(people: Sample) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=100, max_iter=1_000).fit(people.X, people.y)
@@ -134,10 +134,10 @@ IMMUTABLE = ("Married", "Immigrant", "Age_leq_30")
 """What nobody should be told to change."""
 
 
-def _repair(model: Any, people: People) -> Any:
+def _repair(model: Any, people: Sample) -> Any:
     from fairmend.classifier import RepairedClassifier
 
-    mended = RepairedClassifier(
+    repaired = RepairedClassifier(
         model,
         "fnr",
         immutable=IMMUTABLE,
@@ -149,12 +149,12 @@ def _repair(model: Any, people: People) -> Any:
         "just enough of them to close the gap that people live with. "
         f"{', '.join(IMMUTABLE)} are never edited, nobody loses a yes, and no man's answer changes."
     )
-    print(mended.plan_, end="\n\n")
-    return mended
+    print(repaired.plan_, end="\n\n")
+    return repaired
 
 
-def _show_holdout(mended: Any, people: People) -> Report:
-    report: Report = mended.report(
+def _show_holdout(repaired: Any, people: Sample) -> Report:
+    report: Report = repaired.report(
         people.X,
         people.y,
         sensitive_features=people.sex,
