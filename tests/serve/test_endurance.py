@@ -66,10 +66,10 @@ def test_ten_kills_lose_no_acknowledged_decision(tmp_path, artifact, vendor):
         status, _, headers = serving.post(sidecar.url + "/predict", BODIES[0])
         assert status == 200
         acknowledged.append(headers["Fairmend-Decision"])
-        load = Load(sidecar, 1.6)
+        load = Load(sidecar, 1.2)
         while not load.acknowledged and load.thread.is_alive():
             time.sleep(0.01)
-        time.sleep(rng.uniform(0.2, 0.8))
+        time.sleep(rng.uniform(0.1, 0.6))
         sidecar.process.kill()
         sidecar.stop()
         load.done()

@@ -254,13 +254,9 @@ class DecisionLog:
 
     def reply(self, key: bytes) -> Reply | None:
         """The answer under a key, by this process or an earlier one."""
-        for row in self._reader.execute(
-            "SELECT key, body, status, content, decision FROM replies WHERE key = ? AND at > ?",
-            key,
-            time.time() - _REPLIES_KEPT,
-        ):
-            return Reply(*row)
-        return None
+        query = "SELECT key, body, status, content, decision FROM replies WHERE key = ? AND at > ?"
+        rows = list(self._reader.execute(query, key, time.time() - _REPLIES_KEPT))
+        return Reply(*rows[0]) if rows else None
 
     def known(self, decisions: Sequence[str]) -> set[str]:
         """Which of some ids of decisions are in the log."""
