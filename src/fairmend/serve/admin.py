@@ -13,7 +13,7 @@ from fairmend.errors import FairmendError
 from fairmend.model.wire import RequestFailed
 from fairmend.report.html.monitor import POLICY, monitor_page
 from fairmend.report.monitoring import MonitorFigures
-from fairmend.serve.http import Port, live, problem, reply
+from fairmend.serve.http import Port, problem, reply
 from fairmend.serve.monitor import look
 from fairmend.serve.sidecar import Sidecar
 
@@ -36,7 +36,7 @@ def make_admin(sidecar: Sidecar) -> Starlette:
             operators.route("/", operators.monitor),
             operators.route("/figures", operators.figures),
             operators.route("/metrics", operators.metrics),
-            operators.route("/live", live),
+            operators.route("/live", operators.live),
             operators.route("/ready", operators.ready),
             operators.route("/reload", operators.reload, method="POST"),
         ]
@@ -47,9 +47,7 @@ class _Operators(Port):
     """What operators may request."""
 
     def __init__(self, sidecar: Sidecar) -> None:
-        self.sidecar = sidecar
-        token = sidecar.config.secret(sidecar.config.admin_token_env)
-        super().__init__("admin", token, 'Basic realm="fairmend"', sidecar.metrics)
+        super().__init__("admin", sidecar, sidecar.config.admin_token_env, 'Basic realm="fairmend"')
         self._reading: asyncio.Task[MonitorFigures] | None = None
 
     def refusal(self, request: Request) -> Response | None:
@@ -75,9 +73,6 @@ class _Operators(Port):
         self.counts.in_flight.set(self.sidecar.in_flight)
         self.counts.ready.set(self.sidecar.ready)
         return PlainTextResponse(self.counts.text(), media_type="text/plain; version=0.0.4")
-
-    async def ready(self, _: Request) -> Response:
-        return reply({"ready": self.sidecar.ready}, 200 if self.sidecar.ready else 503)
 
     async def reload(self, request: Request) -> Response:
         if "fairmend-admin" not in request.headers:  # which no page elsewhere can add

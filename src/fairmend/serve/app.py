@@ -16,7 +16,7 @@ from fairmend._version import __version__
 from fairmend.model.protocols import protocol_named, protocol_names
 from fairmend.model.protocols.v2 import DATATYPES
 from fairmend.model.wire import JSON, BadRequest, Cell, Protocol, RequestFailed, strict_json
-from fairmend.serve.http import Port, live, note, problem, read_body, reply
+from fairmend.serve.http import Port, note, problem, read_body, reply
 from fairmend.serve.openapi import document
 from fairmend.serve.sidecar import Sidecar
 
@@ -63,7 +63,7 @@ def make_app(sidecar: Sidecar) -> Starlette:
             clients.route("/health", clients.ping),
             clients.route("/version", clients.version),
             clients.route("/v2", clients.server),
-            clients.route("/v2/health/live", live),
+            clients.route("/v2/health/live", clients.live),
             clients.route("/v2/health/ready", clients.ready),
             clients.route("/v2/models/{model}", clients.about),
             clients.route("/v2/models/{model}/ready", clients.ready),
@@ -77,9 +77,8 @@ class _Clients(Port):
     """What clients may request."""
 
     def __init__(self, sidecar: Sidecar) -> None:
-        self.sidecar, self.config = sidecar, sidecar.config
-        token = self.config.secret(self.config.token_env)
-        super().__init__("clients", token, "Bearer", sidecar.metrics)
+        self.config = sidecar.config
+        super().__init__("clients", sidecar, self.config.token_env, "Bearer")
         self.model = model_name(self.config.upstream)
         output = self.config.answer if isinstance(self.config.answer, str) else None
         self.output = output or "predict"
@@ -136,9 +135,6 @@ class _Clients(Port):
             raise BadRequest("bad_outcome", "y must be one of the two labels of the audit", 422)
         count = await self.sidecar.outcomes([(each.decision, values[each.y]) for each in outcomes])
         return reply({"recorded": count}, 201)
-
-    async def ready(self, _: Request) -> Response:
-        return reply({"ready": self.sidecar.ready}, 200 if self.sidecar.ready else 503)
 
     async def ping(self, _: Request) -> Response:
         return PlainTextResponse("\n", 200 if self.sidecar.ready else 503)

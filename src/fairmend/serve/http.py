@@ -17,9 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fairmend.model.wire import JSON, BadRequest, RequestFailed
-from fairmend.serve.metrics import Metrics
+from fairmend.serve.sidecar import Sidecar
 
-__all__ = ["Port", "flush", "live", "note", "problem", "read_body", "reply", "where"]
+__all__ = ["Port", "flush", "note", "problem", "read_body", "reply", "where"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 _json = msgspec.json.Encoder()
@@ -48,17 +48,13 @@ def problem(
     return Response(body(error.code, error.message), error.status, headers, JSON)
 
 
-async def live(_: Request) -> Response:
-    """It runs."""
-    return reply({"live": True})
-
-
 class Port:
     """The routes of one port; only those with the token get in, nothing unforeseen gets out."""
 
-    def __init__(self, name: str, token: str | None, challenge: str, metrics: Metrics) -> None:
-        self.name, self.token, self.challenge = name, token, challenge
-        self.counts = metrics
+    def __init__(self, name: str, sidecar: Sidecar, token_env: str, challenge: str) -> None:
+        self.name, self.sidecar, self.challenge = name, sidecar, challenge
+        self.token = sidecar.config.secret(token_env)
+        self.counts = sidecar.metrics
 
     def refusal(self, request: Request) -> Response | None:
         """The answer to somebody who may not come in."""
@@ -68,6 +64,12 @@ class Port:
         note("request", "warning", port=self.name, code="unauthorized", status=401)
         failed = RequestFailed("unauthorized", "a token is needed", 401)
         return problem(failed, headers={"WWW-Authenticate": self.challenge})
+
+    async def live(self, _: Request) -> Response:
+        return reply({"live": True})
+
+    async def ready(self, _: Request) -> Response:
+        return reply({"ready": self.sidecar.ready}, 200 if self.sidecar.ready else 503)
 
     def answered(self, request: Request, response: Response, code: str, seconds: float) -> None:
         """What to do with a response before it is sent."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from msgspec import UNSET, UnsetType
 
 from fairmend.data.columns import Frame
@@ -24,13 +23,11 @@ Row = tuple[Any, ...]
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _EXACT = 2.0**53
-_MOST_HEADERS = 1_000
 # An integer of more than 64 bits is refused by the protocols: leave it to them.
 _Moderate = Annotated[float, msgspec.Meta(ge=-(2.0**63), lt=2.0**63)]
 _CELLS: dict[str, Any] = {"bool": bool, "int": Whole, "float": _Moderate, "str": str}
 _cells = msgspec.structs.astuple
 Read = tuple[list[Row], dict[str, list[Any]]]
-_Places = tuple[int, Callable[[Any], Row], dict[str, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +44,6 @@ class Schema:
     personal: frozenset[str]
     """Inputs among them; people who opt out leave these empty, or out."""
     _types: tuple[type, ...]
-    _places: dict[Any, _Places] = field(default_factory=dict)
     _decoders: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -81,13 +77,14 @@ class Schema:
         """The model's inputs in their order and types, and the columns that say who is who."""
         if not query.rows:
             raise BadRequest("no_rows", "there must be at least one row", 422)
-        wide, pick, person = self._place(query.names)
-        types, rows = self._types, []
+        names = self.names if query.names is None else query.names
+        order, person = self._place(names)
+        rows = []
         for row in query.rows:
-            if len(row) != wide:
+            if len(row) != len(names):
                 raise BadRequest("bad_row", "every row must have as many cells as columns", 422)
-            inputs = pick(row)
-            typed = tuple(map(type, inputs)) == types
+            inputs = tuple(None if j is None else row[j] for j in order)
+            typed = tuple(map(type, inputs)) == self._types
             rows.append(inputs if typed else self.typed(inputs, text=query.text))
         columns = {
             name: [None if row[j] is UNSET else row[j] for row in query.rows]
@@ -133,29 +130,18 @@ class Schema:
         decoder = self._decoders[key] = msgspec.json.Decoder(body)
         return decoder
 
-    def _place(self, names: tuple[str, ...] | None) -> _Places:
-        """How many columns there are, where the model's inputs are, and where each of `person`."""
-        places = self._places.get(names)
-        if places is not None:
-            return places
-        columns = self.names if names is None else names
-        spot = {name: j for j, name in enumerate(columns)}
-        if len(spot) != len(columns):
+    def _place(self, names: tuple[str, ...]) -> tuple[list[int | None], dict[str, int]]:
+        """Where each of the model's inputs is among some columns, and each of `person`."""
+        spot = {name: j for j, name in enumerate(names)}
+        if len(spot) != len(names):
             raise BadRequest("bad_columns", "column names must be distinct", 422)
         for name in self.names:
             if name not in spot and name not in self.personal:
                 raise missing_column(name)
         if not spot.keys() <= {*self.names, *self.person}:
             raise BadRequest("bad_columns", "there is a column that does not belong here", 422)
-        order = [spot.get(name) for name in self.names]
-        pick: Callable[[Any], Row] = itemgetter(*order)
-        if None in order or len(order) == 1:
-            pick = partial(_picked, order)
-        if len(self._places) >= _MOST_HEADERS:
-            self._places.clear()
         person = {name: spot[name] for name in self.person if name in spot}
-        self._places[names] = len(columns), pick, person
-        return self._places[names]
+        return [spot.get(name) for name in self.names], person
 
     def typed(self, row: Row, *, text: bool = False) -> Row:
         """A row with each cell in its column's type, or an error that names the column."""
@@ -171,11 +157,6 @@ class Schema:
     def frame(self, rows: Sequence[Row]) -> Frame:
         """Rows in the container and the types of the audit."""
         return from_cells(rows, self.table)
-
-
-def _picked(order: Sequence[int | None], row: Any) -> Row:
-    """A row's inputs, where one may not have come."""
-    return tuple(None if j is None else row[j] for j in order)
 
 
 def missing_column(name: str) -> BadRequest:
@@ -204,11 +185,10 @@ def _cell(name: str, kind: str, optional: bool, cell: Any, text: bool) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not np.isfinite(value):
-        raise ValueError
-    if isinstance(value, int) and abs(value) > 2**63 - 1:
+    if isinstance(value, int | float) and not abs(value) <= _LARGEST[type(value)]:
         raise ValueError
     return value
 
 
+_LARGEST = {int: 2**63 - 1, float: sys.float_info.max}
 _WORDS = {"bool": "true or false", "int": "whole numbers", "float": "numbers", "str": "text"}
