@@ -85,7 +85,7 @@ def find_alerts(monitored: Sequence[Monitored], changed: int, probed_at: float) 
     alerts = []
     if changed:
         alerts.append(
-            Alert(probed_at, "model", f"The vendor decides {changed} of its probes otherwise than "
+            Alert(probed_at, "model", f"The vendor answers {changed} of its probes otherwise than "
                   "in the audit: the model has changed. Audit it again.")
         )  # fmt: skip
     for one in monitored:

@@ -17,32 +17,29 @@ from functools import partial
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 import numpy as np
 
 from fairmend.apply.draw import Drawer, read_key
 from fairmend.data.columns import Frame
-from fairmend.data.ids import is_id
 from fairmend.errors import DataError, FairmendError, unreadable
 from fairmend.model.answers import Answers
 from fairmend.model.probe import Probe
 from fairmend.model.remote import as_answers, cells, kinds
-from fairmend.model.wire import JSON, BadAnswer, BadRequest, Protocol, Query, RequestFailed
+from fairmend.model.wire import BadAnswer, Protocol, Query, RequestFailed
 from fairmend.serve.config import Config
 from fairmend.serve.log import TABLES, DecisionLog, Entry, LogUnavailable, Reply, day_of, event
 from fairmend.serve.metrics import Metrics
+from fairmend.serve.people import GROUP_HEADER, ID_HEADER, Person, read_people
 from fairmend.serve.repairer import Answer, Law, Repairer
-from fairmend.serve.schema import Read, Row, missing_column
+from fairmend.serve.schema import Row
 from fairmend.serve.upstream import Upstream, UpstreamError
 
 __all__ = ["Decided", "Sidecar"]
 
 PROBES = 64
 """Rows of the audit that the vendor is queried about now and then."""
-_GROUP, _ID = "fairmend-group", "fairmend-id"
-"""Headers that say who a row is about."""
 _LOADS = 3
 _json = msgspec.json.Encoder()
 
@@ -54,22 +51,6 @@ class Decided:
     content: bytes
     decision: str
     """The id of the request's decisions: row i is ``decision/i``."""
-
-
-@dataclass(slots=True)
-class _Person:
-    """One row on its way through."""
-
-    row: Row
-    group: str | None
-    id: Any
-    raw: Any = None
-    """The vendor's answer, as it came and as it is read."""
-    answer: Answer | None = None
-    edited: Row | None = None
-    """The edited row; None where nothing is edited."""
-    edited_raw: Any = None
-    edited_answer: Answer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +202,7 @@ class Sidecar:
         if not 1 <= len(token) <= 255:
             raise RequestFailed("bad_key", "an Idempotency-Key has 1 to 255 characters", 400)
         key = self._hash(token.encode())
-        beside = [path, content_type, headers.get(_GROUP, ""), headers.get(_ID, "")]
+        beside = [path, content_type, headers.get(GROUP_HEADER, ""), headers.get(ID_HEADER, "")]
         digest = self._hash("\0".join(beside).encode() + b"\0" + body)
         if key in self._pending:
             first, future = self._pending[key]
@@ -265,8 +246,9 @@ class Sidecar:
         decision = f"{time.time_ns() // 1_000:014x}{secrets.token_hex(5)}"
         request = _Request(self.serving, decision, time.perf_counter(), self._deadline())
         try:
-            query, read = self._read(request.serving, protocol, body, content_type)
-            people = self._people(request.serving, query, read, headers)
+            query, people = read_people(
+                self.config, request.serving, protocol, body, content_type, headers
+            )
             await self._query_people(request, people)
             status = "ok"
             if self.config.mode != "off":
@@ -288,66 +270,6 @@ class Sidecar:
 
     # ---------------------------------------------------------------- its steps
 
-    def _read(
-        self, serving: Repairer, protocol: Protocol, body: bytes, content_type: str
-    ) -> tuple[Query, Read]:
-        """A request and its rows, the usual form in one step."""
-        schema, most = serving.schema, self.config.most_rows
-        read = None
-        if protocol.records_key and content_type == JSON:
-            read = schema.read_records(protocol.records_key, body)
-        query = Query(None, read[0]) if read is not None else protocol.read(body, content_type)
-        if len(query.rows) > most:
-            raise BadRequest("too_many_rows", f"at most {most} rows", 413)
-        return query, schema.read(query) if read is None else read
-
-    def _people(
-        self, serving: Repairer, query: Query, read: Read, headers: Mapping[str, str]
-    ) -> list[_Person]:
-        rows, columns = read
-        came = set(columns)
-        self._add_parameters(columns, query.parameters, len(rows))
-        self._add_headers(columns, headers, len(rows))
-        for name in columns.keys() - came:
-            if name in serving.schema.personal:  # it came beside the rows, but the vendor reads it
-                raise missing_column(name)
-        groups = [columns.get(name) for name in self.config.groups]
-        ids = columns.get(self.config.id)
-        people = []
-        for i, row in enumerate(rows):
-            labels = [None if column is None else column[i] for column in groups]
-            person = None if ids is None else ids[i]
-            if person is not None and not is_id(person):
-                raise BadRequest("bad_id", "ids are whole numbers or text that is not empty", 422)
-            people.append(_Person(row, serving.group(labels), person))
-        return people
-
-    def _add_parameters(
-        self, columns: dict[str, list[Any]], parameters: Mapping[str, Any], n: int
-    ) -> None:
-        for name, value in parameters.items():
-            if name not in (*self.config.groups, self.config.id) or name in columns:
-                raise BadRequest("bad_parameter", "a parameter does not belong here", 422)
-            columns[name] = value if isinstance(value, list) else [value] * n
-            if len(columns[name]) != n:
-                message = "a parameter must have one value, or one per row"
-                raise BadRequest("bad_parameter", message, 422)
-
-    def _add_headers(
-        self, columns: dict[str, list[Any]], headers: Mapping[str, str], n: int
-    ) -> None:
-        groups, id_column = self.config.groups, self.config.id
-        if _GROUP in headers and groups[0] not in columns:
-            labels = [_from_header(label) for label in headers[_GROUP].split("&")]
-            if len(labels) != len(groups):
-                raise BadRequest("bad_group", "Fairmend-Group has one label per attribute", 422)
-            for name, label in zip(groups, labels, strict=True):
-                columns[name] = [label.strip()] * n
-        if _ID in headers and id_column not in columns:
-            if n != 1:
-                raise BadRequest("bad_id", "Fairmend-Id is for one row; use a column", 422)
-            columns[id_column] = [_from_header(headers[_ID])]
-
     async def _query(
         self, serving: Repairer, rows: list[Row], deadline: float
     ) -> tuple[list[Any], list[Answer]]:
@@ -356,13 +278,13 @@ class Sidecar:
         raw, values = await self.upstream.query(schema.sent_names, rows, schema.kinds, deadline)
         return raw, serving.read(values)
 
-    async def _query_people(self, request: _Request, people: list[_Person]) -> None:
+    async def _query_people(self, request: _Request, people: list[Person]) -> None:
         rows = [each.row for each in people]
         raw, answers = await self._query(request.serving, rows, request.deadline)
         for each, each_raw, answer in zip(people, raw, answers, strict=True):
             each.raw, each.answer = each_raw, answer
 
-    async def _repair(self, request: _Request, people: list[_Person]) -> str:
+    async def _repair(self, request: _Request, people: list[Person]) -> str:
         """Edit rows and query the vendor about them; in shadow mode a failure is only noted."""
         serving = request.serving
         try:
@@ -384,7 +306,7 @@ class Sidecar:
             return "shadow_failed"
         return "ok"
 
-    async def _laws(self, request: _Request, people: list[_Person]) -> list[Law | None]:
+    async def _laws(self, request: _Request, people: list[Person]) -> list[Law | None]:
         """Everybody's law, None for people of groups that are not repaired.
 
         Laws that are not cached are computed in a thread: that may query the vendor about mixtures.
@@ -418,7 +340,7 @@ class Sidecar:
         return [None if key is None else laws[key] for key in keys]
 
     def _content(
-        self, protocol: Protocol, query: Query, request: _Request, people: list[_Person]
+        self, protocol: Protocol, query: Query, request: _Request, people: list[Person]
     ) -> bytes:
         config, labels = self.config, request.serving.labels
         repairs = config.mode == "repair"
@@ -427,7 +349,7 @@ class Sidecar:
         if not config.explain:
             return protocol.write(query, raw)
 
-        def label(each: _Person, answer: Answer | None) -> Any:
+        def label(each: Person, answer: Answer | None) -> Any:
             assert answer is not None
             positive = request.serving.decide(answer, each.row, each.id)
             return labels.positive if positive else labels.negative
@@ -453,7 +375,7 @@ class Sidecar:
         row = common | values
         return tuple(map(row.get, TABLES["decisions"]))
 
-    def _entry(self, request: _Request, people: list[_Person], status: str) -> Entry:
+    def _entry(self, request: _Request, people: list[Person], status: str) -> Entry:
         serving, config, now = request.serving, self.config, time.time()
         day, off = day_of(now), config.mode == "off"
         entry = Entry([])
@@ -567,14 +489,6 @@ def _check_same(first: bytes, digest: bytes) -> None:
     if first != digest:
         message = "this Idempotency-Key came with another request before"
         raise RequestFailed("key_reused", message, 422)
-
-
-def _from_header(text: str) -> str:
-    """Headers are Latin letters; anything else comes percent-encoded."""
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise BadRequest("bad_header", "headers are percent-encoded UTF-8", 400) from None
 
 
 def _as_upstream(error: Exception) -> Exception:
