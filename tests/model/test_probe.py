@@ -1,4 +1,4 @@
-"""Is this the model that was audited: one comparison for loading an artifact and for the sidecar."""
+"""Is this the audited model: one comparison for loading an artifact and for the sidecar."""
 
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ def probe(score=SCORE):
     [
         (DECISION, SCORE, [False, False, False]),
         (DECISION, SCORE + 1e-9, [False, False, False]),
-        (DECISION, SCORE + [0, 0, 0.05], [False, False, True]),  # the decisions stay
+        (DECISION, np.array([0.1, 0.5, 0.95]), [False, False, True]),  # the decisions stay
         ([0.0, 1.0, 1.0], SCORE, [False, False, False]),  # a score at the cut
         ([1.0, 0.0, 1.0], SCORE, [True, False, False]),
         (DECISION, None, [True, True, True]),  # labels in place of scores
