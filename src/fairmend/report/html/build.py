@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from typing import Any
 
 from fairmend.measure.disparity import words_of
@@ -13,7 +11,6 @@ from fairmend.report.filing import SMALL, cells_of_audit
 from fairmend.report.findings import LEAST_SHIFT, MOST_VALUES
 from fairmend.report.html import page, people, repair
 from fairmend.report.report import Report
-from fairmend.report.table import Column, Table
 from fairmend.report.verdict import audit_verdict, whose
 from fairmend.tables import counted
 
@@ -84,19 +81,6 @@ def _render(context: dict[str, Any], audit: Audit, absent: set[str]) -> str:
         "least_shift": f"{100 * LEAST_SHIFT:g}",
         "plot": plot,
         "draw": people.picture,
-        "table": _table,
-        "item": itemgetter,
         "suppressed": repair.suppressed,
     }
     return page.render("html/page.html.j2", "html/page.js", "img-src data:", general | context)
-
-
-def _table(
-    key: str,
-    caption: str,
-    columns: Sequence[Sequence[Any]],
-    records: Iterable[Any],
-    notes: Sequence[str] = (),
-) -> Table:
-    """A table as templates declare it: columns are a header, a kind and what to read."""
-    return Table.of(key, caption, (Column(*column) for column in columns), records, *notes)

@@ -10,17 +10,13 @@ import time
 from calendar import timegm
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from markupsafe import Markup
-
-from fairmend.measure.drift import InputWindow
-from fairmend.measure.windows import GapWindow
+from fairmend.measure.windows import GapWindow, Interval
 from fairmend.report.html import page
-from fairmend.report.html.page import Chart
 from fairmend.report.monitoring import Monitored, MonitorFigures
-from fairmend.report.table import Column, Table
-from fairmend.report.templates import day, template, timestamp
-from fairmend.tables import percent, points
+from fairmend.report.templates import day, timestamp
+from fairmend.tables import points
 
 __all__ = ["POLICY", "monitor_page"]
 
@@ -36,98 +32,57 @@ _MODES = {
 }
 
 
-def _labelled(window: GapWindow) -> float:
-    return window.labelled / max(1, window.people)
-
-
-_GAPS = (
-    Column("from", read=lambda window: day(window.start)),
-    Column("people", "count"),
-    Column("outcomes known", "rate", _labelled),
-    Column("vendor alone", "points", lambda window: (window.original or (NAN,))[0]),
-    Column("interval", "spans", lambda window: (window.original or (NAN,) * 3)[1:]),
-    Column("with the repair", "points", lambda window: (window.repaired or (NAN,))[0]),
-    Column("interval", "spans", lambda window: (window.repaired or (NAN,) * 3)[1:]),
-)
-_INPUTS = (
-    Column("day"),
-    Column("people", "count"),
-    Column("distinct rows", "count", "cells"),
-    Column("rows not in the audit", "rate", "unseen"),
-    Column("moved most", read="moved.column"),
-    Column("distance", "rate", "moved.distance"),
-    Column("p", "p", "moved.p_value"),
-    Column("its value", read="moved.value"),
-    Column("share in the audit", "rate", "moved.before"),
-    Column("now", "rate", "moved.now"),
-)
-_EDITS = (
-    Column("time", read=lambda edit: timestamp(edit.at)),
-    Column("decision"),
-    Column("group"),
-    Column("columns edited", read="columns"),
-    Column("vendor's decision", "count", "original"),
-    Column("repaired", "count"),
-)
-
-
 def monitor_page(figures: MonitorFigures) -> str:
     """The whole page."""
-    decided = figures.decisions - figures.failed
-    counts = (
-        ("decisions", f"{decided:,}", "about people"),
-        ("inputs edited", f"{figures.edited:,}", "of people"),
-        ("outcomes known", percent(figures.labelled / max(1, decided)), "of decisions"),
-        ("failed", f"{figures.failed:,}", "requests"),
-        ("probes changed", str(figures.probes_changed), "answers other than in the audit"),
-        ("ready", "yes" if figures.ready else "no", "for requests"),
-    )
     context = {
         "title": "Does the gap stay closed?",
         "subtitle": _MODES[figures.mode],
         "monitor": figures,
-        "counts": counts,
         "most_alerts": MOST_ALERTS,
-        "monitored": [
-            (group, *_charts(group, figures.tolerance, place))
-            for place, group in enumerate(figures.monitored)
-        ],
-        "edits": Table.of("edits-table", "People whose inputs were edited", _EDITS, figures.edits),
+        "edit_time": lambda edit: timestamp(edit.at),
+        "groups": [_group(group, figures.tolerance) for group in figures.monitored],
     }
     return page.render("html/monitor.html.j2", SCRIPT, ALLOW, context)
 
 
-def _charts(group: Monitored, tolerance: float, place: int) -> tuple[Chart, Chart, Chart]:
-    key = f"gap-{place}"
-    caption = f"Gap in {group.metric} of {group.target} against {group.baseline}, by window"
-    gaps = Table.of(f"{key}-table", caption, _GAPS, group.windows[::-1])
-    gap = Chart(key, caption, _gap_chart(key, caption, group.windows, tolerance), gaps)
-    key, caption = f"known-{place}", "Share of decisions whose outcome is known, by window"
-    shares = [(window.start, _labelled(window), False) for window in group.windows]
-    known = Chart(key, caption, _bars(key, caption, shares))
-    key, caption = f"inputs-{place}", "Distance of the inputs from the audit, by day"
-    table = Table.of(f"{key}-table", caption, _INPUTS, group.inputs[::-1])
-    inputs = Chart(key, caption, _bars(key, caption, _distances(group.inputs)), table)
-    return gap, known, inputs
+def _group(group: Monitored, tolerance: float) -> dict[str, Any]:
+    """What the template shows of one repaired group."""
+    shares = [(w.start, w.labelled / max(1, w.people), False) for w in group.windows]
+    distances = [
+        (timegm(time.strptime(w.day, "%Y-%m-%d")), w.moved.distance, w.alert) for w in group.inputs
+    ]
+    rows = [
+        (day(at), w.people, share, *_gap_and_ends(w.original), *_gap_and_ends(w.repaired))
+        for w, (at, share, _) in zip(group.windows, shares, strict=True)
+    ]
+    return {
+        "group": group,
+        "gap": _gap_chart(group.windows, tolerance),
+        "rows": rows[::-1],
+        "known": _bars(shares),
+        "distances": _bars(distances),
+    }
+
+
+def _gap_and_ends(interval: Interval | None) -> tuple[float, tuple[float, float]]:
+    gap, low, high = interval or (NAN, NAN, NAN)
+    return gap, (low, high)
 
 
 @dataclass(frozen=True)
 class TimeChart:
     """Values over time and their places; the template draws them."""
 
-    key: str
-    title: str
-    description: str
     starts: Sequence[float]
     steps: Sequence[tuple[float, str]]
     """The values with a line across, and their labels."""
     reach: tuple[float, float]
     """The lowest and the highest value."""
+    latest: float
     bars: Sequence[tuple[float, float, bool]] = ()
     """Time, value, and whether it is an alert."""
     curves: Mapping[str, Sequence[tuple[float, float, float, float]]] = field(default_factory=dict)
     """By name, of each time the value and the ends of its interval."""
-    legend: Mapping[str, str] = field(default_factory=dict)
     alerts: Sequence[float] = ()
     tolerance: float = 0.0
     high: int = 130
@@ -158,45 +113,33 @@ class TimeChart:
         chosen = self.starts[:: max(1, -(-len(self.starts) // 8))]
         return [(at, time.strftime(form, time.gmtime(at))) for at in chosen]
 
-    def drawn(self) -> Markup:
-        return Markup(template("html/timechart.svg.j2").render(chart=self))
 
-
-def _gap_chart(key: str, title: str, windows: Sequence[GapWindow], tolerance: float) -> Markup:
+def _gap_chart(windows: Sequence[GapWindow], tolerance: float) -> TimeChart | None:
+    """The gap of the vendor alone and with the repair; None where neither is known yet."""
     curves = {
         name: [(w.start, *getattr(w, name)) for w in windows if w.original and w.repaired]
         for name in ("original", "repaired")
     }
     values = [value for curve in curves.values() for _, *ends in curve for value in ends]
     if not values:
-        return Markup("<p>The gap is not known yet: outcomes are missing, or a group is.</p>")
+        return None
     low, high = min(*values, -tolerance), max(*values, tolerance)
     step = next((w for w in (0.01, 0.02, 0.05, 0.1, 0.2) if (high - low) / w <= 8), 0.5)
     marks = [step * k for k in range(int(low / step) - 1, int(high / step) + 2)]
     return TimeChart(
-        key,
-        title,
-        f"The latest gap with the repair is {points(curves['repaired'][-1][1])} points.",
         [w.start for w in windows],
         [(value, points(value)) for value in marks if low <= value <= high],
         (low, high),
+        curves["repaired"][-1][1],
         curves=curves,
-        legend={"original": "the vendor alone", "repaired": "with the repair"},
         alerts=[w.start for w in windows if w.alert],
         tolerance=tolerance,
         high=280,
         top=34,
-    ).drawn()
+    )
 
 
-def _bars(key: str, title: str, bars: Sequence[tuple[float, float, bool]]) -> Markup:
-    """Shares from 0 to 100 %, alerts dark."""
-    if not bars:
-        return Markup("<p>Nothing yet.</p>")
+def _bars(bars: Sequence[tuple[float, float, bool]]) -> TimeChart | None:
+    """Shares from 0 to 100 %; None where there are none yet."""
     steps = [(value, f"{100 * value:.0f} %") for value in (0, 0.5, 1)]
-    latest = f"The latest is {percent(bars[-1][1])}."
-    return TimeChart(key, title, latest, [at for at, *_ in bars], steps, (0, 1), bars).drawn()
-
-
-def _distances(inputs: Sequence[InputWindow]) -> list[tuple[float, float, bool]]:
-    return [(timegm(time.strptime(w.day, "%Y-%m-%d")), w.moved.distance, w.alert) for w in inputs]
+    return TimeChart([at for at, *_ in bars], steps, (0, 1), bars[-1][1], bars) if bars else None

@@ -7,14 +7,16 @@ forms, and no network unless its maker allows it.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from operator import itemgetter
 from typing import Any
 
 from markupsafe import Markup
 
 from fairmend._version import __version__
-from fairmend.report.table import Table
+from fairmend.report.table import Column, Table
 from fairmend.report.templates import read, template
 
 __all__ = ["Chart", "policy", "render"]
@@ -40,7 +42,20 @@ def render(layout: str, script: str, allow: str, context: dict[str, Any]) -> str
         policy=policy(script, allow),
         style=Markup(read(STYLE)),
         script=Markup(read(script)),
+        table=_table,
+        item=itemgetter,
     )
+
+
+def _table(
+    key: str,
+    caption: str,
+    columns: Sequence[Sequence[Any]],
+    records: Iterable[Any],
+    notes: Sequence[str] = (),
+) -> Table:
+    """A table as templates declare it: columns are a header, a kind and what to read."""
+    return Table.of(key, caption, (Column(*column) for column in columns), records, *notes)
 
 
 def policy(script: str, allow: str) -> str:
