@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# Work that ends sooner is left in peace.
 PATIENCE_S = 1.0
+"""Shorter work shows no progress."""
 
 
 @contextmanager
@@ -67,7 +67,7 @@ class _Line:
     def begin(self, stage: _Stage) -> None:
         with self._lock:
             self._stages.append(stage)
-            if len(self._stages) == 1 and _on_terminal():  # work may be silent for very long
+            if len(self._stages) == 1 and _on_terminal():  # work may be silent for long
                 self._timer = threading.Timer(PATIENCE_S, self._show)
                 self._timer.daemon = True
                 self._timer.start()
@@ -97,14 +97,14 @@ class _Line:
     def _show(self) -> None:
         with self._lock:
             if self._bar is None and not self._closed and self._stages:
-                self._bar = _shown_bar(*self._told())
+                self._bar = _shown_bar(*self._state())
 
     def _refresh(self) -> None:
         if self._bar is not None and self._stages:
-            label, total, done = self._told()
+            label, total, done = self._state()
             self._bar.update(self._bar.task_ids[0], description=label, total=total, completed=done)
 
-    def _told(self) -> tuple[str, int | None, int]:
+    def _state(self) -> tuple[str, int | None, int]:
         """The stage, and how much of it is done."""
         first, *within = self._stages
         # a stage of a stage is shown once it has become long itself

@@ -23,8 +23,18 @@ from fairmend.report.table import typeset
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["can_draw", "inline", "save"]
+__all__ = ["COLOURS", "can_draw", "inline", "save"]
 
+COLOURS = {
+    "blue": "#0072B2",
+    "vermilion": "#D55E00",
+    "grey": "#767676",
+    "ink": "#333333",
+    "green": "#009E73",
+    "sky": "#56B4E9",
+    "pale": "#DADADA",
+}
+"""Okabe and Ito's, which people with any kind of colour vision can distinguish, and greys."""
 SUFFIXES = (".png", ".svg", ".html")
 PIXELS_PER_UNIT = 2
 """So that a PNG is sharp on a fine screen and in print."""

@@ -135,23 +135,26 @@ class Explanation:
         return ", ".join(parts) or "all features 0"
 
     @classmethod
-    def of(cls, found: Counterfactual, smallest_cell: int = SMALLEST_CELL) -> Explanation:
-        lines, every = marginals(found), prototypes(found)
-        shown = _known_to_many(found, lines, smallest_cell)
-        rows = [row for row in every if _people_like(found, row) >= smallest_cell]
-        scores, pairs = drivers.feature_scores(found), drivers.joint_proxies(found)
+    def of(cls, result: Counterfactual, smallest_cell: int = SMALLEST_CELL) -> Explanation:
+        lines, every = marginals(result), prototypes(result)
+        shown = _known_to_many(result, lines, smallest_cell)
+        rows = [row for row in every if _people_like(result, row) >= smallest_cell]
+        scores, pairs = (
+            drivers.feature_scores(result),
+            drivers.joint_proxies(result),
+        )
         return cls(
-            **{name: getattr(found, name) for name in _COPIED},
-            names=tuple(disparity.name for disparity in found.disparities),
-            closed=found.status is Status.CLOSED,
-            status=found.status.value,
-            certificate="" if found.certificate is None else str(found.certificate),
-            certain=found.certificate is None or found.certificate.certain,
-            outcomes_differ=str(found.outcome_difference) if found.outcome_known else "",
-            decisions_differ=str(found.decision_difference)
-            if found.recorded or found.group_inputs
+            **{name: getattr(result, name) for name in _COPIED},
+            names=tuple(disparity.name for disparity in result.disparities),
+            closed=result.status is Status.CLOSED,
+            status=result.status.value,
+            certificate="" if result.certificate is None else str(result.certificate),
+            certain=result.certificate is None or result.certificate.certain,
+            outcomes_differ=str(result.outcome_difference) if result.outcome_known else "",
+            decisions_differ=str(result.decision_difference)
+            if result.recorded or result.group_inputs
             else "",
-            marginals=tuple(_largest(_coarse(found, shown, smallest_cell))),
+            marginals=tuple(_largest(_coarse(result, shown, smallest_cell))),
             prototypes=tuple(rows),
             feature_scores=tuple(scores),
             joint_proxies=tuple([pair for pair in pairs if pair.more_than_noise][:MOST_PAIRS]),
@@ -167,7 +170,7 @@ _COPIED = (
     "target_name", "baseline_name", "before", "after", "modelled", "irreconcilable", "kl",
     "known_as",
 )  # fmt: skip
-"""What an explanation takes over from its counterfactual."""
+"""What an explanation takes over from its result."""
 
 # -------------------------------------------------------------------- nobody is recognised
 
@@ -197,10 +200,10 @@ def value_text(value: Any) -> str:
 
 
 def _known_to_many(
-    found: Counterfactual, lines: Sequence[Marginal], smallest_cell: int
+    result: Counterfactual, lines: Sequence[Marginal], smallest_cell: int
 ) -> list[Marginal]:
     """Numbers, and the values that enough people of the target group have."""
-    counted = replace(found, source=found.source.reweighted(heads(found.source)))
+    counted = replace(result, source=result.source.reweighted(heads(result.source)))
     return [
         line
         for line, people in zip(lines, marginals(counted), strict=True)
@@ -208,11 +211,16 @@ def _known_to_many(
     ]
 
 
-def _coarse(found: Counterfactual, lines: Sequence[Marginal], smallest_cell: int) -> list[Marginal]:
+def _coarse(
+    result: Counterfactual, lines: Sequence[Marginal], smallest_cell: int
+) -> list[Marginal]:
     """Quantiles that fewer people have exactly are rounded; means are nobody's own."""
     here, there = (
         _people_by_number(table, side)
-        for table, side in ((found.table, found.source), (found.baseline_table, found.baseline))
+        for table, side in (
+            (result.table, result.source),
+            (result.baseline_table, result.baseline),
+        )
     )
 
     def shown(value: float, feature: str, people: dict[str, dict[float, float]]) -> float:
@@ -234,14 +242,14 @@ def _coarse(found: Counterfactual, lines: Sequence[Marginal], smallest_cell: int
 
 def _people_by_number(table: Frame | None, side: Population) -> dict[str, dict[float, float]]:
     """Of each feature of numbers, how many people have each."""
-    found = {}
+    counts = {}
     people = heads(side)
     for name, column in () if table is None else zip(table.names, table.encoded, strict=True):
         numbers = as_numbers(column.values)
         if numbers is not None:
             count = np.bincount(column.codes, people, len(numbers))
-            found[str(name)] = dict(zip(numbers.tolist(), count.tolist(), strict=True))
-    return found
+            counts[str(name)] = dict(zip(numbers.tolist(), count.tolist(), strict=True))
+    return counts
 
 
 def _largest(lines: Sequence[Marginal]) -> list[Marginal]:
@@ -260,10 +268,10 @@ def _largest(lines: Sequence[Marginal]) -> list[Marginal]:
     return [lines[place] for place in sorted(kept)]
 
 
-def _people_like(found: Counterfactual, row: Mapping[str, Any]) -> float:
+def _people_like(result: Counterfactual, row: Mapping[str, Any]) -> float:
     """How many people stand on a prototype, or on the least of those with the same masses."""
-    same = (found.source.mass == row["observed"]) & (found.mass == row["counterfactual"])
-    return float(heads(found.source)[same].min())
+    same = (result.source.mass == row["observed"]) & (result.mass == row["counterfactual"])
+    return float(heads(result.source)[same].min())
 
 
 @dataclass(frozen=True)

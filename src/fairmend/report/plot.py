@@ -16,7 +16,7 @@ from fairmend.explain import drivers
 from fairmend.explain.marginals import marginals as marginals_of
 from fairmend.measure.result import FOUR_FIFTHS, Gap
 from fairmend.measure.wording import share as share_text
-from fairmend.report.drawing import save
+from fairmend.report.drawing import COLOURS, save
 from fairmend.report.edits import EditedFeature
 from fairmend.report.filing import ImpactTable
 from fairmend.report.findings import Explanation, FrontierPoint
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["feature_scores", "marginals", "save", "trace"]
 
-BLUE, VERMILION, GREY, INK = "#0072B2", "#D55E00", "#767676", "#333333"
+BLUE, VERMILION, GREY, INK = (COLOURS[name] for name in ("blue", "vermilion", "grey", "ink"))
 MOST_BARS = 25
 """Charts of many features show this many, those that move most."""
 ROW_HEIGHT = 20
@@ -50,7 +50,7 @@ Spec = dict[str, Any]
 # -------------------------------------------------------------------- a counterfactual
 
 
-def trace(found: Counterfactual) -> alt.LayerChart:
+def trace(counterfactual: Counterfactual) -> alt.LayerChart:
     """The disparity at each iteration of a descent, on audit and holdout data (Figure 2).
 
     >>> from fairmend import counterfactual_data, datasets
@@ -60,40 +60,40 @@ def trace(found: Counterfactual) -> alt.LayerChart:
     'LayerChart'
     """
     check(
-        found.trace is not None,
+        counterfactual.trace is not None,
         "plot.trace()",
         "needs the course of a descent",
         "got a projection, which has none",
         "Use method='descent'.",
     )
-    assert found.trace is not None
-    curves = {"audit data": found.trace.value}
-    if found.trace.holdout_value is not None:
-        curves["holdout data"] = found.trace.holdout_value
+    assert counterfactual.trace is not None
+    curves = {"audit data": counterfactual.trace.value}
+    if counterfactual.trace.holdout_value is not None:
+        curves["holdout data"] = counterfactual.trace.holdout_value
     rows = [
         {"iteration": i, "disparity": float(value), "data": name}
         for name, values in curves.items()
         for i, value in enumerate(values)
     ]
-    name = found.disparities[0].name.upper()
+    name = counterfactual.disparities[0].name.upper()
     spec = _spec("trace", rows=rows, curves=list(curves), title=f"{name} gap")
-    target, baseline = found.group_names
+    target, baseline = counterfactual.group_names
     title = f"{name} gap of {target} against {baseline} during the descent"
-    return _titled(spec, "plot.trace()", title, found)
+    return _titled(spec, "plot.trace()", title, counterfactual)
 
 
-def marginals(found: Explained) -> alt.LayerChart:
+def marginals(explained: Explained) -> alt.LayerChart:
     """Each feature's share of people: observed, counterfactual, and the reference's as a tick.
 
     Means and quantiles of numbers are no shares; `Counterfactual.marginals` has them.
     """
-    spec, title, notes = marginals_spec(found)
-    return _titled(spec, "plot.marginals()", title, found, *notes)
+    spec, title, notes = marginals_spec(explained)
+    return _titled(spec, "plot.marginals()", title, explained, *notes)
 
 
-def marginals_spec(found: Explained) -> tuple[Spec, str, list[str]]:
+def marginals_spec(explained: Explained) -> tuple[Spec, str, list[str]]:
     """The chart of shares, its title, and what it leaves out."""
-    lines = found.marginals if isinstance(found, Explanation) else marginals_of(found)
+    lines = explained.marginals if isinstance(explained, Explanation) else marginals_of(explained)
     shares = [line for line in lines if line.is_share]
     check(
         shares,
@@ -106,7 +106,7 @@ def marginals_spec(found: Explained) -> tuple[Spec, str, list[str]]:
     names = [
         one.feature if one.statistic == "1" else f"{one.feature} = {one.statistic}" for one in shown
     ]
-    target, baseline = found.group_names
+    target, baseline = explained.group_names
     sides = {
         f"{target}, observed": "observed",
         f"{target}, counterfactual": "counterfactual",
@@ -125,25 +125,31 @@ def marginals_spec(found: Explained) -> tuple[Spec, str, list[str]]:
     spec = _spec(
         "marginals", points=points, bars=bars, names=names, sides=list(sides), height=height
     )
-    closed = found.closed if isinstance(found, Explanation) else found.status is Status.CLOSED
+    closed = (
+        explained.closed
+        if isinstance(explained, Explanation)
+        else explained.status is Status.CLOSED
+    )
     title = (
-        f"Inputs of {target} under which the {_names(found)} gap would be "
+        f"Inputs of {target} under which the {_names(explained)} gap would be "
         f"{'closed' if closed else 'narrower'}"
     )
     numbers = ["means and quantiles of numbers are not drawn"] if len(shares) < len(lines) else []
     return spec, title, [*_left_out("values", len(shown), len(shares)), *numbers]
 
 
-def feature_scores(found: Explained) -> alt.LayerChart:
+def feature_scores(explained: Explained) -> alt.LayerChart:
     """How much of the change each feature alone brings about, as bars; influence as ticks."""
-    spec, title, notes = scores_spec(found)
-    return _titled(spec, "plot.feature_scores()", title, found, *notes)
+    spec, title, notes = scores_spec(explained)
+    return _titled(spec, "plot.feature_scores()", title, explained, *notes)
 
 
-def scores_spec(found: Explained) -> tuple[Spec, str, list[str]]:
+def scores_spec(explained: Explained) -> tuple[Spec, str, list[str]]:
     """The chart of scores, its title, and what it leaves out."""
     scores = (
-        found.feature_scores if isinstance(found, Explanation) else drivers.feature_scores(found)
+        explained.feature_scores
+        if isinstance(explained, Explanation)
+        else drivers.feature_scores(explained)
     )
     shown = scores[:MOST_BARS]
     what = ("change in the gap if only this feature moves", "influence it explains alone")
@@ -154,15 +160,15 @@ def scores_spec(found: Explained) -> tuple[Spec, str, list[str]]:
     ]
     names = [score.feature for score in shown]
     spec = _spec("scores", rows=rows, names=names, what=what, height=ROW_HEIGHT * len(shown))
-    title = f"Which inputs carry the {_names(found)} gap of {found.group_names[0]}"
+    title = f"Which inputs carry the {_names(explained)} gap of {explained.group_names[0]}"
     return spec, title, _left_out("features", len(shown), len(scores))
 
 
-def _names(found: Explained) -> str:
+def _names(explained: Explained) -> str:
     names = (
-        found.names
-        if isinstance(found, Explanation)
-        else [disparity.name for disparity in found.disparities]
+        explained.names
+        if isinstance(explained, Explanation)
+        else [disparity.name for disparity in explained.disparities]
     )
     return " and ".join(map(str.upper, names))
 
@@ -171,11 +177,11 @@ def _left_out(what: str, shown: int, there_are: int) -> list[str]:
     return [f"the first {shown} of {there_are} {what}"] if shown < there_are else []
 
 
-def _titled(spec: Spec, why: str, title: str, found: Explained, *notes: str) -> alt.LayerChart:
+def _titled(spec: Spec, why: str, title: str, explained: Explained, *notes: str) -> alt.LayerChart:
     """The chart under its title, the gap before and after, and what it leaves out."""
     altair = require("altair", extra="plot", why=why)
-    before, after = (percent(gap, signed=True) for gap in (found.before, found.after))
-    seen = "modelled" if found.modelled else "observed"
+    before, after = (percent(gap, signed=True) for gap in (explained.before, explained.after))
+    seen = "modelled" if explained.modelled else "observed"
     heading = {
         "text": title,
         "subtitle": [f"{before} {seen}, {after} under the counterfactual", *notes],
@@ -215,8 +221,8 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], names: GroupNames) -> Spec
 
     rows = [
         _interval(title(gap), side, 100 * gap.gap, 100 * gap.low, 100 * gap.high)
-        for side, found in ((BEFORE, before), (AFTER, after))
-        for gap in found
+        for side, gaps_ in ((BEFORE, before), (AFTER, after))
+        for gap in gaps_
         if gap.judged
     ]
     ticks = {"labelExpr": SIGNED, "grid": True, "tickCount": 7}

@@ -12,21 +12,12 @@ import jinja2
 from markupsafe import Markup
 
 from fairmend.measure.wording import share
+from fairmend.report.drawing import COLOURS
 from fairmend.report.table import typeset
 from fairmend.tables import counted, percent, points
 
 __all__ = ["day", "read", "template", "timestamp"]
 
-COLOURS = {
-    "blue": "#0072B2",
-    "vermilion": "#D55E00",
-    "grey": "#767676",
-    "ink": "#333333",
-    "green": "#009E73",
-    "sky": "#56B4E9",
-    "pale": "#DADADA",
-}
-"""Okabe and Ito's, which people with any kind of colour vision can distinguish, and greys."""
 MOST_OPEN = 2
 """Groups whose parts of the page are open; those of further groups are folded, but printed."""
 

@@ -179,17 +179,17 @@ def _span(gap: Gap) -> str:
 
 
 def _reconcilable(report: Report) -> str:
-    found = report.explanation
-    if found is None:
+    explanation = report.explanation
+    if explanation is None:
         why = "" if report.provenance is None else report.provenance.unexplained
         return f"This is not known: {why}." if why else "This was not computed."
-    ended = "" if found.closed and found.certificate else found.status
+    ended = "" if explanation.closed and explanation.certificate else explanation.status
     text = " ".join(
         part if part.endswith(".") else f"{part}."
-        for part in (found.certificate, ended, found.decisions_differ)
+        for part in (explanation.certificate, ended, explanation.decisions_differ)
         if part
     )
-    largest = f"This is about {report.names(found.target_name)}, whose gap was the largest. "
+    largest = f"This is about {report.names(explanation.target_name)}, whose gap was the largest. "
     return f"{largest}{text}" if len(report.plans) > 1 else text
 
 

@@ -61,7 +61,7 @@ def groups(report: Report) -> list[dict[str, Any]]:
 def _plan_text(plan: PlanSummary, report: Report) -> str:
     """The plan's own text about the people it was fitted on."""
     outlook = plan.outlook
-    told = describe_plan(
+    text = describe_plan(
         PlanStatus[plan.status],
         outlook.by_metric,
         interval=(outlook.expected_low, outlook.expected_high),
@@ -70,8 +70,8 @@ def _plan_text(plan: PlanSummary, report: Report) -> str:
     target, baseline = report.names.pair(plan.target, plan.baseline)
     search = f" Destinations are {plan.search}." if plan.search else ""
     return (
-        f"{told.status} The gap of {target} against {baseline}, by {plan.method}, on the people it "
-        f"was fitted on: {'; '.join(filter(None, (*told.gaps, told.interval)))}.{search}"
+        f"{text.status} The gap of {target} against {baseline}, by {plan.method}, on the people it "
+        f"was fitted on: {'; '.join(filter(None, (*text.gaps, text.interval)))}.{search}"
     )
 
 
@@ -120,14 +120,17 @@ _FRONTIER = (
 
 def frontier(report: Report) -> dict[str, Any]:
     """How much of the gap to close: a choice, with what each level does."""
-    metric, found = report.metric, sorted(report.frontier, key=lambda point: point.level)
-    levels = sorted({point.level for point in found})
+    metric, points_by_level = report.metric, sorted(report.frontier, key=lambda point: point.level)
+    levels = sorted({point.level for point in points_by_level})
     in_force = 1.0 if report.provenance is None else report.provenance.level
     start = min(range(len(levels)), key=lambda place: abs(levels[place] - in_force))
-    present = {point.group for point in found}
+    present = {point.group for point in points_by_level}
     parts: list[dict[str, Any]] = []
     for place, group in enumerate(one for one in report.order if one in present):
-        its, name = [point for point in found if point.group == group], report.names(group)
+        its, name = (
+            [point for point in points_by_level if point.group == group],
+            report.names(group),
+        )
         key, caption = f"frontier-{place}", f"{name}: what closing more of the {metric} gap does"
         first, last = its[0], its[-1]
         description = (
