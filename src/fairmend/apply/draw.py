@@ -84,7 +84,7 @@ class Drawer:
 
     @property
     def fingerprint(self) -> str:
-        """Tells keys apart without telling anything about them: for logs and artifacts."""
+        """Distinguishes keys and reveals nothing about them: for logs and artifacts."""
         assert self.key is not None
         return blake2b(b"fingerprint", key=self.key, digest_size=8).hexdigest()
 

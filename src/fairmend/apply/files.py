@@ -82,7 +82,7 @@ class FileRepairer:
     """A repair on one file after the other; laws found in one are remembered for the next.
 
     ``groups`` are the columns that hold people's groups, or a function of a file's columns that
-    finds them. People are told apart by the column ``id_``.
+    finds them. The column ``id_`` says who somebody is.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class FittedRepair:
     key: bytes | None
     """The secret for draws; None if the repair was loaded without it."""
     fingerprint: Callable[[], str]
-    """Tells repairs apart; draws depend on it. It is computed when first needed."""
+    """Identifies the repair; draws depend on it. It is computed when first needed."""
     unknown_group: Literal["error", "keep"] = "error"
 
     @property

@@ -97,7 +97,7 @@ def score_people(
     records: Records,
     weight: str | None,
 ) -> Scored:
-    """Ask the model about every row, or read its recorded answers, in batches.
+    """Query the model about every row, or read its recorded answers, in batches.
 
     ``small`` are the cells of groups and outcome alone, ``records`` their reading.
     """
@@ -106,14 +106,14 @@ def score_people(
     wanted += [box.column] if box.column is not None else list(inputs)
     parts: dict[str, list[Any]] = {"kind": [], "decision": [], "score": [], "weight": []}
     total = int(small.people.sum())
-    with progress("asking about every row", total) as advance:
+    with progress("querying every row", total) as advance:
         for number, table in enumerate(_batches(place, list(dict.fromkeys(wanted)))):
             frame = Frame(table, tuple(table.column_names))
             at = find_rows(small.frame, _as(frame.select(small.frame.names), place))
             kind = kinds[at].astype(np.int16)
             if box.column is not None:
-                said = encode(frame.column(box.column), "model")
-                answers = box.interpret(said, records.labels).take(said.codes)
+                recorded = encode(frame.column(box.column), "model")
+                answers = box.interpret(recorded, records.labels).take(recorded.codes)
             else:
                 rows = _as(frame.select(inputs), place)
                 answers = box.query(rows, records.labels, trusted=number > 0)
@@ -127,8 +127,8 @@ def score_people(
                 kind[numbers == 0] = _ABSENT
             parts["kind"].append(kind)
             advance(len(frame))
-    known = {name: np.concatenate(list_) if list_ else None for name, list_ in parts.items()}
-    return Scored(records=records, **known)  # type: ignore[arg-type]
+    whole = {name: np.concatenate(list_) if list_ else None for name, list_ in parts.items()}
+    return Scored(records=records, **whole)  # type: ignore[arg-type]
 
 
 def _batches(place: Source, columns: Sequence[str]) -> Iterator[Any]:

@@ -79,8 +79,8 @@ def all_different(relation: Any, columns: Sequence[str], people: int) -> Iterato
         return
     counted = ", ".join(f"approx_count_distinct({quoted(name)})" for name in asked)
     rough = relation.aggregate(counted).fetchall()[0]
-    for name, found in zip(asked, rough, strict=True):
-        if found < MOSTLY * people:
+    for name, distinct in zip(asked, rough, strict=True):
+        if distinct < MOSTLY * people:
             continue
         exact = relation.aggregate(f"count(DISTINCT {quoted(name)})").fetchall()[0][0]
         if exact == people:
@@ -132,7 +132,7 @@ def connected(source: Source) -> Any:
     """A connection that keeps to the source's memory limit and spills beyond it."""
     duckdb = require("duckdb", extra="duckdb", why="files larger than memory")
     settings: dict[str, Any] = {"memory_limit": source.memory_limit}
-    if hasattr(os, "sched_getaffinity"):  # the cores this process may use, where that can be told
+    if hasattr(os, "sched_getaffinity"):  # the cores this process may use, where the system says so
         settings["threads"] = len(os.sched_getaffinity(0))
     if source.temp_directory is not None:
         settings["temp_directory"] = source.temp_directory
@@ -159,14 +159,14 @@ def reading(files: Sequence[str]) -> Iterator[None]:
     except (duckdb.OutOfMemoryException, duckdb.InterruptException):
         raise
     except (duckdb.Error, pl.exceptions.ComputeError, pa.ArrowException) as error:
-        said = " ".join(str(error).split())
-        file = next((name for name in files if name in said), None) or _damaged(files)
+        reason = " ".join(str(error).split())
+        file = next((name for name in files if name in reason), None) or _damaged(files)
         if file is None:  # the fault is not in the files
             raise
         raise DataError(
             f"file {file!r}",
             "must be a Parquet or CSV file",
-            f"it cannot be read as one: {said[:200]}",
+            f"it cannot be read as one: {reason[:200]}",
             "Check that it is complete, and that its suffix tells its format.",
         ) from None
 

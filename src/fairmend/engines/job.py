@@ -47,8 +47,8 @@ class Job:
     """Whether the model's answers are remembered, those of the audit included."""
 
     def __post_init__(self) -> None:
-        found = self.repair.fingerprint()  # here, and not on every worker
-        slim = replace(self.repair, data=self.repair.data.counted, fingerprint=partial(str, found))
+        own = self.repair.fingerprint()  # computed here, and not on every worker
+        slim = replace(self.repair, data=self.repair.data.counted, fingerprint=partial(str, own))
         object.__setattr__(self, "repair", slim)  # without anybody's own rows
 
     @cached_property

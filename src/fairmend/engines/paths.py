@@ -74,7 +74,7 @@ class Files(Engine):
 
 
 def _scan(name: str, file: str, job: Job, size: int, advance: Callable[[int], None]) -> Any:
-    """A Parquet file after the job, streamed; progress is told in bytes of the original."""
+    """A Parquet file after the job, streamed; progress is in bytes of the original."""
     import polars as pl
 
     scanned = pl.scan_parquet(file, glob=False)

@@ -10,9 +10,9 @@ prediction: together a person's kind), and are counted at inputs that enough oth
   one with which they share most, counted over all of them;
 - where a whole kind has too few people, they are dropped all the same.
 
-So every cell that leaves has enough people, and what is said of kinds is said of everybody but
-those of kinds too small to be spoken of. Only equality of values is asked, and only counts are
-compared: whatever engine counted, the result is the same.
+So every cell that leaves has enough people, and figures of kinds are about everybody but those of
+kinds too small to leave. Only equality of values and counts matter: the result is the same whatever
+engine counted.
 """
 
 from __future__ import annotations

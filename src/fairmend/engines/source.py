@@ -58,7 +58,7 @@ class Engine(ABC):
 
     @classmethod
     def of(cls, X: Any) -> Engine | None:
-        """The engine that reads an object, told by its type."""
+        """The engine that reads an object, by its type."""
         module = type(X).__module__
         for engine in cls.registered.values():
             if any(module == name or module.startswith(f"{name}.") for name in engine.reads):
@@ -143,7 +143,7 @@ class Source:
         return names
 
     def column(self, name: Any, what: str) -> str:
-        """The name of one column, checked: data elsewhere is spoken of by name."""
+        """The name of one column, checked: rows that are not in memory have names only."""
         check(
             isinstance(name, str),
             what,
@@ -318,8 +318,8 @@ def _named_table(name: str) -> Any:
         try:
             return duckdb.table(name)
         except duckdb.Error:
-            known = duckdb.sql("SHOW TABLES").fetchall()
-            tables["DuckDB's default connection"] = [row[0] for row in known]
+            every = duckdb.sql("SHOW TABLES").fetchall()
+            tables["DuckDB's default connection"] = [row[0] for row in every]
     session = None if pyspark is None else pyspark.SparkSession.getActiveSession()
     if session is not None:
         if session.catalog.tableExists(name):

@@ -77,7 +77,7 @@ def tabulate(
 
 def _check_columns(place: Source, columns: Sequence[str], weight: str | None) -> None:
     """Names that are there, each once, and free beside what is counted."""
-    must, fix = "must name columns of X, each once", "Name what people are told apart by."
+    must, fix = "must name columns of X, each once", "Name the columns to count by."
     once = columns and len(set(columns)) == len(columns)
     check(once, "columns", must, f"got {listed(columns) or 'none'}", fix)
     for name in columns:
@@ -210,7 +210,7 @@ def _counts(cells: Cells) -> Counts:
 def _inputs(
     place: Source, box: BlackBox, known: Frame | None, other: set[str | None]
 ) -> tuple[list[str], bool]:
-    """The model's inputs: as told, as in fit, as the model says, or all that is left.
+    """The model's inputs: as named, as in fit, as the model says, or all that is left.
 
     And whether anybody named them.
     """
@@ -275,7 +275,7 @@ def map_rows(
     Parameters
     ----------
     classifier
-        A fitted `RepairedClassifier`. Its model is asked inside the map, on the workers.
+        A fitted `RepairedClassifier`. Its model is queried inside the map, on the workers.
     X
         Whatever `source` takes.
     sensitive_features, ids
@@ -286,7 +286,7 @@ def map_rows(
     out
         For files, DuckDB and lazy Polars frames: where to write Parquet. One file gives one file;
         several give a folder with one each, and a second run continues where the first ended.
-        Whether a relation or a lazy frame is still the same cannot be told: there a file that
+        Whether a relation or a lazy frame is still the same cannot be seen: there a file that
         exists is an error.
     column
         The name of the column of decisions.
@@ -356,9 +356,7 @@ def transform_elsewhere(
     )
     if not _is_reader(mapped):
         return mapped
-    known = classifier.data_.table
-    assert known is not None
-    return as_fitted(mapped.read_all(), known)
+    return as_fitted(mapped.read_all(), classifier.fitted_repair.table)
 
 
 def _is_reader(mapped: Any) -> bool:
