@@ -44,11 +44,36 @@ def test_new_rows_come_as_in_fit(source, kind):
     assert again.rows() == [(30.0, "Bonn", 7, 1), (31.0, "Ulm", 8, 2)]
 
 
-def test_arrays_keep_floats_and_their_order():
-    known = Frame.read(np.zeros((1, 2)))
-    rows = as_fitted(pl.DataFrame({"x1": [1, 2], "x0": [3, 4]}), known)
-    assert rows.dtype == np.float64
-    assert rows.tolist() == [[3, 1], [4, 2]]
+@pytest.mark.parametrize(
+    ("dtype", "cells", "kept"),
+    [
+        ("f8", [3, 4], "f8"),
+        ("f4", [3, 4], "f4"),
+        ("i1", [3, 4], "i1"),
+        ("i1", [3, 400], "i8"),
+        ("i8", [3.0, 4.5], "f8"),
+        ("O", [3, 4], "O"),
+        ("O", ["a", "b"], "O"),
+    ],
+)
+def test_arrays_keep_the_type_and_the_order_of_fit(dtype, cells, kept):
+    known = Frame.read(np.zeros((1, 2), dtype))
+    rows = as_fitted(pl.DataFrame({"x1": [1, 2], "x0": cells}), known)
+    assert rows.dtype == np.dtype(kept)
+    assert rows.tolist() == [[cells[0], 1], [cells[1], 2]]
+
+
+def test_arrays_of_objects_have_columns_of_their_own_types():
+    table = as_kind(np.array([[1, "a", True], [2.5, None, False]], object), "polars")
+    assert table.dtypes == [pl.Float64, pl.String, pl.Boolean]
+    assert table.rows() == [(1.0, "a", True), (2.5, None, False)]
+
+
+def test_columns_may_be_named_by_numbers():
+    known = Frame.read(pd.DataFrame({0: [1.5], 1: ["a"]}))
+    rows = as_fitted(pd.DataFrame({0: [1], 1: ["b"]}), known)
+    assert rows[0].tolist() == [1.0]
+    assert rows[0].dtype == np.float64
 
 
 @pytest.mark.parametrize("kind", ["polars", "pyarrow"])

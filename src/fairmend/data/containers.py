@@ -36,6 +36,10 @@ def as_kind(native: Any, kind: Kind) -> Any:
     if isinstance(native, np.ndarray):
         library = require(kind, extra=kind, why=f"a table of {kind}")
         columns = {f"x{j}": column for j, column in enumerate(native.T)}
+        if kind == "polars":  # which would keep objects as they are
+            objects = native.dtype == object
+            lists = {name: column.tolist() for name, column in columns.items()}
+            return library.DataFrame(lists if objects else columns, strict=False)
         return library.table(columns) if kind == "pyarrow" else library.DataFrame(columns)
     frame = nw.from_native(native, eager_only=True)
     if kind == "numpy":
@@ -70,15 +74,16 @@ def as_fitted(rows: Any, known: Frame, keep: Sequence[str] = ()) -> Any:
     check_columns(
         "X", frame.columns, known.names, "Pass the model's inputs under the same names.", of="fit"
     )
-    frame = frame.select([*known.names, *(name for name in keep if name not in known.names)])
+    names = [*known.names, *(name for name in keep if name not in known.names)]
+    frame = frame.select(nw.col(*names))  # a name may be a number
     kind = kind_of(known.native)
     native = as_kind(frame.to_native(), kind)
     if kind == "numpy":
-        floats = known.native.dtype.kind == "f"
-        return native.astype(known.native.dtype if floats else None, copy=False)
+        return _as_fitted_array(native, known.native.dtype)
     if kind == "pandas":
         return _as_fitted_pandas(native, known.native)
-    frame, schema = nw.from_native(native, eager_only=True), _schema(known)
+    frame = nw.from_native(native, eager_only=True)
+    schema = nw.from_native(known.native, eager_only=True).schema
     return frame.with_columns(
         nw.col(name).cast(aim)
         for name, aim in schema.items()
@@ -90,8 +95,12 @@ def as_fitted(rows: Any, known: Frame, keep: Sequence[str] = ()) -> Any:
     ).to_native()
 
 
-def _schema(known: Frame) -> Any:
-    return nw.from_native(known.native, eager_only=True).schema
+def _as_fitted_array(native: Any, aim: Any) -> Any:
+    """An array in its type of fit, unless that has no room for its values."""
+    if native.dtype == aim or aim.kind not in "biufO" or native.dtype.kind not in "biuf":
+        return native
+    cast = native.astype(aim)
+    return cast if aim.kind in "fO" or (cast == native).all() else native
 
 
 def _as_fitted_pandas(native: Any, known: Any) -> Any:
@@ -106,7 +115,12 @@ def _as_fitted_pandas(native: Any, known: Any) -> Any:
                 cast = column.astype(aim)
                 if _holds(cast, column):
                     changed[name] = cast
-    return native.assign(**changed) if changed else native
+    if not changed:
+        return native
+    native = native.copy(deep=False)
+    for name, column in changed.items():
+        native[name] = column
+    return native
 
 
 def _family(dtype: Any) -> str:
