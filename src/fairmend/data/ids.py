@@ -129,7 +129,7 @@ class BadId(DataError):
 
     def at(self, place: str) -> BadId:
         """The same, at a place that the reader knows: of a file, say."""
-        return BadId(self.what, self.must, f"got {self.value!r} in {place}", self.fix)
+        return self.but(got=f"got {self.value!r} in {place}")
 
 
 def no_id(value: Any, row: int) -> BadId:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairmend.data.spelling import Findings, Spelling
 from fairmend.data.tablefile import open_rows
-from fairmend.errors import DataError, check_columns, require
+from fairmend.errors import check, check_columns, require
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,8 +87,8 @@ def _copied(
             row -= n
         raise IndexError(row)
 
-    open_ = [name for name in names if name not in texts]
-    findings = Findings.of(pl.concat(raw), open_, spelling, where)
+    others = [name for name in names if name not in texts]
+    findings = Findings.of(pl.concat(raw), others, spelling, where)
     parquet = {}
     for number, (file, rows) in enumerate(zip(files, raw, strict=True)):
         path = Path(folder) / f"{number}.parquet"
@@ -106,17 +106,11 @@ def _as_text(
     import pyarrow.parquet
 
     with open_rows(file, spelling=spelling, unpack=True) as stream:
-        if stream.kind != "csv":
-            raise DataError(
-                f"file {file!r}",
-                "must be a CSV, by its suffix",
-                f"got {stream.kind}",
-                "Give it the suffix of its format.",
-            )
-        what = f"file {file!r}"
+        what, fix = f"file {file!r}", "Give it the suffix of its format."
+        check(stream.kind == "csv", what, "must be a CSV, by its suffix", f"got {stream.kind}", fix)
         check_columns(what, stream.names, names, "Name files of one kind.", of=repr(first))
         names = names or stream.names
-        stream.check(names, f"file {file!r}")
+        stream.check(names, what)
         schema = pa.schema([(name, pa.large_string()) for name in names])
         with pa.parquet.ParquetWriter(path, schema) as writer:
             for block in stream.blocks(dict.fromkeys(names, pl.String)):
