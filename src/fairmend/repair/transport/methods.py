@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fairmend.errors import check, check_choice
-from fairmend.explain.counterfactual import Counterfactual, counterfactual_data
+from fairmend.explain.counterfactual import counterfactual_data
 from fairmend.explain.descent import Stop
 from fairmend.measure.disparity import Disparity
 from fairmend.repair.costs import Cost
@@ -17,7 +17,7 @@ from fairmend.repair.methods import repair_method
 from fairmend.repair.plan import Plan
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.transport.coupler import Coupler, Ties
-from fairmend.repair.transport.path import Path, Step, Walk
+from fairmend.repair.transport.path import Step, Walk
 from fairmend.repair.transport.plan import CouplingPlan
 from fairmend.status import PlanStatus
 
@@ -79,20 +79,22 @@ def transport(problem: RepairProblem) -> Plan:
     ('CLOSED', 0.2514, True)
     """
     options = problem.options(TransportOptions)
-    walk = _walk(
+    disparity = _single(problem)
+    walk = Walk(
         problem,
+        disparity,
         counterfactual_data(
             problem.data,
-            disparity=_single(problem),
+            disparity=disparity,
             method=options.counterfactual_method,
             level=problem.level,
             **_as_in(problem),
         ),
         Coupler.of(problem, options.individual_fairness, options.ties),
     )
-    if options.calibrate == "counterfactual" or not walk.path.can_go_on:
-        aim = (1 - problem.level) * walk.path.start
-        step = walk.to(aim) or walk.with_mass(walk.path.counterfactual.mass)
+    if options.calibrate == "counterfactual" or not walk.can_go_on:
+        aim = (1 - problem.level) * walk.start
+        step = walk.to(aim) or walk.with_mass(walk.counterfactual.mass)
     else:
         step = walk.until_closed()
     return _finished(problem, step, walk.coupler)
@@ -130,9 +132,10 @@ def paper(problem: RepairProblem) -> Plan:
     ('paper', True)
     """
     problem = replace(problem, cost=replace(problem.cost, cost=Cost(kind="squared_l2")))
+    disparity = _single(problem)
     counterfactual = counterfactual_data(
         problem.data,
-        disparity=_single(problem),
+        disparity=disparity,
         method="descent",
         resample=True,
         **_as_in(problem),
@@ -140,7 +143,7 @@ def paper(problem: RepairProblem) -> Plan:
     )
     rng = np.random.default_rng(problem.settings.seed)
     drawn = rng.multinomial(problem.source.n, counterfactual.mass / counterfactual.mass.sum())
-    walk = _walk(problem, counterfactual, Coupler.of(problem, None, ties="any"))
+    walk = Walk(problem, disparity, counterfactual, Coupler.of(problem, None, ties="any"))
     step = walk.with_mass(drawn / drawn.sum())
     return _finished(problem, step, walk.coupler, unseen="stay")
 
@@ -173,13 +176,6 @@ def _as_in(problem: RepairProblem) -> dict[str, Any]:
         "outcome_model": problem.settings.outcome_model,
         "random_state": problem.settings.seed,
     }
-
-
-def _walk(problem: RepairProblem, counterfactual: Counterfactual, coupler: Coupler) -> Walk:
-    disparity = _single(problem)
-    return Walk(
-        problem, disparity, Path(problem, disparity, counterfactual, coupler.classes), coupler
-    )
 
 
 def _finished(

@@ -19,67 +19,10 @@ from fairmend.repair.transport.coupler import Coupler
 from fairmend.repair.transport.problem import MARGINALS
 from fairmend.status import Status
 
-__all__ = ["Law", "Path", "Step", "Walk"]
+__all__ = ["Law", "Step", "Walk"]
 
 Law = Any
 """A sparse matrix T of probabilities, a row for a row; its rows sum to 1."""
-
-
-@dataclass(frozen=True, eq=False)
-class Path:
-    """Masses on the way from P0, M(Q) = start, to ever smaller M(Q)."""
-
-    problem: RepairProblem
-    disparity: Disparity
-    counterfactual: Counterfactual
-    classes: IntArray
-
-    @property
-    def rate_gap(self) -> RateGap | None:
-        """The gap of rates that is linear in Q; None for what is not one."""
-        if isinstance(self.disparity, RateGap):
-            return self.disparity
-        if isinstance(self.disparity, Alignment) and self.disparity.weight == 0:
-            return self.problem.gaps[0].disparity
-        return None
-
-    @property
-    def can_go_on(self) -> bool:
-        """Whether there is a beyond: alignment of inputs ends at the baseline's own."""
-        return self.rate_gap is not None or isinstance(self.disparity, Combination)
-
-    @property
-    def start(self) -> float:
-        measure = self.rate_gap or self.disparity
-        return measure.value(self.counterfactual.source, self.counterfactual.baseline)
-
-    def at(self, aim: float) -> FloatArray | None:
-        """Q with M(Q) = aim, the parts of the group keeping their sizes; None if there is none."""
-        source, baseline = self.counterfactual.source, self.counterfactual.baseline
-        if self.counterfactual.method == "descent":
-            measure = self.rate_gap or self.disparity
-            mass, status, _ = descend(source, baseline, measure, target_gap=aim, tolerance=1e-8)
-            return None if status is Status.STOPPED else _within(mass, source.mass, self.classes)
-        if self.rate_gap is not None:
-            r, t = self.rate_gap.terms(source)
-            slope = r - (self.rate_gap.of(baseline) + aim) * t
-            return _tilt_within(source.mass, slope, self.classes)
-        level = 1 - aim / self.start
-        mass, status = project(source, baseline, self.disparity, level=level)
-        return _within(mass, source.mass, self.classes) if status.closed else None
-
-    def end(self, edge: float) -> FloatArray | None:
-        """Where the path leads to, but never arrives: in each part the rows that do best."""
-        if self.rate_gap is None or self.counterfactual.method == "descent":
-            return None
-        source = self.counterfactual.source
-        r, t = self.rate_gap.terms(source)
-        slope = r - (self.rate_gap.of(self.counterfactual.baseline) + edge) * t
-        lowest = np.full(int(self.classes.max()) + 1, np.inf)
-        peopled = source.mass > 0
-        np.minimum.at(lowest, self.classes[peopled], slope[peopled])
-        best = slope <= lowest[self.classes] + 1e-12
-        return _within(np.where(best, source.mass, 0.0), source.mass, self.classes)
 
 
 def _within(mass: FloatArray, source: FloatArray, classes: IntArray) -> FloatArray:
@@ -147,12 +90,64 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Goes along a path of masses and couples each with the group as it is."""
+    """Goes from P0, M(Q) = start, to ever smaller M(Q), and couples each Q with the group."""
 
     problem: RepairProblem
     disparity: Disparity
-    path: Path
+    counterfactual: Counterfactual
     coupler: Coupler
+
+    @property
+    def rate_gap(self) -> RateGap | None:
+        """The gap of rates that is linear in Q; None for what is not one."""
+        if isinstance(self.disparity, RateGap):
+            return self.disparity
+        if isinstance(self.disparity, Alignment) and self.disparity.weight == 0:
+            return self.problem.gaps[0].disparity
+        return None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is a beyond: alignment of inputs ends at the baseline's own."""
+        return self.rate_gap is not None or isinstance(self.disparity, Combination)
+
+    @property
+    def start(self) -> float:
+        """M at the group as it is."""
+        measure = self.rate_gap or self.disparity
+        return measure.value(self.counterfactual.source, self.counterfactual.baseline)
+
+    def mass_at(self, aim: float) -> FloatArray | None:
+        """Q with M(Q) = aim, the parts of the group keeping their sizes; None if there is none."""
+        source, baseline = self.counterfactual.source, self.counterfactual.baseline
+        if self.counterfactual.method == "descent":
+            measure = self.rate_gap or self.disparity
+            mass, status, _ = descend(source, baseline, measure, target_gap=aim, tolerance=1e-8)
+            return (
+                None
+                if status is Status.STOPPED
+                else _within(mass, source.mass, self.coupler.classes)
+            )
+        if self.rate_gap is not None:
+            r, t = self.rate_gap.terms(source)
+            slope = r - (self.rate_gap.of(baseline) + aim) * t
+            return _tilt_within(source.mass, slope, self.coupler.classes)
+        level = 1 - aim / self.start
+        mass, status = project(source, baseline, self.disparity, level=level)
+        return _within(mass, source.mass, self.coupler.classes) if status.closed else None
+
+    def mass_at_end(self, edge: float) -> FloatArray | None:
+        """Where the path leads to, but never arrives: in each part the rows that do best."""
+        if self.rate_gap is None or self.counterfactual.method == "descent":
+            return None
+        source = self.counterfactual.source
+        r, t = self.rate_gap.terms(source)
+        slope = r - (self.rate_gap.of(self.counterfactual.baseline) + edge) * t
+        lowest = np.full(int(self.coupler.classes.max()) + 1, np.inf)
+        peopled = source.mass > 0
+        np.minimum.at(lowest, self.coupler.classes[peopled], slope[peopled])
+        best = slope <= lowest[self.coupler.classes] + 1e-12
+        return _within(np.where(best, source.mass, 0.0), source.mass, self.coupler.classes)
 
     def realised(self, law: Law | None) -> float:
         """The disparity of people who keep their outcomes; of the group as it is without a law."""
@@ -167,7 +162,7 @@ class Walk:
 
     def to(self, aim: float) -> Step | None:
         """The step to M(Q) = aim; None if nothing that may be reached is there."""
-        mass = self.path.at(aim)
+        mass = self.mass_at(aim)
         step = None if mass is None else self.with_mass(mass, aim)
         return step if step is None or step.feasible else None
 
@@ -192,7 +187,7 @@ class Walk:
         if self.problem.gaps[0].over_decisions:  # it may fall at first, and rise again further on
             stride /= 8
         for _ in range(60):
-            aim = self.path.start - sign * stride if edge is None else (near.aim + edge) / 2
+            aim = self.start - sign * stride if edge is None else (near.aim + edge) / 2
             step = self.to(aim)
             if step is None:
                 edge = aim
@@ -203,7 +198,7 @@ class Walk:
                 best = min(best, near, key=lambda one: abs(one.excess))
             if edge is not None and abs(near.aim - edge) < 1e-9:
                 break
-        end = None if edge is None else self.path.end(edge)
+        end = None if edge is None else self.mass_at_end(edge)
         if end is None or edge is None:
             return best
         step = self.with_mass(end, edge)
@@ -216,9 +211,9 @@ class Walk:
         from scipy.sparse import eye_array
 
         if self.coupler.distance is not None:
-            return self.with_mass(self.coupler.mass, self.path.start)
+            return self.with_mass(self.coupler.mass, self.start)
         law = eye_array(len(self.coupler.mass), format="csr")
-        return Step(self.path.start, law, self.excess(law))
+        return Step(self.start, law, self.excess(law))
 
     def _between(self, near: Step, far: Step) -> Step:
         """Narrow down where the excess changes sign, then mix the two ends so that it is 0.
