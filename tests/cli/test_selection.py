@@ -45,7 +45,7 @@ def test_decisions_are_not_compared_among_the_accepted(command, loans, call, tmp
                 "--positive", "yes", "--metric", "sp")  # fmt: skip
     assert (done.code, done.out) == (3, "")
     assert "--label: must be left out here for sp" in done.err
-    assert "Say --ignore repaid instead: sp asks for no outcomes." in done.err
+    assert "Say --ignore repaid instead: sp needs no outcomes." in done.err
     assert {path.name for path in tmp_path.iterdir()} == {"loans.csv"}
 
 

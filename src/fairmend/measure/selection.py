@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.errors import DataError
+from fairmend.errors import check
 from fairmend.measure.disparity import Disparity, RateGap, as_disparity, parts_of
-from fairmend.measure.metrics import Alignment
+from fairmend.measure.intervals import GapEstimate, RateEstimate, Reach
+from fairmend.measure.metrics import SP, Alignment
 from fairmend.measure.population import AuditData, Population
+from fairmend.measure.tabulate import tabulate
 from fairmend.tables import percent
 
 if TYPE_CHECKING:
@@ -53,35 +55,30 @@ def find_selection(
 
     ``known`` is whose outcome is known, in the order of ``inputs``.
     """
-    from fairmend.measure.audit import audit_data
-    from fairmend.measure.tabulate import tabulate
-
     people = int((~known).sum())
     if people < FEWEST or known.sum() == 0:
         return None
-    data = tabulate(
-        box,
-        inputs,
-        None,
-        sensitive_features={"outcome": np.where(known, "known", "not known")},
-        inputs=False,
-        unlabelled=labels,
+    groups = {"outcome": np.where(known, "known", "not known")}
+    data = tabulate(box, inputs, None, sensitive_features=groups, inputs=False, unlabelled=labels)
+    without, with_one = (
+        RateEstimate.of([(1.0, SP)], data[group].by_decision) for group in ("not known", "known")
     )
-    [gap] = audit_data(data, metrics=["sp"], reference="known").gaps
-    if not gap.p_value < SURE:
+    if not (without.enough and with_one.enough):
         return None
-    return Selection(people, 1 - gap.target_rate, 1 - gap.baseline_rate)
+    gap = GapEstimate.agresti_caffo(without, with_one, Reach.of(0.95))
+    return Selection(people, 1 - without.rate, 1 - with_one.rate) if gap.p_value < SURE else None
 
 
 def refuse_selected(selection: Selection | None, metrics: Sequence[str], instead: str) -> None:
     """Refuse to compare decisions among people who were picked by them."""
-    if selection is not None and not any(as_disparity(metric).uses_outcome for metric in metrics):
-        raise DataError(
-            "y",
-            "must be left out here for sp, which compares the decisions of everybody",
-            f"{selection}; these alone would be compared",
-            f"{instead}: sp asks for no outcomes.",
-        )
+    names = ", ".join(metrics).lower()
+    check(
+        selection is None or any(as_disparity(metric).uses_outcome for metric in metrics),
+        "y",
+        f"must be left out here for {names}, which compares the decisions of everybody",
+        f"{selection}; these alone would be compared",
+        f"{instead}: {names} needs no outcomes.",
+    )
 
 
 @dataclass(frozen=True)
