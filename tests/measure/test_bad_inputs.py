@@ -1037,7 +1037,8 @@ BAD = {
     "alignment weight negative": (
         lambda: Alignment(-1),
         DataError,
-        "Alignment weight: must be a finite number of at least 0; got -1. 0 compares decisions alone.",
+        "Alignment weight: must be a finite number of at least 0; got -1. 0 compares decisions "
+        "alone.",
     ),
     "Population of two lengths": (
         lambda: Population.of([1, 1], [0, 1], [0.5]),
