@@ -25,7 +25,7 @@ from fairmend.model.remote import as_answers, cells
 from fairmend.model.wire import BadAnswer, BadRequest
 from fairmend.serve.schema import Row, Schema
 
-__all__ = ["Answer", "Law", "Repairer"]
+__all__ = ["Answer", "Law", "Repairer", "as_arrays"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,13 @@ class Answer:
 
     decision: float
     score: float | None
+
+
+def as_arrays(answers: Sequence[Answer]) -> Answers:
+    """Single answers together."""
+    scores = [answer.score for answer in answers]
+    decisions = np.array([answer.decision for answer in answers])
+    return Answers(decisions, None if None in scores else np.array(scores, np.float64))
 
 
 class Repairer:
@@ -99,11 +106,7 @@ class Repairer:
 
     def find_laws(self, group: str, rows: Sequence[Row], given: Sequence[Answer]) -> list[Law]:
         """Find laws, and remember them; may query the vendor, and so belongs in a thread."""
-        scores = [each.score for each in given]
-        answers = Answers(
-            np.array([each.decision for each in given]),
-            None if None in scores else np.array(scores, np.float64),
-        )
+        answers = as_arrays(given)
         frame = self.schema.frame(rows)
         route = self._plans.route(self._places[group], None, frame, answers, cast=False)
         laws = laws_of(route, self._rows)

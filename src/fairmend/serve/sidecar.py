@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from fairmend.apply.draw import Drawer, read_key
 from fairmend.data.columns import Frame
 from fairmend.errors import DataError, FairmendError, unreadable
-from fairmend.model.answers import Answers
 from fairmend.model.probe import Probe
 from fairmend.model.remote import as_answers, cells, kinds
 from fairmend.model.wire import BadAnswer, Protocol, Query, RequestFailed
@@ -32,7 +30,7 @@ from fairmend.serve.config import Config
 from fairmend.serve.log import TABLES, DecisionLog, Entry, LogUnavailable, Reply, day_of, event
 from fairmend.serve.metrics import Metrics
 from fairmend.serve.people import GROUP_HEADER, ID_HEADER, Person, read_people
-from fairmend.serve.repairer import Answer, Law, Repairer
+from fairmend.serve.repairer import Answer, Law, Repairer, as_arrays
 from fairmend.serve.schema import Row
 from fairmend.serve.upstream import Upstream, UpstreamError
 
@@ -174,12 +172,7 @@ class Sidecar:
         probe = Probe.choose(serving.schema.table, data.populations, PROBES)
         rows = [serving.schema.typed(tuple(row)) for row in cells(probe.rows)]
         _, answers = await self._query(serving, rows, self._deadline())
-        scores = [answer.score for answer in answers]
-        now = Answers(
-            np.array([answer.decision for answer in answers]),
-            None if None in scores else np.array(scores, np.float64),
-        )
-        changed = int(probe.changed(now, box.cut).sum())
+        changed = int(probe.changed(as_arrays(answers), box.cut).sum())
         if changed != self.probes_changed:
             await self.record("probe", changed=changed, asked=len(rows))
         self.probes_changed, self.probed_at = changed, time.time()
