@@ -79,7 +79,7 @@ def audit():
 
 
 @pytest.fixture(scope="module")
-def mended(audit):
+def repaired(audit):
     X, y, s = audit
     return RepairedClassifier(coarse, "sp", random_state=0).fit(X, y, sensitive_features=s)
 
@@ -87,25 +87,25 @@ def mended(audit):
 # -------------------------------------------------------------------- one person, one answer
 
 
-def test_somebody_is_drawn_or_the_tests_below_show_nothing(mended):
+def test_somebody_is_drawn_or_the_tests_below_show_nothing(repaired):
     X, _, s = people(400, 1)
-    chance = mended.positive_chance(X, sensitive_features=s)
+    chance = repaired.positive_chance(X, sensitive_features=s)
     assert ((chance > 0) & (chance < 1)).sum() > 10
 
 
 @given(data=st.data())
 @settings(max_examples=12, deadline=None)
-def test_order_batches_and_single_rows_do_not_matter(mended, data):
+def test_order_batches_and_single_rows_do_not_matter(repaired, data):
     X, _, s = people(60, data.draw(st.integers(0, 5)))
     ids = np.arange(1000, 1060)
-    whole = mended.predict(X, sensitive_features=s, ids=ids)
+    whole = repaired.predict(X, sensitive_features=s, ids=ids)
     order = np.array(data.draw(st.permutations(range(60))))
     cuts = sorted(data.draw(st.lists(st.integers(1, 59), max_size=4, unique=True)))
     for part in np.split(order, cuts):
-        said = mended.predict(X.iloc[part], sensitive_features=s[part], ids=ids[part])
+        said = repaired.predict(X.iloc[part], sensitive_features=s[part], ids=ids[part])
         assert np.array_equal(said, whole[part])
     for i in order[:2]:
-        assert mended.predict(X.iloc[[i]], sensitive_features=s[[i]], ids=ids[[i]])[0] == whole[i]
+        assert repaired.predict(X.iloc[[i]], sensitive_features=s[[i]], ids=ids[[i]])[0] == whole[i]
 
 
 SCRIPT = """
@@ -121,35 +121,35 @@ print(json.dumps(kept.predict(X, sensitive_features=s, ids=ids).tolist()))
 
 
 @pytest.mark.slow
-def test_another_process_gives_the_same_answers(mended):
+def test_another_process_gives_the_same_answers(repaired):
     X, _, s = people(300, 7)
-    here = mended.predict(X, sensitive_features=s, ids=[f"id-{i}" for i in range(300)])
+    here = repaired.predict(X, sensitive_features=s, ids=[f"id-{i}" for i in range(300)])
     code = SCRIPT.format(tests=str(Path(__file__).parent))
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout) == here.tolist()
 
 
-def test_ids_as_numbers_text_or_series_are_the_same_people(mended):
+def test_ids_as_numbers_text_or_series_are_the_same_people(repaired):
     X, _, s = people(200, 3)
     ids = np.arange(200)
     answers = [
-        mended.predict(X, sensitive_features=s, ids=given_)
+        repaired.predict(X, sensitive_features=s, ids=given_)
         for given_ in (ids, ids.tolist(), ids.astype(str), pd.Series(ids), pl.Series(ids),
                        [str(i) for i in ids], ids.astype(float))
     ]  # fmt: skip
     for other in answers[1:]:
         assert np.array_equal(answers[0], other)
-    shifted = mended.predict(X, sensitive_features=s, ids=ids + 10_000)
+    shifted = repaired.predict(X, sensitive_features=s, ids=ids + 10_000)
     assert not np.array_equal(answers[0], shifted), "other people, other draws"
 
 
-def test_without_ids_equal_rows_share_their_draw(mended):
+def test_without_ids_equal_rows_share_their_draw(repaired):
     X, _, s = people(300, 4)
     twice = pd.concat([X, X.iloc[::-1]], ignore_index=True)
-    said = mended.predict(twice, sensitive_features=np.r_[s, s[::-1]])
+    said = repaired.predict(twice, sensitive_features=np.r_[s, s[::-1]])
     assert np.array_equal(said[:300], said[300:][::-1])
-    assert np.array_equal(said[:300], mended.predict(X, sensitive_features=s))
-    law = mended.positive_chance(X, sensitive_features=s)
+    assert np.array_equal(said[:300], repaired.predict(X, sensitive_features=s))
+    law = repaired.positive_chance(X, sensitive_features=s)
     drawn = said[:300][(law > 0) & (law < 1)]
     assert 0 < drawn.mean() < 1, "but rows that differ do not"
 
@@ -236,18 +236,18 @@ def test_without_ids_a_rate_off_its_law_is_announced_once(audit):
             fresh.transform(crowd, sensitive_features=group)
 
 
-def test_draws_follow_the_law(mended):
+def test_draws_follow_the_law(repaired):
     X, _, s = people(300, 5)
-    law = mended.positive_chance(X, sensitive_features=s)
-    probability = mended.predict_proba(X, sensitive_features=s)
+    law = repaired.positive_chance(X, sensitive_features=s)
+    probability = repaired.predict_proba(X, sensitive_features=s)
     np.testing.assert_allclose(probability.sum(axis=1), 1.0, atol=1e-12)
     drawn = np.flatnonzero((law > 0) & (law < 1))
     times = 4_000
     for i in drawn[:2]:
         rows = X.iloc[np.repeat(i, times)]
         ids = np.arange(times) + i * times
-        said = mended.predict(rows, sensitive_features=np.repeat(s[i], times), ids=ids)
-        edited = mended.transform(rows, sensitive_features=np.repeat(s[i], times), ids=ids)
+        said = repaired.predict(rows, sensitive_features=np.repeat(s[i], times), ids=ids)
+        edited = repaired.transform(rows, sensitive_features=np.repeat(s[i], times), ids=ids)
         # four standard errors of a share of 4,000
         slack = 4 * np.sqrt(law[i] * (1 - law[i]) / times)
         assert said.mean() == pytest.approx(law[i], abs=slack)
@@ -276,36 +276,36 @@ def test_soft_decisions_are_drawn_with_their_probability(audit):
 # -------------------------------------------------------------------- who is touched
 
 
-def test_the_baseline_group_gets_the_model_s_own_answers(mended):
+def test_the_baseline_group_gets_the_model_s_own_answers(repaired):
     X, _, s = people(400, 6)
     rest = s == "a"
-    said = mended.predict(X, sensitive_features=s, ids=np.arange(400))
-    assert list(mended.plans_) == ["b"]
+    said = repaired.predict(X, sensitive_features=s, ids=np.arange(400))
+    assert list(repaired.plans_) == ["b"]
     assert np.array_equal(said[rest], (coarse(X)[rest] > 0.5).astype(int))
-    assert np.array_equal(mended.predict_proba(X, sensitive_features=s)[rest, 1], coarse(X)[rest])
-    pd.testing.assert_frame_equal(mended.transform(X, sensitive_features=s)[rest], X[rest])
+    assert np.array_equal(repaired.predict_proba(X, sensitive_features=s)[rest, 1], coarse(X)[rest])
+    pd.testing.assert_frame_equal(repaired.transform(X, sensitive_features=s)[rest], X[rest])
     assert (said[~rest] >= (coarse(X)[~rest] > 0.5)).all()
     assert said[~rest].sum() > (coarse(X)[~rest] > 0.5).sum()
 
 
-def test_a_missing_group_is_an_opt_out(mended):
+def test_a_missing_group_is_an_opt_out(repaired):
     X, _, s = people(300, 8)
     for nobody in (None, float("nan"), pd.NA):
         hidden = pd.Series(s, dtype=object)
         hidden[:150] = nobody
-        said = mended.predict(X, sensitive_features=hidden, ids=np.arange(300))
+        said = repaired.predict(X, sensitive_features=hidden, ids=np.arange(300))
         assert np.array_equal(said[:150], (coarse(X)[:150] > 0.5).astype(int))
-        told = mended.predict(X, sensitive_features=s, ids=np.arange(300))
+        told = repaired.predict(X, sensitive_features=s, ids=np.arange(300))
         assert np.array_equal(said[150:], told[150:])
 
 
-def test_unknown_groups(mended, audit):
+def test_unknown_groups(repaired, audit):
     X, y, s = audit
     strangers = np.where(np.arange(600) == 17, "c", s)
     told = "sensitive_features: must be among the audited groups, 'a', 'b'.* in row 17"
     with pytest.raises(DataError, match=told):
-        mended.predict(X, sensitive_features=strangers)
-    kept = clone(mended).set_params(unknown_group="keep").fit(X, y, sensitive_features=s)
+        repaired.predict(X, sensitive_features=strangers)
+    kept = clone(repaired).set_params(unknown_group="keep").fit(X, y, sensitive_features=s)
     said = kept.predict(X, sensitive_features=np.full(600, "c"))
     assert np.array_equal(said, (coarse(X) > 0.5).astype(int))
 
@@ -383,12 +383,12 @@ def test_every_container_in_and_the_same_kind_out(audit, kind):
     assert not np.array_equal(there, new.to_numpy(float))
 
 
-def test_columns_may_come_in_another_order_and_with_company(mended):
+def test_columns_may_come_in_another_order_and_with_company(repaired):
     X, _, s = people(100, 13)
-    said = mended.predict(X, sensitive_features=s)
+    said = repaired.predict(X, sensitive_features=s)
     shuffled = X[["town", "income", "member"]].assign(note="not for the model", g=s)
-    assert np.array_equal(mended.predict(shuffled, sensitive_features="g"), said)
-    assert list(mended.transform(shuffled, sensitive_features="g").columns) == NAMES
+    assert np.array_equal(repaired.predict(shuffled, sensitive_features="g"), said)
+    assert list(repaired.transform(shuffled, sensitive_features="g").columns) == NAMES
 
 
 @pytest.mark.parametrize(
@@ -406,9 +406,14 @@ def test_columns_may_come_in_another_order_and_with_company(mended):
          "X: must come as in fit, in a pandas DataFrame; got a pyarrow Table. Convert it first."),
     ],
 )  # fmt: skip
-def test_other_columns_at_predict_time(mended, change, message):
+def test_other_columns_at_predict_time(repaired, change, message):
     X, _, s = people(50, 14)
-    for method in (mended.predict, mended.predict_proba, mended.transform, mended.positive_chance):
+    for method in (
+        repaired.predict,
+        repaired.predict_proba,
+        repaired.transform,
+        repaired.positive_chance,
+    ):
         with pytest.raises(DataError) as error:
             method(change(X), sensitive_features=s)
         assert str(error.value) == message
@@ -575,7 +580,7 @@ def test_every_method_refuses_what_may_be_chance(method):
         careful.fit(X, y, sensitive_features=s)
 
 
-def test_a_sum_of_gaps_that_may_be_chance_is_refused_and_a_proven_one_mended(audit):
+def test_a_sum_of_gaps_that_may_be_chance_is_refused_and_a_proven_one_repaired(audit):
     X, y, s = audit
     both = RepairedClassifier(
         coarse, FNR + FPR, method="transport", require_significant=True, random_state=0
@@ -617,16 +622,16 @@ def test_costs_come_as_names_objects_or_functions(audit, cost):
 # -------------------------------------------------------------------- scikit-learn
 
 
-def test_parameters_and_clones(mended):
-    copy = clone(mended)
+def test_parameters_and_clones(repaired):
+    copy = clone(repaired)
     assert copy.get_params()["disparity"] == "sp"
     assert copy.get_params()["model"] is coarse
     assert not hasattr(copy, "plans_")
     assert copy.set_params(level=0.5).level == 0.5
-    assert mended.classes_.tolist() == [0, 1]
-    assert mended.n_features_in_ == 3
-    assert mended.feature_names_in_.tolist() == NAMES
-    assert mended.get_feature_names_out().tolist() == NAMES
+    assert repaired.classes_.tolist() == [0, 1]
+    assert repaired.n_features_in_ == 3
+    assert repaired.feature_names_in_.tolist() == NAMES
+    assert repaired.get_feature_names_out().tolist() == NAMES
 
 
 def test_a_model_is_never_cloned_or_refitted(audit):
@@ -838,19 +843,19 @@ def test_mistakes_in_settings_are_named(audit, settings_, what, got):
          "level: must lie between 0 and 1; got 2.0. 1 closes the whole gap, 0.5 half of it."),
     ],
 )  # fmt: skip
-def test_mistakes_in_use_are_named(mended, audit, call, message):
+def test_mistakes_in_use_are_named(repaired, audit, call, message):
     with pytest.raises(DataError) as error:
-        call(mended, *audit)
+        call(repaired, *audit)
     assert str(error.value) == message
 
 
-def test_ids_in_another_order_than_x(mended):
+def test_ids_in_another_order_than_x(repaired):
     X, _, s = people(300, 5)
     ids = pd.Series(np.arange(300), index=X.index)
     with pytest.raises(DataError, match="ids: must come in the order of X"):
-        mended.predict(X, sensitive_features=s, ids=ids[::-1])
+        repaired.predict(X, sensitive_features=s, ids=ids[::-1])
     other_labels = ids[::-1].set_axis([f"id {i}" for i in range(300)])  # say nothing about X
-    mended.predict(X, sensitive_features=s, ids=other_labels)
+    repaired.predict(X, sensitive_features=s, ids=other_labels)
 
 
 def test_series_that_disagree_with_groups_are_refused_beside_an_array():
@@ -867,34 +872,39 @@ def test_series_that_disagree_with_groups_are_refused_beside_an_array():
         kept.predict(x[:, None], sensitive_features=groups, ids=ids[::-1])
 
 
-def test_ids_may_be_a_column_of_x(mended):
+def test_ids_may_be_a_column_of_x(repaired):
     X, _, s = people(300, 5)
     ids = np.arange(300) + 1_000
     table = X.assign(person=ids)
-    for method in (mended.predict, mended.transform, mended.predict_proba, mended.positive_chance):
+    for method in (
+        repaired.predict,
+        repaired.transform,
+        repaired.predict_proba,
+        repaired.positive_chance,
+    ):
         by_name = method(table, sensitive_features=s, ids="person")
         np.testing.assert_array_equal(by_name, method(X, sensitive_features=s, ids=ids))
     with pytest.raises(DataError, match=r"ids: must name a column of X; got 'persn'.* 'person'"):
-        mended.predict(table, sensitive_features=s, ids="persn")
+        repaired.predict(table, sensitive_features=s, ids="persn")
     with pytest.raises(DataError, match="ids: must have the same length as X"):
-        mended.predict_proba(X, sensitive_features=s, ids=ids[1:])
+        repaired.predict_proba(X, sensitive_features=s, ids=ids[1:])
 
 
-def test_bad_ids_of_people_who_are_drawn(mended):
+def test_bad_ids_of_people_who_are_drawn(repaired):
     X, _, s = people(300, 5)
     with pytest.raises(DataError, match="ids: must be whole numbers or text that is not empty"):
-        mended.predict(X, sensitive_features=s, ids=[None] * 300)
+        repaired.predict(X, sensitive_features=s, ids=[None] * 300)
 
 
 # -------------------------------------------------------------------- the whole walk
 
 
-def test_counterfactual_and_audit_come_along(mended):
-    assert isinstance(mended.audit_, fairmend.Audit)
-    found = mended.counterfactual_
+def test_counterfactual_and_audit_come_along(repaired):
+    assert isinstance(repaired.audit_, fairmend.Audit)
+    found = repaired.counterfactual_
     assert found.target_name == "b"
     assert abs(found.after) < 1e-9
-    assert mended.counterfactual_ is found, "computed once"
+    assert repaired.counterfactual_ is found, "computed once"
 
 
 @pytest.mark.parametrize("method", ["least_change", "order", "transport", "paper"])
@@ -938,9 +948,9 @@ def test_the_auc_after_a_repair_is_that_of_the_edited_rows_whatever_the_scale():
     X, y, s = tilted()
     aucs = []
     for output in ("probability", "score"):
-        mended = RepairedClassifier(scored(output), "sp", random_state=0)
-        mended.fit(X, y, sensitive_features=s)
-        report = mended.report(X, y, sensitive_features=s, explanation=False)
+        repaired = RepairedClassifier(scored(output), "sp", random_state=0)
+        repaired.fit(X, y, sensitive_features=s)
+        report = repaired.report(X, y, sensitive_features=s, explanation=False)
         aucs.append(report.groups[0].auc_after)
         assert report.groups[0].auc_after != report.groups[0].auc_before
     # the scale may move a key's last bit, hence at most one person
@@ -950,31 +960,31 @@ def test_the_auc_after_a_repair_is_that_of_the_edited_rows_whatever_the_scale():
 @pytest.mark.parametrize("method", ["least_change", "order", "transport"])
 def test_level_0_edits_nobody(method):
     X, y, s = tilted()
-    mended = RepairedClassifier(
+    repaired = RepairedClassifier(
         scored("probability"), "fnr", method=method, level=0, random_state=0
     )
-    mended.fit(X, y, sensitive_features=s)
-    assert mended.plan_.status.name == "PARTLY"
-    assert mended.plan_.outlook.gap_after == mended.plan_.outlook.gap_before
+    repaired.fit(X, y, sensitive_features=s)
+    assert repaired.plan_.status.name == "PARTLY"
+    assert repaired.plan_.outlook.gap_after == repaired.plan_.outlook.gap_before
     new = X + 0.01
-    np.testing.assert_array_equal(mended.transform(new, sensitive_features=s), new)
+    np.testing.assert_array_equal(repaired.transform(new, sensitive_features=s), new)
 
 
 def test_columns_may_be_named_by_numbers():
     X, y, s = tilted()
     frame = pd.DataFrame(X)
-    mended = RepairedClassifier(scored("probability"), "sp", immutable=[0], random_state=0)
-    edited = mended.fit(frame, y, sensitive_features=s).transform(frame, sensitive_features=s)
+    repaired = RepairedClassifier(scored("probability"), "sp", immutable=[0], random_state=0)
+    edited = repaired.fit(frame, y, sensitive_features=s).transform(frame, sensitive_features=s)
     assert (edited[0] == frame[0]).all()
     assert (edited != frame).to_numpy().any()
 
 
 def test_a_report_may_leave_the_explanation_out():
     X, y, s = tilted()
-    mended = RepairedClassifier(scored("probability"), "sp", random_state=0)
-    mended.fit(X, y, sensitive_features=s)
+    repaired = RepairedClassifier(scored("probability"), "sp", random_state=0)
+    repaired.fit(X, y, sensitive_features=s)
     whole, short = (
-        mended.report(X, y, sensitive_features=s, explanation=wanted) for wanted in (True, False)
+        repaired.report(X, y, sensitive_features=s, explanation=wanted) for wanted in (True, False)
     )
     assert whole.explanation is not None
     assert short.explanation is None

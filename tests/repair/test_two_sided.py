@@ -34,7 +34,7 @@ def test_the_rates_meet_where_thresholds_per_group_are_most_accurate(metric):
     data = tabulate(vendor(), X, y, sensitive_features=s)
     plans = meet(data, disparity=metric, reference="best", box=vendor())
     assert {plan.status.name for plan in plans.values()} == {"CLOSED"}
-    mended = {"sp": np.ones(N, bool), "fnr": y == 1, "fpr": y == 0}[metric]
+    repaired = {"sp": np.ones(N, bool), "fnr": y == 1, "fpr": y == 0}[metric]
     right = 0.0
     for group, plan in plans.items():
         own = data[group]
@@ -45,7 +45,7 @@ def test_the_rates_meet_where_thresholds_per_group_are_most_accurate(metric):
     def at(group, share):
         """The most who are right when so many of those the rate is over are accepted."""
         score = X[s == group, 0]
-        over = np.sort(score[mended[s == group]])[::-1]
+        over = np.sort(score[repaired[s == group]])[::-1]
         cut = over[min(int(share * len(over)), len(over) - 1)]
         return ((score > cut) == y[s == group]).sum()
 
@@ -56,14 +56,14 @@ def test_the_rates_meet_where_thresholds_per_group_are_most_accurate(metric):
 
 def test_three_groups_come_to_one_rate():
     X, y, s = people(1, ("a", "b", "c"))
-    mended = RepairedClassifier(vendor(), "sp", two_sided=True, random_state=0)
+    repaired = RepairedClassifier(vendor(), "sp", two_sided=True, random_state=0)
     with pytest.warns(FairmendWarning, match="taking the favourable decision"):
-        mended.fit(X, y, sensitive_features=s)
-    accepted = mended.positive_chance(X, sensitive_features=s)
+        repaired.fit(X, y, sensitive_features=s)
+    accepted = repaired.positive_chance(X, sensitive_features=s)
     rates = [accepted[s == group].mean() for group in "abc"]
     assert max(rates) - min(rates) < 0.003
-    assert set(mended.plans_) == {"a", "b", "c"}
-    assert all(plan.metric == "sp" for plan in mended.plans_.values())
+    assert set(repaired.plans_) == {"a", "b", "c"}
+    assert all(plan.metric == "sp" for plan in repaired.plans_.values())
 
 
 @pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
@@ -71,9 +71,9 @@ def test_it_is_at_least_as_accurate_as_one_side_alone():
     X, y, s = people(2)
     right = {}
     for two_sided in (False, True):
-        mended = RepairedClassifier(vendor(), "sp", two_sided=two_sided, random_state=0)
-        mended.fit(X, y, sensitive_features=s)
-        chance = mended.positive_chance(X, sensitive_features=s)
+        repaired = RepairedClassifier(vendor(), "sp", two_sided=two_sided, random_state=0)
+        repaired.fit(X, y, sensitive_features=s)
+        chance = repaired.positive_chance(X, sensitive_features=s)
         right[two_sided] = np.where(y == 1, chance, 1 - chance).mean()
     assert right[True] >= right[False]
 
@@ -89,13 +89,13 @@ def test_half_the_level_leaves_half_the_gap():
 
 def test_level_0_turns_nobody():
     X, y, s = people(3)
-    mended = RepairedClassifier(vendor(), "fnr", two_sided=True, level=0, random_state=0)
-    mended.fit(X, y, sensitive_features=s)
-    assert {group: plan.status.name for group, plan in mended.plans_.items()} == {
+    repaired = RepairedClassifier(vendor(), "fnr", two_sided=True, level=0, random_state=0)
+    repaired.fit(X, y, sensitive_features=s)
+    assert {group: plan.status.name for group, plan in repaired.plans_.items()} == {
         "a": "PARTLY",
         "b": "IDENTITY",
     }
-    assert np.array_equal(mended.transform(X, sensitive_features=s), X)
+    assert np.array_equal(repaired.transform(X, sensitive_features=s), X)
 
 
 @pytest.mark.parametrize("favoured", ["a", "b"])

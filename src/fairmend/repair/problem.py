@@ -129,8 +129,9 @@ class RepairProblem:
                 "only predictions were tabulated",
                 "A repair edits inputs: pass them.",
             )
-        whole = disparities[0] if isinstance(disparities[0], Combination) else None
-        if whole is not None and len(disparities) == 1:
+        whole = None
+        if len(disparities) == 1 and isinstance(disparities[0], Combination):
+            whole = disparities[0]
             disparities = tuple(part for _, part in whole.parts)
         gaps = tuple(
             RealisedGap.between(
