@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -29,21 +29,21 @@ def read_weights(column: Any, n: int) -> FloatArray:
             f"got {scalar(entries[row])!r} in row {row:,}",
             "Pass one number a person.",
         )
-    fine = (weight == 0) | (weight >= LIGHTEST) & (weight <= HEAVIEST)
-    if not fine.all():
-        row = int(np.argmin(fine))
-        raise weight_error(weight[row], f" in row {row:,}")
+    check_weights(weight, lambda row: f" in row {row:,}")
     return weight
 
 
-def weight_error(value: float, where: str = "") -> DataError:
-    """The error about a weight that is negative, missing, infinite, or too large or small."""
-    got = f"got {value:g}{where}"
-    if np.isfinite(value) and value > 0:
+def check_weights(weight: FloatArray, where: Callable[[int], str] = lambda row: "") -> None:
+    """Refuse weights that are negative, missing, infinite, or so extreme that sums overflow."""
+    fine = (weight == 0) | (weight >= LIGHTEST) & (weight <= HEAVIEST)
+    if fine.all():
+        return
+    row = int(np.argmin(fine))
+    must, fix = "must be finite and not negative", "Somebody who should not count has weight 0."
+    if np.isfinite(weight[row]) and weight[row] > 0:
         must = f"must be 0 or from {LIGHTEST:g} to {HEAVIEST:g}"
-        return DataError(WHAT, must, got, "Only ratios matter: divide all by the same number.")
-    fix = "Somebody who should not count has weight 0."
-    return DataError(WHAT, "must be finite and not negative", got, fix)
+        fix = "Only ratios matter: divide all by the same number."
+    raise DataError(WHAT, must, f"got {weight[row]:g}{where(row)}", fix)
 
 
 def check_weights_of_people(
