@@ -38,6 +38,7 @@ from fairmend.errors import (
     FairmendWarning,
     check_given,
     check_whole,
+    warn,
 )
 from fairmend.explain.counterfactual import Counterfactual, counterfactual_data
 from fairmend.measure.audit import audit_data
@@ -388,21 +389,29 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
         ``explanation=False`` leaves out what the gap rests on, which takes most of the time on
         large audits; ``frontier`` adds what closing less of it would do, at each of ``levels``.
-        ``command`` is what to write into the report as its maker; by default the calls that made
-        it.
+        ``command`` is what the report names as its maker; by default the calls that made it.
 
         ``holdout=True`` declares that these people were not used for fitting, False that they were,
         None that it is not known; fairmend cannot check this. ``apart`` is its former name.
-        ``left_out`` is the number of people you could not pass, because their
-        outcome or group is not known. Rows and values that fewer than ``smallest_cell`` people
-        share are suppressed: the report counts them and does not show them.
+        ``left_out`` is the number of people you could not pass, because their outcome or group is
+        not known. Rows and values that fewer than ``smallest_cell`` people share are suppressed.
         """
-        usual = f"{SMALLEST_CELL} is usual; 1 shows everything."
-        check_whole("smallest_cell", smallest_cell, 1, usual, of="people")
+        check_whole("smallest_cell", smallest_cell, 1, "1 shows everything.", of="people")
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
         explained, why_not = self._explained(int(smallest_cell)) if explanation else (None, "")
+        report = make_report(
+            data,
+            self.plans_,
+            self.data_,
+            disparities=self.settings.disparities,
+            outcomes={group: self._outcome(group) for group in self.plans_},
+            scores_are_probabilities=self.box_.output == "probability",
+            favours_positive=self.settings.favours_positive(self.data_.labels),
+            smallest_cell=int(smallest_cell),
+            reference=self.reference,
+        )
         return replace(
-            self._report(data, int(smallest_cell)),
+            report,
             explanation=explained,
             frontier=tuple(self._frontier(data, levels)) if frontier else (),
             provenance=Provenance.of(
@@ -443,9 +452,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """Gap, accuracy, AUC, people edited and cost on new data as ``level`` grows."""
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
         names = ("level", "group", "gap", "accuracy", "auc", "edited", "gained", "lost", "cost")
-        return [
-            {name: getattr(point, name) for name in names} for point in self._frontier(data, levels)
-        ]
+        points = self._frontier(data, levels)
+        return [{name: getattr(point, name) for name in names} for point in points]
 
     def _frontier(self, data: AuditData, levels: Sequence[float]) -> list[FrontierPoint]:
         points: dict[float, list[FrontierPoint]] = {}
@@ -477,19 +485,6 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         gives the same bytes, so the time is the caller's: ``created``, or none.
         """
         doors.save(self, path, created=created, overwrite=overwrite)
-
-    def _report(self, data: AuditData, smallest_cell: int) -> Report:
-        return make_report(
-            data,
-            self.plans_,
-            self.data_,
-            disparities=self.settings.disparities,
-            outcomes={group: self._outcome(group) for group in self.plans_},
-            scores_are_probabilities=self.box_.output == "probability",
-            favours_positive=self.settings.favours_positive(self.data_.labels),
-            smallest_cell=smallest_cell,
-            reference=self.reference,
-        )
 
     def _outcome(self, group: Hashable) -> RowOutcomes | None:
         """The group's own P(Y=1 | x), fitted when first needed.
@@ -573,7 +568,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def _warn_once(self, shared: SharedDraws | None, of_whom: str) -> None:
         if shared is not None:
             self._warned.add("shared draws")
-            warnings.warn(f"{shared}{of_whom} {_PASS_IDS}", FairmendWarning, stacklevel=4)
+            warn(f"{shared}{of_whom} {_PASS_IDS}")
 
     def drawer(self, purpose: str) -> Drawer:
         """Draws for people, for ``"repair"`` or ``"decision"``; needs the key of the repair."""
@@ -583,9 +578,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """An unfitted copy of the same settings; the model is the vendor's, and stays itself."""
         settings = self.get_params(deep=False)
         model = settings.pop("model")
-        unfitted = type(self)(
-            model, **{name: clone(value, safe=False) for name, value in settings.items()}
-        )
+        copies = {name: clone(value, safe=False) for name, value in settings.items()}
+        unfitted = type(self)(model, **copies)
         for name in ("_metadata_request", "_sklearn_output_config"):
             if hasattr(self, name):
                 setattr(unfitted, name, deepcopy(getattr(self, name)))
