@@ -252,10 +252,10 @@ def test_pure_noise_is_called_too_weak_to_lean_on(seed):
     X, y = rng.integers(0, 2, (1_000, 8)), rng.integers(0, 2, 1_000)
     with pytest.warns(FairmendWarning) as caught:
         fitted = fit(X, y)
-    message = "P(Y=1 | x) is too weak to lean on: it predicts no better than the base rate does."
+    message = "P(Y=1 | x) is too weak to rely on: it predicts no better than the base rate does."
     assert str(caught[0].message) == message
     assert str(fitted).endswith(
-        "Too weak to lean on: it predicts no better than the base rate does."
+        "Too weak to rely on: it predicts no better than the base rate does."
     )
 
 

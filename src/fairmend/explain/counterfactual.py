@@ -81,7 +81,7 @@ class Counterfactual:
     """For each audited person the row of ``mass`` they stand on; -1 outside the target group, and
     for whoever has weight 0."""
     recorded: bool = False
-    """Whether decisions are on record; otherwise the model was asked."""
+    """Whether decisions are on record; otherwise the model was queried."""
     group_inputs: tuple[str, ...] = ()
     """Inputs that only say which group somebody is in."""
     outcome_known: bool = True
@@ -106,7 +106,7 @@ class Counterfactual:
 
     @property
     def modelled(self) -> bool:
-        """Whether a disparity asks for outcomes, and they are by P(Y=1 | x)."""
+        """Whether a disparity needs outcomes, and they come from a model P(Y=1 | x)."""
         return self.outcome_model is not None
 
     @property
@@ -126,7 +126,7 @@ class Counterfactual:
 
     @property
     def irreconcilable(self) -> bool:
-        """Whether no distribution over these inputs closes the gap, whatever level was asked."""
+        """Whether no distribution over these inputs closes the gap, whatever the level."""
         certified = self.certificate is not None and self.certificate.irreconcilable
         return certified or self.status is Status.IRRECONCILABLE
 
@@ -313,7 +313,7 @@ def counterfactual(
     Parameters
     ----------
     model, X, y, sensitive_features, sample_weight, pos_label
-        As in `fairmend.audit`; a gap in sp asks for no outcomes, and y may be None.
+        As in `fairmend.audit`; a gap in sp needs no outcomes, and y may be None.
     disparity
         A name (sp, fnr, fpr, fdr, da or a registered one), a `Disparity`, or several of them to be
         closed together.

@@ -63,15 +63,19 @@ class JointProxy:
     sharper than the interval, which may still begin at 0."""
 
 
-def feature_scores(found: Counterfactual) -> list[FeatureScore]:
+def feature_scores(result: Counterfactual) -> list[FeatureScore]:
     """How much of the disparity each feature carries; what is more than noise first, then most.
 
     Whatever is estimated for a person's value leaves that person out (leave-one-out
     cross-fitting), so that noise explains nothing on average. The intervals hold for all features
     at once, at 95 %. An exact distribution has no noise, and no intervals.
     """
-    people, psi, density = OtherPeople.of(found.source), _scaled_influence(found), found.density
-    codes = _binned(found)
+    people, psi, density = (
+        OtherPeople.of(result.source),
+        _scaled_influence(result),
+        result.density,
+    )
+    codes = _binned(result)
     nothing, same = np.zeros(len(psi)), np.ones(len(psi))
     scores = []
     for name, code in codes:
@@ -82,7 +86,7 @@ def feature_scores(found: Counterfactual) -> list[FeatureScore]:
         scores.append(
             FeatureScore(
                 feature=name,
-                share_of_gap=_share_of_gap(found, moved),
+                share_of_gap=_share_of_gap(result, moved),
                 influence_share=share.value,
                 shift=max(0.0, float(shift)),
                 low=share.low,
@@ -93,7 +97,7 @@ def feature_scores(found: Counterfactual) -> list[FeatureScore]:
     return sorted(scores, key=lambda score: (not score.more_than_noise, -score.influence_share))
 
 
-def joint_proxies(found: Counterfactual) -> list[JointProxy]:
+def joint_proxies(result: Counterfactual) -> list[JointProxy]:
     """Pairs of features whose combination matters beyond either alone; what is sure first.
 
     For a pair, the influence function is averaged within each combination of their values; what
@@ -101,8 +105,12 @@ def joint_proxies(found: Counterfactual) -> list[JointProxy]:
     other people with the same values, as in `feature_scores`; whoever has a combination alone
     counts as for the better feature. The intervals hold at once for all pairs there are.
     """
-    people, psi, density = OtherPeople.of(found.source), _scaled_influence(found), found.density
-    codes = dict(_binned(found))
+    people, psi, density = (
+        OtherPeople.of(result.source),
+        _scaled_influence(result),
+        result.density,
+    )
+    codes = dict(_binned(result))
     nothing, same = np.zeros(len(psi)), np.ones(len(psi))
     alone = {name: people.mean(code, psi, nothing) for name, code in codes.items()}
     worth = {name: float(people.mass @ (psi * mean)) for name, mean in alone.items()}
@@ -121,7 +129,7 @@ def joint_proxies(found: Counterfactual) -> list[JointProxy]:
                 second=worse,
                 excess=excess.value,
                 influence_share=max(0.0, float(people.mass @ (psi * mean))),
-                share_of_gap=_share_of_gap(found, people.mean(code, density, moved[better])),
+                share_of_gap=_share_of_gap(result, people.mean(code, density, moved[better])),
                 low=excess.low,
                 high=excess.high,
                 more_than_noise=excess.more_than_noise,
@@ -151,14 +159,14 @@ def verdict_on_pairs(pairs: Sequence[JointProxy]) -> str:
     )
 
 
-def _binned(found: Counterfactual) -> list[tuple[str, IntArray]]:
+def _binned(result: Counterfactual) -> list[tuple[str, IntArray]]:
     """Each feature as small codes: its values, or tenths of the target group for fine numbers.
 
     Of a category with many values the rare ones count as one.
     """
-    table = inputs_of(found)
+    table = inputs_of(result)
     return [
-        (str(name), _tenths(column, found.source.mass))
+        (str(name), _tenths(column, result.source.mass))
         for name, column in zip(table.names, table.encoded, strict=True)
     ]
 
@@ -178,23 +186,28 @@ def _tenths(column: Encoded, mass: FloatArray) -> IntArray:
     return np.asarray(tenth[column.codes], np.int64)
 
 
-def _scaled_influence(found: Counterfactual) -> FloatArray:
+def _scaled_influence(result: Counterfactual) -> FloatArray:
     """Psi at each row, with mean 0 and variance 1; 0 where it is 0 everywhere."""
-    psi = found.influence
-    size = float(np.sqrt(found.source.mass @ psi**2))
+    psi = result.influence
+    size = float(np.sqrt(result.source.mass @ psi**2))
     return psi / size if size > 0 else psi
 
 
-def _share_of_gap(found: Counterfactual, density: FloatArray) -> float:
+def _share_of_gap(result: Counterfactual, density: FloatArray) -> float:
     """(M(P0) - M(Q')) / (M(P0) - M(Q)), Q' = P0 with only some features' marginal moved to Q's.
 
     The density Q'/P0 is that of the features' values, from the other people.
     """
-    mass = found.source.mass * density
-    moved = found.source.reweighted(mass / mass.sum())
+    mass = result.source.mass * density
+    moved = result.source.reweighted(mass / mass.sum())
     changes = [
-        (old - d.value(moved, found.baseline), old - new)
-        for d, old, new in zip(found.disparities, found.gaps_before, found.gaps_after, strict=True)
+        (old - d.value(moved, result.baseline), old - new)
+        for d, old, new in zip(
+            result.disparities,
+            result.gaps_before,
+            result.gaps_after,
+            strict=True,
+        )
     ]
     partial, whole = max(changes, key=lambda pair: abs(pair[1]))
     return partial / whole if abs(whole) > 1e-15 else 0.0

@@ -51,12 +51,12 @@ class OutcomeDifference:
                 "Whether P(Y|X) differs between the groups cannot be tested: too few people of "
                 "one group have inputs like those of the other"
             )
-        found = "Evidence" if self.p_value < SIGNIFICANT else "No evidence"
+        evidence = "Evidence" if self.p_value < SIGNIFICANT else "No evidence"
         way = "more" if self.difference > 0 else "less"
         return (
-            f"{found} that P(Y|X) differs between the groups: at equal inputs a positive outcome "
-            f"is {100 * abs(self.difference):.1f} points {way} frequent in the target group "
-            f"({p_said(self.p_value)}, {self.compared})"
+            f"{evidence} that P(Y|X) differs between the groups: at equal inputs a positive "
+            f"outcome is {100 * abs(self.difference):.1f} points {way} frequent in the target "
+            f"group ({p_said(self.p_value)}, {self.compared})"
         )
 
 

@@ -34,25 +34,29 @@ class Marginal:
         return self.counterfactual - self.observed
 
 
-def inputs_of(found: Counterfactual) -> Frame:
+def inputs_of(result: Counterfactual) -> Frame:
     """The rows of the target group; an error where only predictions were read."""
-    if found.table is None:
+    if result.table is None:
         got, fix = "only predictions were tabulated", "Pass X with the model's inputs."
         raise DataError("explanation", "needs the inputs", got, fix)
-    return found.table
+    return result.table
 
 
-def marginals(found: Counterfactual) -> list[Marginal]:
+def marginals(result: Counterfactual) -> list[Marginal]:
     """Each feature observed, in the baseline group, and under Q (the paper's second table).
 
     Yes-or-no features give the share of yes, categories the share of each value in either group,
     numbers their mean and quantiles, and any of them the share of missing where there are some.
     """
-    table, other = inputs_of(found), found.baseline_table
+    table, other = inputs_of(result), result.baseline_table
     there = [None] * len(table.names) if other is None else other.encoded
     lines = []
     for name, here, baseline in zip(table.names, table.encoded, there, strict=True):
-        sides = ((here, found.source.mass), (baseline, found.baseline.mass), (here, found.mass))
+        sides = (
+            (here, result.source.mass),
+            (baseline, result.baseline.mass),
+            (here, result.mass),
+        )
         lines += _marginal(str(name), sides)
     return lines
 

@@ -102,7 +102,7 @@ class FittedProbability:
 
     @property
     def weak(self) -> str:
-        """Why not to lean on it; empty if there is no reason."""
+        """Why not to rely on it; empty if there is no reason."""
         if not self.log_loss < self.base_log_loss:
             return "it predicts no better than the base rate does"
         if self.calibration_error > TOO_FAR_OFF + self.expected_calibration_error:
@@ -129,7 +129,7 @@ class FittedProbability:
             f"{self.log_loss:.4f} (base rate alone {self.base_log_loss:.4f}), "
             f"calibration error {100 * self.calibration_error:.1f} points"
         )
-        return f"{text}. Too weak to lean on: {self.weak}." if self.weak else text
+        return f"{text}. Too weak to rely on: {self.weak}." if self.weak else text
 
 
 def fit_probability(
@@ -171,7 +171,7 @@ def fit_probability(
         model = CandidateModel(kind, held_out_answers(data, fit), fitted, fit)
     result = _described(what, model.kind, data.mean(model.held_out), data.tally)
     if result.weak:
-        message = f"{what} is too weak to lean on: {result.weak}."
+        message = f"{what} is too weak to rely on: {result.weak}."
         warnings.warn(message, FairmendWarning, stacklevel=3)
     return replace(
         result,

@@ -2,7 +2,7 @@
 
 A gap of rates is a ratio, but M(Q) = v is linear in Q: <r - (c + v) t, Q> = 0. So the Q nearest to
 P in Kullback-Leibler divergence is an exponential tilt, Q ~ p exp(-G theta), with one scalar theta
-per constraint found by Newton's method on a convex function. No step size, nothing random.
+per constraint solution by Newton's method on a convex function. No step size, nothing random.
 """
 
 from __future__ import annotations
@@ -272,13 +272,13 @@ def _nearest_to_all(
             r, t, low, high = _rates_within(d, target, baseline, aim, bound)
             at_most_0 += [(r - high * t)[kept], (low * t - r)[kept]]
             at_least_1.append(t[kept])  # somebody must meet the condition, or there is no rate
-        found = linprog(
+        solution = linprog(
             np.zeros(len(kept)),
             A_ub=np.stack([*at_most_0, *(-t for t in at_least_1)]),
             b_ub=np.r_[np.zeros(len(at_most_0)), -np.ones(len(at_least_1))],
             method="highs",
         )
-        return np.asarray(found.x) if found.status == 0 else None
+        return np.asarray(solution.x) if solution.status == 0 else None
 
     gaps = [abs(d.value(target, baseline) - a) for d, a in zip(wanted, aims, strict=True)]
     low, high = 0.0, max([1.0, *(gap for gap in gaps if np.isfinite(gap))])

@@ -20,41 +20,45 @@ MOST_COMPARED = 500
 MOST_EXCHANGES = 10
 
 
-def row_influence(found: Counterfactual) -> list[dict[str, Any]]:
+def row_influence(result: Counterfactual) -> list[dict[str, Any]]:
     """Every distinct row with its masses and its influence on the disparity, most harmful first."""
-    order = np.argsort(-found.influence, kind="stable")
-    return _describe(found, order, lambda i: {"influence": float(found.influence[i])})
+    order = np.argsort(-result.influence, kind="stable")
+    return _describe(result, order, lambda i: {"influence": float(result.influence[i])})
 
 
-def prototypes(found: Counterfactual, n: int = 5) -> list[dict[str, Any]]:
+def prototypes(result: Counterfactual, n: int = 5) -> list[dict[str, Any]]:
     """The n rows that gain most mass, the n that lose most, and n that stand for what gains.
 
     The last are chosen so that the gained mass lies near one of them.
     """
     check_whole("n", n, 1, "5 is usual.", of="rows")
-    change = found.mass - found.source.mass
+    change = result.mass - result.source.mass
     gains = [i for i in np.argsort(-change, kind="stable")[:n] if change[i] > 0]
     loses = [i for i in np.argsort(change, kind="stable")[:n] if change[i] < 0]
-    chosen = [("gains", gains), ("loses", loses), ("represents", _representatives(found, n))]
+    chosen = [
+        ("gains", gains),
+        ("loses", loses),
+        ("represents", _representatives(result, n)),
+    ]
     return [
         row
         for role, rows in chosen
-        for row in _describe(found, rows, lambda i, role=role: {"role": role})
+        for row in _describe(result, rows, lambda i, role=role: {"role": role})
     ]
 
 
 def _describe(
-    found: Counterfactual, rows: Sequence[int] | IntArray, more: Any
+    result: Counterfactual, rows: Sequence[int] | IntArray, more: Any
 ) -> list[dict[str, Any]]:
     """Masses of rows, then their features, renamed where a name is taken."""
-    table = inputs_of(found)
+    table = inputs_of(result)
     lines = []
     for i in rows:
         line: dict[str, Any] = {
             **more(i),
-            "observed": float(found.source.mass[i]),
-            "counterfactual": float(found.mass[i]),
-            "change": float(found.mass[i] - found.source.mass[i]),
+            "observed": float(result.source.mass[i]),
+            "counterfactual": float(result.mass[i]),
+            "change": float(result.mass[i] - result.source.mass[i]),
         }
         for name, column in zip(table.names, table.encoded, strict=True):
             line[_untaken(str(name), line)] = scalar(column.values[column.codes[i]])
@@ -73,19 +77,19 @@ def _untaken(name: str, taken: Container[str]) -> str:
     return name
 
 
-def _representatives(found: Counterfactual, n: int) -> list[int]:
+def _representatives(result: Counterfactual, n: int) -> list[int]:
     """Medoids of the gained mass under an L1 distance on scaled features.
 
     One after the other is added where it helps most, then exchanged while that helps.
     """
     from scipy.spatial.distance import cdist
 
-    gain = np.maximum(found.mass - found.source.mass, 0.0)
+    gain = np.maximum(result.mass - result.source.mass, 0.0)
     rows = np.argsort(-gain, kind="stable")[:MOST_COMPARED]
     rows = rows[gain[rows] > 0]
     if len(rows) == 0:
         return []
-    table = inputs_of(found).take(rows)
+    table = inputs_of(result).take(rows)
     matrix = FeatureMap.learn(table, gain[rows]).apply(table)
     distance = cdist(matrix, matrix, "cityblock")
     nobody = np.full(len(rows), distance.max() + 1.0)

@@ -119,7 +119,7 @@ def parts_of(disparity: Disparity) -> tuple[tuple[float, Disparity], ...]:
 class Combination(Disparity):
     """A weighted sum of disparities; value and influence are the same sums of theirs.
 
-    A signed sum of two gaps can be 0 while neither is: to close both, ask for both as constraints.
+    A signed sum of two gaps can be 0 while neither is: to close both, pass both as a list.
 
     >>> (0.5 * as_disparity("fnr") + 0.5 * as_disparity("fpr")).name
     '0.5 fnr + 0.5 fpr'

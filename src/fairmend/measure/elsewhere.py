@@ -1,7 +1,7 @@
 """Rows that are not in memory, as the rooms see them.
 
-An audit, a fit and a prediction take X wherever it is. The rooms ask here; `fairmend.engines`,
-which reads rows elsewhere, registers itself when fairmend is imported.
+An audit, a fit and a prediction take X wherever it is. `fairmend.engines`, which reads such rows,
+registers itself here when fairmend is imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Gathered:
     named: bool = True
     """Whether the inputs were named; otherwise they are the columns without another role."""
     audited: AuditData | None = None
-    """Where rows are nearly all distinct and inputs were not asked for: the whole answer."""
+    """Where rows are nearly all distinct and inputs are not needed: the whole answer."""
 
 
 class Engines(Protocol):
@@ -71,7 +71,7 @@ _registered: list[Engines] = []
 
 
 def register(engines: Engines) -> None:
-    """Make these the engines the rooms ask."""
+    """Make these the engines in use."""
     _registered[:] = [engines]
 
 

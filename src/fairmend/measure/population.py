@@ -293,7 +293,7 @@ class Population:
 
     @property
     def by_decision(self) -> Population:
-        """The people by decision and outcome, which is all that rates ask about: a few cells."""
+        """The people by decision and outcome, which is all that rates depend on: a few cells."""
         if self.tally is None:
             return self.observed
         h, tally = self.decision, self.tally

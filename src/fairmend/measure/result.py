@@ -191,8 +191,8 @@ class Audit:
         last = references if len(references) == 1 else set()
         worst: dict[Hashable, tuple[bool, float]] = {}
         for gap in rates or judged:
-            found = (gap.gap > 0 and gap.survives(self.confidence), gap.harm)
-            worst[gap.target] = max(found, worst.get(gap.target, found))
+            harm = (gap.gap > 0 and gap.survives(self.confidence), gap.harm)
+            worst[gap.target] = max(harm, worst.get(gap.target, harm))
         nothing = (False, 0.0)
 
         def place(group: Hashable) -> tuple[bool, bool, float]:
@@ -209,9 +209,9 @@ class Audit:
         judged = [gap for gap in self.gaps if gap.judged]
         if not judged:
             return "No gap can be judged: see the notes for why."
-        unsaid = len(self.gaps) - len(judged)
-        others = "1 other gap" if unsaid == 1 else f"{unsaid} other gaps"
-        more = f" {others} cannot be judged." if unsaid else ""
+        unjudged = len(self.gaps) - len(judged)
+        others = "1 other gap" if unjudged == 1 else f"{unjudged} other gaps"
+        more = f" {others} cannot be judged." if unjudged else ""
         if self.exact:
             return f"These are the gaps of the distribution itself. {self._worst(judged)}{more}"
         tested = [gap for gap in judged if not np.isnan(gap.p_value)]

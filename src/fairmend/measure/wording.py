@@ -50,11 +50,11 @@ def figures(*values: float, tolerance: float = 0.0) -> tuple[str, ...]:
 
 def _levelled(values: Sequence[float]) -> list[float]:
     """The values, with those that are as wide as an earlier one made exactly so."""
-    found: list[float] = []
+    levelled: list[float] = []
     for value in values:
-        alike = [abs(one) for one in found if abs(abs(one) - abs(value)) <= EQUAL]
-        found.append((alike[0] if value >= 0 else -alike[0]) if alike and value else value)
-    return found
+        alike = [abs(one) for one in levelled if abs(abs(one) - abs(value)) <= EQUAL]
+        levelled.append((alike[0] if value >= 0 else -alike[0]) if alike and value else value)
+    return levelled
 
 
 def _tells(values: Sequence[float], decimals: int, tolerance: float) -> bool:
