@@ -14,7 +14,7 @@ from fairmend import BlackBox, DataError, FairmendWarning, RepairedClassifier
 from fairmend.data.columns import Frame
 from fairmend.errors import InputError
 from fairmend.measure.inputs import ranks_alike
-from fairmend.model.blackbox import input_names
+from fairmend.model.foreign import input_names
 
 READ = ["age", "income"]
 

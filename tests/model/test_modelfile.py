@@ -11,8 +11,10 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.errors import ModelError
-from fairmend.model.blackbox import BlackBox, input_names
-from fairmend.model.modelfile import OnnxModel, load_model
+from fairmend.model.blackbox import BlackBox
+from fairmend.model.foreign import input_names
+from fairmend.model.modelfile import load_model
+from fairmend.model.onnxfile import OnnxModel
 from fairmend.model.remote import RemoteModel
 
 

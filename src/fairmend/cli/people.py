@@ -210,7 +210,7 @@ def _inputs(
     spelling: Spelling,
 ) -> tuple[list[str], bool]:
     """The inputs, and whether anybody named them; every column that was named must be there."""
-    from fairmend.model.blackbox import input_names
+    from fairmend.model.foreign import input_names
 
     for flag, name in columns.named(box.column, spelling.words):
         _check_there(names, flag, name, "must name a column of the file")

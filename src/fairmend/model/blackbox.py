@@ -7,7 +7,7 @@ themselves. It is never cloned, never refitted, and queried once per distinct ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal, NoReturn, get_args
 
 import narwhals as nw
@@ -47,13 +47,12 @@ from fairmend.errors import (
 )
 from fairmend.model.answers import SAME_ANSWER, Answers, differ
 from fairmend.model.cut import cut_between, default_cut
+from fairmend.model.foreign import find_call, input_names, unusable
 from fairmend.progress import progress
 
 __all__ = [
     "RECORDED",
     "BlackBox",
-    "cannot_be_looked_at",
-    "input_names",
 ]
 
 RECORDED = "model (recorded predictions)"
@@ -164,7 +163,7 @@ class BlackBox:
         self.vouched: tuple[str, ...] = ()
         """Columns that are inputs although they look like something else."""
         self.column = model if isinstance(model, str) else None
-        self._method, self._call = _find_call(model, output)
+        self._method, self._call = find_call(model, label=output == "label")
         self.output: Output = output
         if output == "auto" and self._method == "decision_function":
             self.output = "score"
@@ -350,7 +349,7 @@ class BlackBox:
 
     def _place_of_positive(self, labels: Labels) -> int:
         """Where the positive label stands in the model's classes_; 1 if it has none."""
-        with foreign_code(cannot_be_looked_at):
+        with foreign_code(unusable):
             classes = getattr(self.model, "classes_", None)
             if classes is None:
                 return 1
@@ -538,57 +537,6 @@ class BlackBox:
     def _share(self, column: Encoded, which: NDArray[np.bool_]) -> str:
         unit = "distinct rows" if self.can_query else "entries"
         return f"{int(which.sum()):,} of {len(column.codes):,} {unit}"
-
-
-def input_names(model: Any) -> tuple[str, ...] | None:
-    """The columns a model says it reads; None if it does not say.
-
-    A method speaks for the object it belongs to.
-    """
-    with foreign_code(cannot_be_looked_at):
-        model = getattr(model, "__self__", model)
-        names = getattr(model, "feature_names_in_", None)
-        if names is None:  # MLflow: a signature, where the model was logged with one
-            signature = getattr(getattr(model, "metadata", None), "signature", None)
-            listing = getattr(getattr(signature, "inputs", None), "input_names", None)
-            names = listing() if callable(listing) else ()
-            if not all(isinstance(name, str) for name in names):  # tensors go by their place
-                return None
-        return tuple(str(name) for name in names) or None
-
-
-def cannot_be_looked_at(error: BaseException) -> ModelError:
-    """A model whose attributes raise."""
-    return ModelError(
-        "model",
-        "must say what it has and can",
-        f"it raised {in_a_line(error)}",
-        "Wrap it in a function that takes rows and returns answers.",
-    )
-
-
-def _find_call(model: Any, output: Output) -> tuple[str, Callable[[Any], Any] | None]:
-    """How the model answers, for people to read, and what to call; None if nothing is to be."""
-    if isinstance(model, str):
-        return f"column {model!r}", None
-    got, fix = f"got the class {getattr(model, '__name__', '')}", "Pass a fitted instance."
-    check(not isinstance(model, type), "model", "must be a fitted model", got, fix)
-    methods = ("predict_proba", "decision_function", "predict")
-    with foreign_code(cannot_be_looked_at):
-        for method in methods if output != "label" else ("predict",):
-            if hasattr(model, method):
-                return method, getattr(model, method)
-    if callable(model):
-        return "call", model
-    if model is None or not hasattr(model, "__len__") or isinstance(model, dict):
-        raise DataError(
-            "model",
-            "must have predict_proba, decision_function or predict, be callable, "
-            "name a column of predictions, or be the predictions",
-            f"got {'None' if model is None else type(model).__name__}",
-            "Wrap the vendor's call in a function that takes rows and returns answers.",
-        )
-    return "recorded predictions", None
 
 
 def _are_probabilities(numbers: FloatArray) -> NDArray[np.bool_]:
