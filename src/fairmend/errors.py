@@ -87,7 +87,7 @@ class MissingExtra(FairmendError, ImportError):
 
 
 class FairmendWarning(UserWarning):
-    """Something is right but easily misread; the message says what to look at."""
+    """A result that is correct but easily misread."""
 
 
 DAMAGED = "It is damaged, or was made by something else: get it again from its maker."
@@ -276,7 +276,7 @@ def listed(values: Iterable[object], limit: int = 6) -> str:
 
 
 MOST_OF_A_VALUE, MOST_OF_AN_ERROR, MOST_OF_A_MESSAGE = 80, 300, 2_000
-"""Characters of somebody else's text that a message of ours repeats."""
+"""How many characters of foreign text a message repeats."""
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What moves a terminal's cursor, changes its colours or the order of its letters."""
 
@@ -313,14 +313,14 @@ def without_secrets(text: str) -> str:
 
 
 class foreign_code:  # noqa: N801 - used as contextlib's are; its generators mind StopIteration
-    """Run code of a model: whatever it raises, sys.exit() too, becomes the error we make of it.
+    """Run code of a model: whatever it raises, sys.exit() too, becomes an error of ours.
 
-    Our own word about a model, and a request to stop, pass as they are. The current folder stays
-    the same: files are written by names that are relative to it.
+    A `ModelError` and a `KeyboardInterrupt` pass unchanged. The current folder stays the same:
+    files are written by names that are relative to it.
     """
 
-    def __init__(self, complain: Callable[[BaseException], FairmendError]) -> None:
-        self._complain = complain
+    def __init__(self, make_error: Callable[[BaseException], FairmendError]) -> None:
+        self._make_error = make_error
         self._folder = "."
 
     def __enter__(self) -> None:
@@ -334,7 +334,7 @@ class foreign_code:  # noqa: N801 - used as contextlib's are; its generators min
                 os.chdir(self._folder)
         if error is None or isinstance(error, KeyboardInterrupt | ModelError):
             return False
-        raise self._complain(error) from error
+        raise self._make_error(error) from error
 
 
 def in_a_line(error: BaseException) -> str:

@@ -238,7 +238,7 @@ class _TypedStream(TypedRows):
         self._open(schema).write_table(table)
 
     def _in_one_dictionary(self, name: str, column: Any) -> Any:
-        """Words under the numbers of earlier batches: an Arrow file has one list of words."""
+        """A column with the codes of earlier batches: an Arrow file has one dictionary a column."""
         import pyarrow as pa
 
         numbers = self._words.setdefault(name, {})

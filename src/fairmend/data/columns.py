@@ -155,7 +155,7 @@ def lookup_key(value: Any) -> Hashable:
 
 
 def check_order(given: Mapping[str, Any]) -> None:
-    """Refuse a series whose row labels are those of X, or of what comes before, at other rows.
+    """Refuse a series with the row labels of X, or of an earlier argument, in another order.
 
     Rows are matched by their place, as in scikit-learn. Row labels that are all different mean
     nothing; the same labels at other rows mean that one of the two was filtered or sorted.
@@ -559,7 +559,7 @@ class Frame:
         return taken
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was worked out is no part of it."""
+        """Cached values are left out."""
         return {"native": self.native, "names": self.names}
 
     def slice(self, start: int, stop: int) -> Frame:

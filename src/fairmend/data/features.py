@@ -20,7 +20,7 @@ from fairmend.data.stored import stored
 MOST_VALUES = 100
 """A category keeps its most common values: a column of names must not fill the memory."""
 RAREST = 0.005
-"""A value of a smaller share of the people tells a model nothing but noise."""
+"""Values of a smaller share of the people are noise to a model."""
 
 
 @stored("Feature")

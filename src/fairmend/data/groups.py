@@ -43,7 +43,7 @@ RESERVED = ("best", "rest")
 """No group's label: as a reference they mean the best-off group and all others together."""
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
 UNKNOWN, OPTED_OUT = -1, -2
-"""The place of people who are in no audited group, and of people who do not say theirs."""
+"""The place of people in no audited group, and of people without a label."""
 
 
 # -------------------------------------------------------------------- labels

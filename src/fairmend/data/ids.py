@@ -1,4 +1,4 @@
-"""Whose row is this: ids that stand for people, and stand-ins for people who have none.
+"""Whose row is this: ids of people, and ids made of their values for people without one.
 
 Which ids are the same person:
 
@@ -123,22 +123,22 @@ def canonical(value: Any) -> int | str:
 
 
 class BadId(DataError):
-    """Something that stands for nobody; ``row`` counts from 0 among the ids that were given."""
+    """A value that cannot be an id; ``row`` counts from 0 among the ids that were given."""
 
     row, value = 0, None
 
     def at(self, place: str) -> BadId:
-        """The same, at a place that the reader knows: of a file, say."""
+        """The same error with its place in a file."""
         return self.but(got=f"got {self.value!r} in {place}")
 
 
 def no_id(value: Any, row: int) -> BadId:
-    """The error for a value that stands for nobody."""
+    """The error for a value that cannot be an id."""
     error = BadId(
         "ids",
         "must be whole numbers or text that is not empty",
         f"got {value!r} in row {row:,}",
-        "Give everybody the id they have in your books, e.g. as text with str(id).",
+        "Give everybody the id of your own records, e.g. as text with str(id).",
     )
     error.row, error.value = row, value
     return error

@@ -31,7 +31,7 @@ class Labels:
 
     @classmethod
     def of(cls, values: Sequence[Hashable], pos_label: Hashable = None) -> Labels:
-        """Find out which is which, or say what is missing.
+        """The labels among two values; ``pos_label`` may be left out for 0/1 and -1/1.
 
         >>> Labels.of([-1, 1]).positive
         1
@@ -73,7 +73,7 @@ class Labels:
         return cls(values[1 - place], values[place])
 
     def positive_among(self, words: set[Hashable]) -> Hashable:
-        """Which of a model's words for its two answers means positive; None if they are foreign.
+        """Which of a model's words for its two answers means positive; None if that is unknown.
 
         They may be the labels of y. Where y is 0/1 or -1/1, so may the words: 1 is 1, the other
         number is the other. Where y is anything else and 0/1 or -1/1 cannot be mistaken for it,
@@ -97,7 +97,7 @@ class Labels:
 
 
 def _continuous(values: Sequence[Hashable]) -> str:
-    """A word for values that are no labels at all."""
+    """An addition to the message about values that are no labels."""
     measured = any(isinstance(value, float) and not value.is_integer() for value in values)
     return " continuous values" if measured else ""
 

@@ -31,7 +31,7 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Checked data, one entry a row: the border's word that nothing behind it need doubt."""
+    """Checked data, one entry a row; no later step validates it again."""
 
     inputs: Frame | None
     """The model's inputs; None when they are not needed because predictions were recorded."""
@@ -83,7 +83,7 @@ def read_records(
     predictions: Any = None,
     input_names: Sequence[str] | None = None,
 ) -> Records:
-    """Check everything that comes in, in the order people think of it: y, groups, weights, X.
+    """Check everything that comes in, in this order: y, groups, weights, X.
 
     ``y``, ``sensitive_features``, ``sample_weight`` and ``ids`` may name columns of X. The inputs
     are the columns ``input_names``. Without these they are all columns but y, sample_weight, ids,

@@ -154,7 +154,7 @@ class Findings:
     """The types of a file's columns, by all of their cells."""
 
     expressions: dict[str, pl.Expr] = field(default_factory=dict)
-    """How columns of text become what they are; those that are words stay out of it."""
+    """How columns of text become numbers or truth values; those that are words are left out."""
     notes: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, Callable[[], DataError]] = field(default_factory=dict)
     """Columns that are mostly numbers and cannot be read so."""

@@ -49,7 +49,7 @@ def check_weights(weight: FloatArray, where: Callable[[int], str] = lambda row: 
 def check_weights_of_people(
     weight: FloatArray, outcome: IntArray | None, group: IntArray, groups: Sequence[Hashable]
 ) -> None:
-    """Refuse weights under which an outcome, where it is known, or a group has nobody left."""
+    """Refuse weights that are all 0 in a group, or for one of the outcomes."""
     check(
         outcome is None or not weight.any() or np.bincount(outcome, weight, 2).all(),
         WHAT,
