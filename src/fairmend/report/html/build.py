@@ -11,7 +11,7 @@ from fairmend.report.filing import SMALL, cells_of_audit
 from fairmend.report.findings import LEAST_SHIFT, MOST_VALUES
 from fairmend.report.html import page, people, repair
 from fairmend.report.report import Report
-from fairmend.report.verdict import audit_verdict, whose
+from fairmend.report.verdict import audit_verdict, metrics_of, size, size_after, unit, whose
 from fairmend.tables import counted
 
 __all__ = ["of_audit", "of_report"]
@@ -40,7 +40,6 @@ def of_report(report: Report) -> str:
         "subtitle": f"{counted(report.n)} in {len(report.groups)} groups by {audit.attribute}"
         f"{f', made {made.made_at}' if made else ''}",
         "report": report,
-        "headline": people.headline(report),
         "verdict": report.verdict(),
         "gaps": people.gaps(before, after, audit),
         "whose": whose(report),
@@ -60,7 +59,6 @@ def of_audit(audit: Audit) -> str:
         "title": f"Fairness audit by {audit.attribute}",
         "subtitle": f"{audit.who} in {len(audit.groups)} groups by {audit.attribute}",
         "report": None,
-        "headline": (),
         "verdict": audit_verdict(audit),
         "gaps": people.gaps(audit.in_order(), (), audit),
     }
@@ -82,5 +80,9 @@ def _render(context: dict[str, Any], audit: Audit, absent: set[str]) -> str:
         "plot": plot,
         "draw": people.picture,
         "suppressed": repair.suppressed,
+        "metrics_of": metrics_of,
+        "size": size,
+        "size_after": size_after,
+        "unit": unit,
     }
     return page.render("html/page.html.j2", "html/page.js", "img-src data:", general | context)

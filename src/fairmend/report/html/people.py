@@ -12,7 +12,6 @@ from markupsafe import Markup
 from fairmend.data.naming import JOINER
 from fairmend.measure.disparity import words_of
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap, GroupSummary, is_below_four_fifths
-from fairmend.measure.wording import share
 from fairmend.report import plot
 from fairmend.report.drawing import inline
 from fairmend.report.filing import (
@@ -24,20 +23,12 @@ from fairmend.report.filing import (
     impact_tables,
 )
 from fairmend.report.html.page import Chart
-from fairmend.report.report import Report
 from fairmend.report.table import Table
-from fairmend.report.verdict import metrics_of, size, size_after, unit
-from fairmend.tables import percent
 
-__all__ = ["filed", "gaps", "headline", "picture"]
+__all__ = ["filed", "gaps", "picture"]
 
 Cells = Sequence[PeopleCell]
 NAN = float("nan")
-_WHOSE = {
-    True: "on people it was not fitted on",
-    False: "on the people it was fitted on",
-    None: "on the people of this report",
-}
 
 
 def picture(
@@ -55,45 +46,6 @@ class Sides(NamedTuple):
     before: Any
     after: Any = None
     against: str = ""
-
-
-# -------------------------------------------------------------------- the verdict and gaps
-
-
-def headline(report: Report) -> list[tuple[str, str, str]]:
-    """The few figures to remember."""
-    figures = []
-    for plan in report.plans_in_order:
-        for metric in metrics_of(report, plan):
-            old, new = (
-                report.gap(audit, plan.target, metric) for audit in (report.before, report.after)
-            )
-            if old is not None and new is not None:
-                label = f"{metric} gap of {report.names(plan.target)}"
-                figures.append(_gap_figure(label, old, new))
-    weighted = ", weighted" if report.before.weighted else ""
-    figures += [
-        (
-            f"{report.names(group.group)} whose inputs are edited{weighted}",
-            share(group.edited),
-            f"{share(group.gained)} gain, {share(group.lost)} lose",
-        )
-        for group in report.groups_in_order
-        if group.repaired
-    ]
-    accuracy = f"{percent(report.accuracy_before)} → {percent(report.accuracy_after)}"
-    known = accuracy if report.outcome_known else "not known"
-    return [*figures, (f"accuracy of everybody{weighted}", known, _WHOSE[report.holdout])]
-
-
-def _gap_figure(label: str, old: Gap, new: Gap) -> tuple[str, str, str]:
-    if not (old.judged and new.judged):
-        return label, "not judged", old.note or new.note
-    return (
-        f"{label}, in points" if unit(new) else label,
-        f"{size(old, old.gap)} → {size_after(old, new)}",
-        f"interval now {size(new, new.low)} to {size(new, new.high)}",
-    )
 
 
 def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit) -> dict[str, Any]:
