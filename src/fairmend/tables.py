@@ -118,10 +118,10 @@ def p_value(value: float) -> str:
     return "< .001" if value < 0.0005 else f"{value:.3f}".removeprefix("0")
 
 
-def p_said(value: float) -> str:
+def p_text(value: float) -> str:
     """A p-value in a sentence.
 
-    >>> p_said(0.00004), p_said(0.0312)
+    >>> p_text(0.00004), p_text(0.0312)
     ('p < .001', 'p = .031')
     """
     text = p_value(value)

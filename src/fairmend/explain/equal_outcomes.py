@@ -19,7 +19,7 @@ from fairmend.explain.outcomes import cross_fitted
 from fairmend.measure.equal_inputs import SharedRows
 from fairmend.measure.population import Population, Tally
 from fairmend.measure.significance import covariance_test
-from fairmend.tables import p_said
+from fairmend.tables import p_text
 
 MOSTLY_SHARED = 0.8
 """Groups are compared row by row where this share of both has inputs that both have."""
@@ -56,7 +56,7 @@ class OutcomeDifference:
         return (
             f"{evidence} that P(Y|X) differs between the groups: at equal inputs a positive "
             f"outcome is {100 * abs(self.difference):.1f} points {way} frequent in the target "
-            f"group ({p_said(self.p_value)}, {self.compared})"
+            f"group ({p_text(self.p_value)}, {self.compared})"
         )
 
 

@@ -18,7 +18,7 @@ from fairmend.data.rows import codes_among, numbered
 from fairmend.measure.intervals import normal_quantile
 from fairmend.measure.population import Population
 from fairmend.measure.significance import hypergeometric_sum_test, two_sided
-from fairmend.tables import p_said, percent, points
+from fairmend.tables import p_text, percent, points
 
 CONFIDENCE = 0.95
 MOST_EXACT = 2_000
@@ -82,7 +82,7 @@ class DecisionDifference:
                 f"{percent(self.differing)} of the people compared: at otherwise equal inputs "
                 f"{gets} ({seen})"
             )
-        tested = "too few to test" if np.isnan(self.p_value) else p_said(self.p_value)
+        tested = "too few to test" if np.isnan(self.p_value) else p_text(self.p_value)
         sure = f"[{points(self.low)}, {points(self.high)}], {tested}; {seen}"
         if self.p_value < 1 - CONFIDENCE:
             return f"At equal {inputs} {gets} ({sure})"

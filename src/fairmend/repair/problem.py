@@ -29,7 +29,7 @@ from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import IdentityPlan, Outlook, Plan, Route
 from fairmend.repair.settings import Rank, RepairSettings
 from fairmend.status import PlanStatus
-from fairmend.tables import p_said
+from fairmend.tables import p_text
 
 __all__ = ["RepairProblem", "allow_for_rivals", "answers_of_all", "judged"]
 
@@ -380,7 +380,7 @@ class RepairProblem:
         if judged.p_value <= SIGNIFICANT:
             return
         name, value = judged.metric, 100 * self.gaps_before[0]
-        chance = "too few people to judge" if np.isnan(judged.p_value) else p_said(judged.p_value)
+        chance = "too few people to judge" if np.isnan(judged.p_value) else p_text(judged.p_value)
         if self.settings.require_significant:
             raise RepairRefused(
                 f"the gap in {name} of {self.target_name}",

@@ -11,7 +11,7 @@ from fairmend.data.naming import GroupNames
 from fairmend.measure.disparity import words_of
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap
 from fairmend.measure.wording import EXACT, Affected, describe_people, figures, share, verb
-from fairmend.tables import counted, p_said, percent
+from fairmend.tables import counted, p_text, percent
 
 if TYPE_CHECKING:
     from fairmend.report.findings import PlanSummary
@@ -149,7 +149,7 @@ def _how_sure(gap: Gap, confidence: float) -> str:
         return "There is no test for it."
     significant = gap.survives(confidence) or gap.low > 0 or gap.high < 0
     proof = "" if significant else ", which is not proof that there is none"
-    return f"It {_chance(gap, confidence)}{proof} ({p_said(gap.p_adjusted)}, Holm-corrected)."
+    return f"It {_chance(gap, confidence)}{proof} ({p_text(gap.p_adjusted)}, Holm-corrected)."
 
 
 def _chance(gap: Gap, confidence: float) -> str:
