@@ -16,8 +16,8 @@ from fairmend.apply.outputs import unknown_origin, write_parquet
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
-from fairmend.engines.source import Engine, Source, is_csv
-from fairmend.errors import DataError, check_columns, require
+from fairmend.engines.source import Engine, Source, damaged, is_csv
+from fairmend.errors import check_columns, require
 
 BATCH_ROWS = 200_000
 MOSTLY = 0.9
@@ -163,12 +163,7 @@ def reading(files: Sequence[str]) -> Iterator[None]:
         file = next((name for name in files if name in reason), None) or _damaged(files)
         if file is None:  # the fault is not in the files
             raise
-        raise DataError(
-            f"file {file!r}",
-            "must be a Parquet or CSV file",
-            f"it cannot be read as one: {reason[:200]}",
-            "Check that it is complete, and that its suffix tells its format.",
-        ) from None
+        raise damaged(file, error) from None
 
 
 def _damaged(files: Sequence[str]) -> str | None:

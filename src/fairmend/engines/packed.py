@@ -20,8 +20,8 @@ import numpy as np
 
 from fairmend.data.columns import IntArray
 from fairmend.engines.cells import PEOPLE
-from fairmend.engines.source import Source
-from fairmend.errors import DataError, require
+from fairmend.engines.source import Source, damaged
+from fairmend.errors import require
 from fairmend.progress import progress
 
 __all__ = ["Domain", "count_packed", "domains", "parquet_file"]
@@ -94,11 +94,7 @@ def parquet_file(name: str) -> Any:
     try:
         return parquet.ParquetFile(name)
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"file {name!r}", "must be a Parquet or CSV file",
-            f"it cannot be read as one: {' '.join(str(error).split())[:200]}",
-            "Check that it is complete, and that its suffix tells its format.",
-        ) from None  # fmt: skip
+        raise damaged(name, error) from None
 
 
 def _domain(name: str, dtype: Any, metadata: list[Any], source: Source) -> Domain | None:

@@ -19,7 +19,7 @@ from fairmend.engines.job import Job
 from fairmend.engines.packed import count_packed, domains, parquet_file
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Engine, Source, is_csv
-from fairmend.errors import DataError
+from fairmend.errors import check
 from fairmend.progress import progress
 
 
@@ -98,11 +98,8 @@ def _origin(name: str) -> dict[str, Any]:
 def _places(files: Sequence[str], out: Path) -> list[Path]:
     """Where each file's result goes: ``out`` itself, or the same name in that folder."""
     if out.suffix.lower() in (".parquet", ".pq") and not out.is_dir():
-        if len(files) > 1:
-            raise DataError(
-                "out", f"must be a folder for {len(files)} files", f"got {str(out)!r}",
-                "Leave the suffix out.",
-            )  # fmt: skip
+        must, fix = f"must be a folder for {len(files)} files", "Leave the suffix out."
+        check(len(files) == 1, "out", must, f"got {str(out)!r}", fix)
         return [out]
     parents = {os.path.dirname(os.path.abspath(name)) for name in files if "://" not in name}
     root = os.path.commonpath(parents) if parents else ""
@@ -118,9 +115,10 @@ def _refuse_shared(files: Sequence[str], places: Sequence[Path]) -> None:
     taken = {os.path.realpath(name): name for name in files if "://" not in name}
     for name, place in zip(files, places, strict=True):
         other = taken.setdefault(os.path.realpath(place), name)
-        if other != name or os.path.realpath(place) == os.path.realpath(name):
-            raise DataError(
-                f"output {str(place)!r}", f"must be a place for the result of {name!r} alone",
-                f"{other!r} is there" if place.exists() else f"that of {other!r} goes there too",
-                "Choose another folder, or apply the repair to the files one by one.",
-            )  # fmt: skip
+        check(
+            other == name and os.path.realpath(place) != os.path.realpath(name),
+            f"output {str(place)!r}",
+            f"must be a place for the result of {name!r} alone",
+            f"{other!r} is there" if place.exists() else f"that of {other!r} goes there too",
+            "Choose another folder, or apply the repair to the files one by one.",
+        )

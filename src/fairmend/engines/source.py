@@ -298,6 +298,16 @@ def files(name: str) -> list[str]:
     return sorted(paths)
 
 
+def damaged(file: str, error: BaseException) -> DataError:
+    """The error about a file that cannot be read as what its suffix says."""
+    return DataError(
+        f"file {file!r}",
+        "must be a Parquet or CSV file",
+        f"it cannot be read as one: {' '.join(str(error).split())[:200]}",
+        "Check that it is complete, and that its suffix tells its format.",
+    )
+
+
 def is_csv(name: str) -> bool:
     return name.lower().removesuffix(".gz").endswith(_CSV)
 
