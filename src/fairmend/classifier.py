@@ -481,7 +481,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ) -> None:
         """Write the fitted repair as one file, which `fairmend.load` reads beside the model.
 
-        Neither the model nor the secret for draws is inside: keep ``key_`` apart. The same fit
+        Neither the model nor the secret for draws is inside: keep ``key_`` elsewhere. The same fit
         gives the same bytes, so the time is the caller's: ``created``, or none.
         """
         doors.save(self, path, created=created, overwrite=overwrite)

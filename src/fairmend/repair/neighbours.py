@@ -10,7 +10,7 @@ somebody a longer edit, never a wrong decision: the model confirms every edit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -70,7 +70,9 @@ class Search:
         limit = neighbours.reach_of(people, k)
         for slack in _SLACKS:
             near = neighbours.nearest(people, k, slack)
-            recall = float((neighbours.apart(people, near) <= (1 + _SAME) * limit[:, None]).mean())
+            recall = float(
+                (neighbours.distances(people, near) <= (1 + _SAME) * limit[:, None]).mean()
+            )
             if recall >= WANTED_RECALL:
                 break
         return cls(len(neighbours), slack, recall, len(people))
@@ -102,7 +104,7 @@ class Neighbours:
         _, near = self._tree.query(people, k=k, p=2 if self._squared else 1, eps=slack)
         return np.asarray(near, np.int64).reshape(len(people), k)
 
-    def apart(self, people: FloatArray, donors: IntArray) -> FloatArray:
+    def distances(self, people: FloatArray, donors: IntArray) -> FloatArray:
         """How far each of a person's donors is; squared where the cost squares its steps."""
         steps = np.abs(people[:, None, :] - self._points[donors])
         return np.asarray((steps**2 if self._squared else steps).sum(axis=-1))
@@ -115,9 +117,8 @@ class Neighbours:
         step = max(1, _PAIRS_AT_ONCE // len(self))
         for start in range(0, len(people), step):
             part = people[start : start + step]
-            if self._squared:
-                apart = cdist(part, self._points, "sqeuclidean")
-            else:
-                apart = cdist(part, self._points, "cityblock")
-            reach[start : start + step] = np.partition(apart, k - 1, axis=1)[:, k - 1]
+            metric: Literal["sqeuclidean", "cityblock"]
+            metric = "sqeuclidean" if self._squared else "cityblock"
+            distance = cdist(part, self._points, metric)
+            reach[start : start + step] = np.partition(distance, k - 1, axis=1)[:, k - 1]
         return reach

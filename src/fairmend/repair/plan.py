@@ -1,7 +1,7 @@
 """A plan: for any row of its target group, where to, and with which probability.
 
-Every repair method ends in one. The law (probabilities) and the draw are kept apart: a plan never
-draws, it only says what the chances are.
+Every repair method ends in one. The law (probabilities) and the draw are separate: a plan never
+draws, it only gives the probabilities.
 """
 
 from __future__ import annotations

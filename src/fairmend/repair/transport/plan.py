@@ -153,7 +153,7 @@ class CouplingPlan(Plan):
             cost = np.where(among, cost, np.inf)
             tied = cost <= cost.min(axis=1, keepdims=True) + 1e-12
             mine, theirs = signal(own, self._answers), signal(self._answers, self._answers)
-            apart = np.abs(mine[:, None] - theirs[None, :])
-            best = np.argmin(np.where(tied, apart, np.inf), axis=1)
+            distance = np.abs(mine[:, None] - theirs[None, :])
+            best = np.argmin(np.where(tied, distance, np.inf), axis=1)
             places.append(np.where(possible.any(axis=1), best, -1))
         return np.concatenate(places)

@@ -220,8 +220,8 @@ class ScorePrices(Prices):
         self.shape, self.forbids = prices.shape, prices.forbids
 
     def slab(self, rows: slice | IntArray) -> FloatArray:
-        apart = np.subtract.outer(self._from[rows], self._to)
-        return np.asarray(self._prices.slab(rows) + self._scale * apart**2, np.float64)
+        change = np.subtract.outer(self._from[rows], self._to)
+        return np.asarray(self._prices.slab(rows) + self._scale * change**2, np.float64)
 
     def take(self, rows: IntArray, columns: IntArray) -> ScorePrices:
         fewer = self._prices.take(rows, columns)

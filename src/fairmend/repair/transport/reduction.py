@@ -1,4 +1,4 @@
-"""Only what must move is shipped: the common mass stays, and parts apart are solved apart."""
+"""Only what must move is shipped: the common mass stays, and parts are solved one by one."""
 
 from __future__ import annotations
 

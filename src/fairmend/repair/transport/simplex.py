@@ -66,9 +66,9 @@ def solve_exact(problem: TransportProblem, memory: ArcMemory | None = None) -> C
 
     With a metric cost the common mass min(p, q) stays in place and only the excess is shipped to
     the deficit: the same cost, a smaller problem, and as few people moved as can be. Parts that no
-    allowed move connects are solved apart. Forbidden moves are priced out of reach and then taken
-    out: where some remain the problem is infeasible, as little as possible is left undone, and
-    `Coupling.unmet` says whose. Up to 250,000 pairs of rows are solved as one matrix, more by
+    allowed move connects are solved one by one. Forbidden moves are priced out of reach and then
+    taken out: where some remain the problem is infeasible, as little as possible is left undone,
+    and `Coupling.unmet` says whose. Up to 250,000 pairs of rows are solved as one matrix, more by
     sparse arcs, in memory that grows with the rows and not with their pairs.
 
     >>> line = np.abs(np.subtract.outer([0.0, 1.0, 2.0], [0.0, 1.0, 2.0]))
