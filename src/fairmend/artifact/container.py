@@ -164,7 +164,8 @@ class Container:
             self.refuse(
                 "must begin as a zip does",
                 "it begins with something else",
-                "Is it an artifact, written by RepairedClassifier.save or fairmend repair?",
+                "Is it an artifact, written by RepairedClassifier.save or fairmend repair? On the "
+                "command line the artifact comes first, then the file.",
             )
         sign, disk, first, here, count, length, start, comment = _END.unpack(
             self._bytes(size - _END.size, _END.size)
