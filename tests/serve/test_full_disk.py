@@ -116,10 +116,9 @@ def test_killed_and_started_on_a_full_disk(disk, serve):
         env={"FAIRMEND_KEY": serving.KEY, "COLUMNS": "300"},
     )  # fmt: skip
     assert again.returncode == 3, again.stderr
-    assert again.stderr.decode() == (
-        f"fairmend: log '{sidecar.log}': must be writable; its next row could not be written. "
-        "Make room on its disk, or choose another place.\n"
-    )
+    said = again.stderr.decode()
+    assert f"log '{sidecar.log}': must be writable; its next row could not be written" in said
+    assert "room on its disk" in said
     disk.make_room()
     sidecar = serve()
     status, _, headers = ask(sidecar)

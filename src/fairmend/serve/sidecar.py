@@ -109,7 +109,8 @@ class Sidecar:
                 version=config.version, key=self._pseudonyms.fingerprint,
             )  # fmt: skip
         except RequestFailed:
-            got, fix = "its next row could not be written", "Make room, or choose another place."
+            got = "its next row could not be written"
+            fix = "Make room on its disk, or choose another place."
             raise DataError(f"log {config.log!r}", "must be writable", got, fix) from None
 
     async def stop(self) -> None:
