@@ -7,9 +7,7 @@ from typing import Any
 from fairmend.measure.wording import describe_plan, share
 from fairmend.report import plot
 from fairmend.report.edits import EditedFeature
-from fairmend.report.findings import (
-    PlanSummary,
-)
+from fairmend.report.findings import PlanSummary
 from fairmend.report.html.people import NAN, picture
 from fairmend.report.report import GroupOutcome, Report
 from fairmend.report.table import Column, Table, typeset
