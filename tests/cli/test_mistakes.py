@@ -537,7 +537,7 @@ def test_names_in_a_file_move_no_cursor(call, tmp_path):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (("--thousands", ";"), "must be one of"),
+        (("--thousands", ";"), "got ';'"),
         (("--thousands", "."), "must be another mark than that of decimals"),
         (("--currency", "5"), "must be the sign of a currency"),
     ],
