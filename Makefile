@@ -56,7 +56,7 @@ browser:                    ## Chromium for the tests of pages; with apt-get, as
 	  echo 'note: no browser, and none is installed without root and apt-get; tests of pages are skipped'; \
 	fi
 
-demo: setup                 ## audit, explain and mend a stand-in vendor model on embedded real data
+demo: setup                 ## audit, explain and repair a stand-in vendor model on embedded real data
 	@$(BIN)/python -m fairmend demo
 
 lint: setup                 ## ruff: rules and layout; who may import whom

@@ -61,7 +61,7 @@ class Told:
 
     scored: Scored
     found: fairmend.Audit
-    mended: Any
+    repaired: Any
     report: Any
     new: tuple[Any, Any, Any]
     edited: Any
@@ -116,7 +116,7 @@ def stand_in() -> Scored:
 
 
 def tell(folder: Path, file: Path | None = None) -> Told:
-    """Audit the scores, mend the decisions made by them, and look at what that does."""
+    """Audit the scores, repair the decisions made by them, and look at what that does."""
     scored = stand_in() if file is None else as_published(file)
     order = np.random.default_rng(SEED + 1).permutation(len(scored.race))
     audited, new = (scored.part(p) for p in np.split(order, [int(AUDITED * len(order))]))
@@ -140,7 +140,7 @@ def tell(folder: Path, file: Path | None = None) -> Told:
     show(explained)
 
     title("3  The repair")
-    mended = fairmend.RepairedClassifier(
+    repaired = fairmend.RepairedClassifier(
         vendor, "fpr", target=scored.target, reference=scored.reference, favorable_label=0,
         do_no_harm=True, immutable=scored.immutable, one_way=scored.one_way, random_state=SEED,
     ).fit(X, y, sensitive_features=race)  # fmt: skip
@@ -149,11 +149,11 @@ def tell(folder: Path, file: Path | None = None) -> Told:
         "record that were not flagged. A score of ten values puts many people exactly at the "
         "threshold: these are decided by a draw of their own, the same whenever they are asked for."
     )
-    show(mended.plan_)
+    show(repaired.plan_)
 
     title("4  New people")
     X, y, race = new
-    report = mended.report(X, y, sensitive_features=race, holdout=True)
+    report = repaired.report(X, y, sensitive_features=race, holdout=True)
     show(report)
     bases = [percent(group.base_rate) for group in report.before.groups]
     say(
@@ -163,10 +163,10 @@ def tell(folder: Path, file: Path | None = None) -> Told:
         "can any table say how far arrests tell what people did, and how far whom the police went "
         "to look for."
     )
-    decisions = mended.predict(X, sensitive_features=race, ids=X.index)
-    edited = mended.transform(X, sensitive_features=race, ids=X.index)
+    decisions = repaired.predict(X, sensitive_features=race, ids=X.index)
+    edited = repaired.transform(X, sensitive_features=race, ids=X.index)
     charts = _draw(folder, scored, found, report, explained)
-    return Told(scored, found, mended, report, new, edited, decisions, charts)
+    return Told(scored, found, repaired, report, new, edited, decisions, charts)
 
 
 def _draw(
@@ -202,7 +202,7 @@ def _draw(
     gaps = {
         f"{metric}, {when}": audit[metric, scored.target]
         for metric in ("fpr", "fnr", "fdr")
-        for when, audit in (("as it is", report.before), ("mended", report.after))
+        for when, audit in (("as it is", report.before), ("repaired", report.after))
     }
     charts = {
         "compas_scores.svg": dressed(

@@ -63,13 +63,13 @@ class Told:
 
     model: Any
     found: fairmend.Audit
-    mended: Any
+    repaired: Any
     report: Any
     refusal: str
     frontier: list[dict[str, Any]]
     new: Customers
     edited: Any
-    """The new customers' inputs as the mended score sees them."""
+    """The new customers' inputs as the repaired score sees them."""
     charts: tuple[Path, ...]
 
 
@@ -124,7 +124,7 @@ def build(people: Customers) -> Any:
 
 
 def tell(folder: Path) -> Told:
-    """Audit in the new market, explain, mend within rules, and see what it costs whom."""
+    """Audit in the new market, explain, repair within rules, and see what it costs whom."""
     model = build(simulate(8_000, over_the_counter=0.05, seed=SEED + 1))
     market = simulate(16_000, over_the_counter=0.4, seed=SEED + 2)
     audited, new = market.part(0, 9_000), market.part(9_000, 16_000)
@@ -156,18 +156,18 @@ def tell(folder: Path) -> Told:
     )
 
     title("3  The repair, within the bank's rules")
-    mended = _mender(model, "fnr", OLD).fit(audited.X, audited.repaid)
+    repaired = _mender(model, "fnr", OLD).fit(audited.X, audited.repaid)
     say(
         f"Never edited: {', '.join(IMMUTABLE)}. Only one way: "
         f"{', '.join(f'{name} {way}' for name, way in ONE_WAY.items())}. Nobody loses an offer."
     )
-    show(mended.plan_)
-    report = mended.report(new.X, new.repaid, holdout=True)
+    show(repaired.plan_)
+    report = repaired.report(new.X, new.repaid, holdout=True)
     say(f"{len(new.repaid):,} new customers:")
     show(report)
     before, after = report.before["fnr", OLD].gap, report.after["fnr", OLD].gap
     say(
-        f"The repair closes the gap its audit saw, {100 * mended.plan_.outlook.gap_before:.1f} "
+        f"The repair closes the gap its audit saw, {100 * repaired.plan_.outlook.gap_before:.1f} "
         f"points. Among the new customers it was {100 * before:.1f}, and {100 * after:+.1f} is "
         "left: two samples of one market differ by as much."
     )
@@ -186,7 +186,7 @@ def tell(folder: Path) -> Told:
     )
 
     title("5  How far to go")
-    frontier = mended.frontier(new.X, new.repaid, levels=LEVELS)
+    frontier = repaired.frontier(new.X, new.repaid, levels=LEVELS)
     table(
         "New customers, as more of the gap is closed",
         ("level", "gap", "accuracy", "edited", "gain an offer"),
@@ -201,9 +201,9 @@ def tell(folder: Path) -> Told:
             for point in frontier
         ],
     )
-    edited = mended.transform(new.X, ids=new.X.index)
+    edited = repaired.transform(new.X, ids=new.X.index)
     charts = _draw(folder, found, report, explained, frontier)
-    return Told(model, found, mended, report, refusal, frontier, new, edited, charts)
+    return Told(model, found, repaired, report, refusal, frontier, new, edited, charts)
 
 
 def _mender(model: Any, disparity: str, target: str) -> Any:
@@ -238,7 +238,7 @@ def _draw(
     gaps = {
         "audited customers": found["fnr", OLD],
         "new customers, score as it is": report.before["fnr", OLD],
-        "new customers, score mended": report.after["fnr", OLD],
+        "new customers, score repaired": report.after["fnr", OLD],
     }
     course = (
         alt.Chart(alt.Data(values=frontier))

@@ -57,7 +57,7 @@ class Told:
     at_the_vendor: fairmend.Audit
     at_the_hospital: fairmend.Audit
     explained: fairmend.Counterfactual
-    mended: dict[str, Any]
+    repaired: dict[str, Any]
     """By what the hospital gets from the model: its scores, or labels only."""
     reports: dict[str, Any]
     new: Patients
@@ -95,7 +95,7 @@ def buy(people: Patients) -> fairmend.BlackBox:
 
 
 def tell(folder: Path) -> Told:
-    """Audit at the vendor's and here, explain, mend with scores and with labels only, check."""
+    """Audit at the vendor's and here, explain, repair with scores and with labels only, check."""
     elsewhere = simulate(20_000, of_women=WRITTEN_DOWN, seed=SEED + 1)
     here = simulate(20_000, of_women=OF_WOMEN_HERE, seed=SEED + 2)
     audited, new = here.part(0, 12_000), here.part(12_000, 20_000)
@@ -131,14 +131,14 @@ def tell(folder: Path) -> Told:
         "labels only": lambda rows: np.asarray(model.model.predict_proba(rows)[:, 1]
                                                > FLAGGED_ABOVE, int),
     }  # fmt: skip
-    mended = {access: _mend(how, audited) for access, how in asked.items()}
+    repaired = {access: _mend(how, audited) for access, how in asked.items()}
     reports = {
         access: one.report(new.X, new.back, sensitive_features=new.sex, holdout=True)
-        for access, one in mended.items()
+        for access, one in repaired.items()
     }
-    _show_repair(mended, reports)
+    _show_repair(repaired, reports)
     charts = _draw(folder, at_the_vendor, at_the_hospital, reports, explained)
-    return Told(model, at_the_vendor, at_the_hospital, explained, mended, reports, new, charts)
+    return Told(model, at_the_vendor, at_the_hospital, explained, repaired, reports, new, charts)
 
 
 def _audit(model: Any, people: Patients) -> fairmend.Audit:
@@ -178,14 +178,14 @@ def _mend(model: Any, people: Patients) -> Any:
     ).fit(people.X, people.back, sensitive_features=people.sex)  # fmt: skip
 
 
-def _show_repair(mended: dict[str, Any], reports: dict[str, Any]) -> None:
+def _show_repair(repaired: dict[str, Any], reports: dict[str, Any]) -> None:
     say(
         "A few more women must be flagged: those nearest the vendor's cut. Their records are "
         "edited on the way to the model as little as does it; age stays as it is, nobody loses a "
         "flag, and no man's record is touched. Should the vendor hand out flags alone, without "
         "scores, the same can be done by an estimate of who is likely to be back."
     )
-    for access, one in mended.items():
+    for access, one in repaired.items():
         show(f"With {access}\n{one.plan_}")
     lines = []
     for access, report in reports.items():
@@ -227,7 +227,7 @@ def _draw(
         "the vendor's patients": at_the_vendor["fnr", "women"],
         "our patients": at_the_hospital["fnr", "women"],
         **{
-            f"new patients, mended with {access}": report.after["fnr", "women"]
+            f"new patients, repaired with {access}": report.after["fnr", "women"]
             for access, report in reports.items()
         },
     }

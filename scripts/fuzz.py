@@ -40,8 +40,8 @@ def artifact(folder: Path) -> Target:
 
     people = datasets.toy_descent()
     X, y, s = people.sample(300, random_state=0)
-    mended = RepairedClassifier(people.decision, "fpr", favorable_label=0, random_state=0)
-    mended.fit(X, y, sensitive_features=s).save(folder / "whole")
+    repaired = RepairedClassifier(people.decision, "fpr", favorable_label=0, random_state=0)
+    repaired.fit(X, y, sensitive_features=s).save(folder / "whole")
     place = folder / "tried"
 
     def feed(data: bytes) -> None:

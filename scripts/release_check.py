@@ -38,10 +38,10 @@ explained = fairmend.counterfactual(
     people.decision, X, y, sensitive_features=s, disparity="fpr"
 )
 assert abs(explained.after) < 1e-9
-mended = fairmend.RepairedClassifier(people.decision, "fpr", favorable_label=0, random_state=0)
-mended.fit(X, y, sensitive_features=s)
-assert abs(mended.plan_.outlook.gap_after) < 0.001
-print(mended.report(X, y, sensitive_features=s))
+repaired = fairmend.RepairedClassifier(people.decision, "fpr", favorable_label=0, random_state=0)
+repaired.fit(X, y, sensitive_features=s)
+assert abs(repaired.plan_.outlook.gap_after) < 0.001
+print(repaired.report(X, y, sensitive_features=s))
 """
 
 

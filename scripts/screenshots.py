@@ -192,10 +192,10 @@ def a_month(path: Path) -> Any:
 
     adult = load_adult("pandas")
     model = LogisticRegression(C=100, max_iter=1_000).fit(adult.X[::3], adult.y[::3])
-    mended = RepairedClassifier(model, "fnr", immutable=IMMUTABLE, do_no_harm=True, key=bytes(32))
-    mended.fit(adult.X[1::3], adult.y[1::3], sensitive_features=adult.sensitive_features[1::3])
+    repaired = RepairedClassifier(model, "fnr", immutable=IMMUTABLE, do_no_harm=True, key=bytes(32))
+    repaired.fit(adult.X[1::3], adult.y[1::3], sensitive_features=adult.sensitive_features[1::3])
     fingerprint = hashlib.sha256(b"an artifact").hexdigest()
-    serving = Repairer(mended, fingerprint, ("sex", "id"))
+    serving = Repairer(repaired, fingerprint, ("sex", "id"))
 
     rng = np.random.default_rng(0)
     n = DAYS * A_DAY
@@ -205,7 +205,7 @@ def a_month(path: Path) -> Any:
     day = np.repeat(np.arange(DAYS), A_DAY)
     emptied = [name for name in X if name.startswith(("HighestDegree", "JobType"))]
     X.loc[(day >= DRIFT - 1) & (sex == "Female"), emptied] = 0
-    edited = mended.transform(X, sensitive_features=sex, ids=np.arange(n))
+    edited = repaired.transform(X, sensitive_features=sex, ids=np.arange(n))
     before, after, moved = model.predict(X), model.predict(edited), (edited != X).to_numpy()
     at = (FIRST_DAY + DAY * np.arange(n) / A_DAY).tolist()
     known, names = rng.random(n) < 0.8, X.columns.to_numpy()
@@ -230,7 +230,7 @@ def a_month(path: Path) -> Any:
     return SimpleNamespace(
         serving=serving,
         log=log,
-        config=Config(artifact="mended.zip", upstream="http://vendor"),
+        config=Config(artifact="repaired.zip", upstream="http://vendor"),
         ready=True,
         probes_changed=0,
         probed_at=FIRST_DAY + DAYS * DAY - 120,

@@ -83,17 +83,17 @@ def test_the_explanation_finds_what_the_simulation_did(hospital):
 @pytest.mark.parametrize("access", ["scores", "labels only"])
 def test_equal_opportunity_is_restored_at_the_hospital(hospital, access):
     script, told = hospital
-    mended, new, report = told.mended[access], told.new, told.reports[access]
-    assert mended.plan_.status.closed
+    repaired, new, report = told.repaired[access], told.new, told.reports[access]
+    assert repaired.plan_.status.closed
     assert report.before["fnr", "women"].low > 0
-    assert closed(report.after["fnr", "women"], mended.plan_)
+    assert closed(report.after["fnr", "women"], repaired.plan_)
 
     own = (told.model.model.predict_proba(new.X)[:, 1] > script.FLAGGED_ABOVE).astype(int)
-    decisions = mended.predict(new.X, sensitive_features=new.sex, ids=new.X.index)
+    decisions = repaired.predict(new.X, sensitive_features=new.sex, ids=new.X.index)
     men = (new.sex == "men").to_numpy()
     np.testing.assert_array_equal(decisions[men], own[men])
     assert (decisions >= own).all()  # nobody loses a flag
-    edits = changed(mended.transform(new.X, sensitive_features=new.sex, ids=new.X.index), new.X)
+    edits = changed(repaired.transform(new.X, sensitive_features=new.sex, ids=new.X.index), new.X)
     assert not edits[list(script.IMMUTABLE)].any(axis=None)
     assert not edits[men].any(axis=None)
     assert edits[~men].any(axis=None)
@@ -109,9 +109,9 @@ def test_the_hospitals_charts_are_drawn(hospital):
 def test_customers_over_60_are_no_longer_failed(credit):
     script, told = credit
     assert told.found["fnr", script.OLD].low > 0.05
-    assert told.mended.plan_.status.closed
+    assert told.repaired.plan_.status.closed
     assert told.report.before["fnr", script.OLD].low > 0
-    assert closed(told.report.after["fnr", script.OLD], told.mended.plan_)
+    assert closed(told.report.after["fnr", script.OLD], told.repaired.plan_)
 
 
 def test_the_banks_rules_are_kept(credit):
@@ -131,12 +131,12 @@ def test_the_banks_rules_are_kept(credit):
 def test_nobody_loses_an_offer(credit):
     script, told = credit
     new = told.new
-    own, mended = told.model.predict(new.X), told.mended.predict(new.X, ids=new.X.index)
-    assert (mended >= own).all()
+    own, repaired = told.model.predict(new.X), told.repaired.predict(new.X, ids=new.X.index)
+    assert (repaired >= own).all()
     young = (new.age_group == script.YOUNG).to_numpy()
-    np.testing.assert_array_equal(mended[young], own[young])
+    np.testing.assert_array_equal(repaired[young], own[young])
     # the edited row is the one the decision was made on
-    np.testing.assert_array_equal(told.model.predict(told.edited), mended)
+    np.testing.assert_array_equal(told.model.predict(told.edited), repaired)
 
 
 def test_a_repair_that_takes_is_refused(credit):
@@ -163,7 +163,7 @@ def test_the_banks_charts_are_drawn(credit):
 def check_compas(script, told):
     scored, (X, _, race) = told.scored, told.new
     assert told.found["fpr", scored.target].low > 0
-    assert told.mended.plan_.status.closed
+    assert told.repaired.plan_.status.closed
     flagged = (X[script.SCORE] > script.FLAGGED_ABOVE).to_numpy().astype(int)
     assert (told.decisions <= flagged).all(), "nobody is newly flagged"
     others = (race != scored.target).to_numpy()
@@ -176,7 +176,7 @@ def check_compas(script, told):
     # asked backwards and one half at a time, everybody gets the same answer
     half = len(X) // 2
     for part in (slice(None, half), slice(half, None)):
-        again = told.mended.predict(
+        again = told.repaired.predict(
             X[part][::-1], sensitive_features=race[part][::-1], ids=X.index[part][::-1]
         )
         np.testing.assert_array_equal(again[::-1], told.decisions[part])
@@ -186,7 +186,7 @@ def check_compas(script, told):
 def test_recorded_scores_are_mended(compas):
     script, told = compas
     check_compas(script, told)
-    assert closed(told.report.after["fpr", told.scored.target], told.mended.plan_)
+    assert closed(told.report.after["fpr", told.scored.target], told.repaired.plan_)
     assert "stands in" in told.scored.said
 
 
@@ -220,7 +220,7 @@ def test_the_published_table_can_be_given(load, tmp_path):
     (tmp_path / "compas-scores-two-years.csv").write_text("\n".join(lines), encoding="utf-8")
     told = script.tell(tmp_path / "charts", tmp_path)
     check_compas(script, told)
-    assert closed(told.report.after["fpr", told.scored.target], told.mended.plan_)
+    assert closed(told.report.after["fpr", told.scored.target], told.repaired.plan_)
     assert "vendor's own" in told.scored.said
 
 
