@@ -1,5 +1,6 @@
 """The house: which room may import which, and what a user sees at the door."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -76,3 +77,29 @@ def test_help_opens_with_one_sentence(name):
     first = (described.__doc__ or "").split("\n\n")[0].strip()
     assert first.endswith("."), first
     assert len(first) < 200
+
+
+def functions_and_classes():
+    for path in sorted((ROOT / "src" / "fairmend").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield path.relative_to(ROOT).as_posix(), node, node in tree.body
+
+
+def test_no_function_is_longer_than_80_lines():
+    """Commands aside: their options are parameters."""
+    long = {
+        f"{path}: {node.name}"
+        for path, node, _ in functions_and_classes()
+        if not isinstance(node, ast.ClassDef) and node.end_lineno - node.lineno >= 80
+    }
+    assert long <= {"src/fairmend/cli/apply.py: apply", "src/fairmend/cli/repair.py: repair"}
+
+
+def test_no_two_public_classes_share_a_name():
+    places = {}
+    for path, node, at_top in functions_and_classes():
+        if at_top and isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            places.setdefault(node.name, []).append(path)
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

@@ -87,9 +87,7 @@ def descend(
 
     """
     _check_settings(step_size, stop, tolerance, max_iter)
-    fix = "There are no people to resample."
-    must = "must be False for an exact distribution"
-    check(not resample or target.tally is not None, "resample", must, f"got {resample!r}", fix)
+    _check_resample(resample, target)
     rng = np.random.default_rng(random_state)
     current = target
     held, other = (None, baseline) if holdout is None else holdout
@@ -135,6 +133,12 @@ def _check_settings(step_size: float, stop: str, tolerance: float, max_iter: int
     check_choice("stop", stop, get_args(Stop), fix)
     check_between("tolerance", tolerance, 0, fix="It is in points of a rate; 1e-6 is usual.")
     check_whole("max_iter", max_iter, 1, "2000 is the default.")
+
+
+def _check_resample(resample: bool, target: Population) -> None:
+    fix = "There are no people to resample."
+    must = "must be False for an exact distribution"
+    check(not resample or target.tally is not None, "resample", must, f"got {resample!r}", fix)
 
 
 def _stepped(mass: FloatArray, step: FloatArray) -> FloatArray:
