@@ -14,7 +14,6 @@ what came, and what to do next. The ``check_*`` functions raise the common ones.
 
 from __future__ import annotations
 
-import copy
 import difflib
 import importlib
 import math
@@ -50,7 +49,9 @@ class FairmendError(Exception):
         >>> str(DataError("level", "must be a number", "got 'x'", "").but(what="--level"))
         "--level: must be a number; got 'x'."
         """
-        other = copy.copy(self)
+        # not copy.copy: Dask registers a reducer of exceptions that shares their attributes
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
         other.what, other.must, other.got = what or self.what, must or self.must, got or self.got
         other.fix = self.fix if fix is None else fix
         other.args = (other.what, other.must, other.got, other.fix)
