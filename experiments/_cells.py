@@ -73,11 +73,6 @@ class Cell:
             return ({"sp": 1.0},)
         return tuple(map(parts_of, self.metric.split(", ")))
 
-    @property
-    def may_widen(self) -> bool:
-        """Whether the method aims at M(Q), so that the realised gap may even grow."""
-        return self.method == "paper" or ("calibrate", "counterfactual") in self.options
-
 
 def is_possible(metric: str, method: str, reference: str = "named") -> bool:
     """Whether the package offers the repair."""

@@ -151,7 +151,7 @@ class Judge:
         if status == "PARTLY" and self.cell.level == 1:
             yield "PARTLY, but the whole gap was asked for"
         # a repair may leave a rate over hardly anybody: half a person of those it was over
-        open_ = status in ("REMAINS", "UNREACHABLE", "INFEASIBLE")
+        open_ = status in ("REMAINS", "WIDER", "UNREACHABLE", "INFEASIBLE")
         if open_ and not any(self.missed(plan, self.people.own)):
             yield f"{status}, but every gap is at its aim"
         if status == "IDENTITY":
@@ -161,8 +161,8 @@ class Judge:
             worse = [self.gap(one, self.people.own, plan) > EXACT for one in self.cell.gaps]
             if any(worse):
                 yield "IDENTITY, but the group is worse off"
-        if self.wider(plan) and not self.cell.may_widen:
-            yield f"{status}, but the gap is wider than before"
+        if self.wider(plan) != (status == "WIDER"):
+            yield f"{status}, but the gap is {'' if self.wider(plan) else 'not '}wider than before"
         if status in ("UNREACHABLE", "INFEASIBLE") and self.widest(
             self.people.own, plan
         ) < self._clearly_less(plan):

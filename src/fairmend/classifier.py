@@ -264,9 +264,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         check_is_fitted(self, "plans_")
         if not self.plans_:
             raise AttributeError("no group is worse off than the reference: there is no plan")
-        return max(
-            self.plans_.values(), key=lambda plan: max(before for _, before, _ in plan.by_metric)
-        )
+        return max(self.plans_.values(), key=lambda plan: plan.widest_before)
 
     @cached_property
     def counterfactual_(self) -> Counterfactual:

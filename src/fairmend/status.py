@@ -43,6 +43,11 @@ class PlanStatus(Enum):
         "The plan was carried out, but the gap people experience is not closed. Calibrate on the "
         "realised gap, or allow more edits."
     )
+    WIDER = (
+        "The gap that people experience is wider than before: do not use this plan. Either it was "
+        "not calibrated on the realised gap, or the groups in the reference are repaired too and "
+        "these edits cannot follow. Calibrate on the realised gap, or name a reference group."
+    )
     UNREACHABLE = (
         "The allowed edits cannot close the gap: this is the smallest that they leave. Allow more "
         "edits, or lower the level."

@@ -113,6 +113,8 @@ def check_status(text, gaps, tolerance):
         assert within
     if "not closed" in text or "cannot" in text:
         assert not within
+    if "is wider than before" in text:
+        assert wider
     if "to the level asked for" in text or "smallest" in text:
         assert not wider
     if "not worse off" in text:

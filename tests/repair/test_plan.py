@@ -146,7 +146,8 @@ def test_identity_and_what_a_plan_says():
 
 @pytest.mark.parametrize(("status", "closed"), [
     (PlanStatus.CLOSED, True), (PlanStatus.PARTLY, True), (PlanStatus.IDENTITY, False),
-    (PlanStatus.REMAINS, False), (PlanStatus.UNREACHABLE, False), (PlanStatus.INFEASIBLE, False),
+    (PlanStatus.REMAINS, False), (PlanStatus.WIDER, False), (PlanStatus.UNREACHABLE, False),
+    (PlanStatus.INFEASIBLE, False),
 ])  # fmt: skip
 def test_which_statuses_are_closed(status, closed):
     assert status.closed is closed

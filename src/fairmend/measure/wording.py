@@ -227,6 +227,7 @@ def _status(status: PlanStatus, gaps: Sequence[Metric], tolerance: float) -> str
         "PARTLY": not wider and not within,
         "IDENTITY": same and not worse_off,
         "REMAINS": not within,
+        "WIDER": wider and not within,
         "UNREACHABLE": not within and not wider,
         "INFEASIBLE": not within,
     }

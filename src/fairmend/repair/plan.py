@@ -323,6 +323,12 @@ class Plan(ABC):
         return o.by_metric or ((self.metric, o.gap_before, o.gap_after),)
 
     @property
+    def widest_before(self) -> float:
+        """The gap as audited: of several the widest, of a sum that of the sum."""
+        summed = [before for name, before, _ in self.by_metric if name == self.metric]
+        return max(summed or [before for _, before, _ in self.by_metric])
+
+    @property
     def group_names(self) -> tuple[str, str]:
         """The target and the reference group as people read them."""
         return shown(self.known_as, self.target, self.baseline)

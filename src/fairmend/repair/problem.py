@@ -64,6 +64,15 @@ class _Measure:
         return (np.inf if np.isnan(left) else left, abs(self.before))
 
 
+def _wider(measures: Sequence[_Measure]) -> bool:
+    """Whether the widest gap is wider than before, by more than the tolerance."""
+    after, before = (
+        np.nan_to_num(np.abs([getattr(one, name) for one in measures]), nan=np.inf).max()
+        for name in ("after", "before")
+    )
+    return bool(after > before + max(one.tolerance for one in measures))
+
+
 @dataclass(frozen=True, eq=False)
 class RepairProblem:
     """The gap of one group, and everything that a method needs to close it: read once."""
@@ -274,7 +283,9 @@ class RepairProblem:
             measures = self._measures(route.expected_decision(self.source.answers))
             if all(one.closed for one in measures):
                 status = self.done
-            elif status.closed:
+            elif _wider(measures):
+                status = PlanStatus.WIDER
+            elif status.closed or status is PlanStatus.WIDER:
                 status = PlanStatus.REMAINS
         outlook = self.outlook(route, unreachable, optimism, unseen)
         return replace(plan, status=status, outlook=outlook)
