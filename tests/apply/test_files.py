@@ -10,7 +10,7 @@ import pytest
 import fairmend
 from fairmend import FairmendWarning
 from fairmend.apply import batch, laws, shared_draws
-from fairmend.apply.files import FileRepairer, Wanted
+from fairmend.apply.files import FileRepairer, Wanted, _in_type
 from fairmend.apply.rowstream import open_rows
 from fairmend.classifier import RepairedClassifier
 from fairmend.cli.main import main
@@ -231,3 +231,10 @@ def test_the_command_line_and_engines_say_it_too(tmp_path, capsys, monkeypatch):
             repaired.predict(str(tmp_path / "in.parquet"), sensitive_features="sex")
         assert len(told) == 1
         repaired = fairmend.load(tmp_path / "few.fairmend", key=bytes(32))
+
+
+def test_an_edit_of_a_column_without_a_type_keeps_its_own():
+    """Such a column has no room for the edit; the writer refuses it and names the column."""
+    values = pl.Series("age", [33, 41])
+    assert _in_type(values, pl.Null).dtype == pl.Int64
+    assert _in_type(values, pl.Float64).dtype == pl.Float64

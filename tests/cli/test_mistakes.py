@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from fairmend.cli.model import ModelOptions
-from fairmend.cli.output import command_line
+from fairmend.cli.output import command_line, refuse_one_place_for_two
+from fairmend.errors import DataError
 
 from .conftest import IGNORED, NAMED
 
@@ -545,3 +546,11 @@ def test_names_in_a_file_move_no_cursor(call, tmp_path):
 def test_marks_that_are_none(mended, call, option, message):
     done = call("audit", "applicants.csv", *NAMED, *option, cwd=mended)
     assert (done.code, message in done.err) == (2, True)
+
+
+def test_a_link_to_itself_is_another_place_and_no_traceback(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    refuse_one_place_for_two("-o", str(tmp_path / "out"), str(loop))
+    with pytest.raises(DataError, match="must be a file of its own"):
+        refuse_one_place_for_two("-o", str(loop), str(loop))

@@ -298,8 +298,13 @@ def _changed(rows: pl.DataFrame, who: IntArray, edited: pl.DataFrame) -> Cells:
 
 
 def _in_type(values: pl.Series, kind: Any) -> pl.Series:
-    """Values in the type of their column, unless that would change a number."""
-    if values.dtype == kind:
+    """Values in the type of their column, unless that would change a number.
+
+    A column of missing values alone has no type to bring them to: who writes it refuses the edit.
+    """
+    import polars as pl
+
+    if kind in (values.dtype, pl.Null):
         return values
     if values.dtype.is_numeric() and kind.is_integer():
         fraction = values.cast(float) % 1 != 0

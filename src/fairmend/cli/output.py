@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 import sys
 from collections.abc import Mapping
@@ -78,9 +79,10 @@ def refuse_unwritable(path: str | Path, *, force: bool) -> None:
 
 def refuse_one_place_for_two(flag: str, one: str, *others: str | None) -> None:
     """An output in the place of another, or of what is read: one of them would be lost."""
-    taken = [Path(other).resolve() for other in others if other not in (None, "-")]
+    # not Path.resolve, which raises where a link leads to itself
+    taken = [os.path.realpath(other) for other in others if other not in (None, "-")]
     check(
-        one == "-" or Path(one).resolve() not in taken,
+        one == "-" or os.path.realpath(one) not in taken,
         flag,
         "must be a file of its own",
         f"got {one!r}, which is another one here too",
