@@ -35,8 +35,8 @@ def test_the_commands_of_a_page_work_in_an_empty_folder(page, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert "note:" not in done.stderr.replace("note: 'score' still holds", "")
-    written = {"applicants.csv", "decided.csv", "repaired.fairmend", "repaired.html", "newcomers.csv",
-               "report.html", "secret.key"}  # fmt: skip
+    written = {"applicants.csv", "decided.csv", "repaired.fairmend", "repaired.html",
+               "newcomers.csv", "report.html", "secret.key"}  # fmt: skip
     assert {path.name for path in folder.iterdir()} == written | FOLDERS[page]
     before, after = (
         (folder / n).read_text().splitlines() for n in ("newcomers.csv", "decided.csv")
