@@ -282,6 +282,8 @@ def sidecar_parts(monkeypatch):
     from fairmend.serve.log.sqlite import SQLiteLog
 
     for registry in (PROTOCOLS, LOGS):
+        for name in registry.names():
+            registry[name]  # a file that is first imported in the test would be lost after it
         monkeypatch.setattr(registry, "_classes", dict(registry._classes))
 
     class Applicants(Instances):
