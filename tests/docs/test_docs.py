@@ -20,6 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from fairmend.measure import disparity
+from fairmend.repair import methods
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 PACKAGE = ROOT / "src" / "fairmend"
@@ -41,6 +44,16 @@ class Block:
 class Example:
     code: Block
     output: Block | None
+
+
+@pytest.fixture(autouse=True)
+def registries():
+    """What a page registers, a metric or a method, is gone after it."""
+    kept = dict(disparity._REGISTRY), dict(methods.methods())
+    yield
+    for registry, before in zip((disparity._REGISTRY, methods._REGISTERED), kept, strict=True):
+        registry.clear()
+        registry.update(before)
 
 
 def blocks(text):
