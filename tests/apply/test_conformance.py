@@ -22,6 +22,7 @@ from fairmend.model.protocols import protocol_named
 from fairmend.serve.config import read_config
 from fairmend.serve.sidecar import Sidecar
 from fairmend.serve.upstream import Upstream
+from mapped import fetched
 
 N = 2_000
 INPUTS = ["member", "urban", "income", "trade"]
@@ -264,20 +265,6 @@ ENGINES = {
     "spark": in_spark,
 }
 SLOW = ("dask", "spark")
-
-
-def fetched(mapped):
-    """What a map returned, in the order of ids."""
-    kind = type(mapped).__name__
-    if kind == "RecordBatchReader":
-        mapped = mapped.read_all().to_pandas()
-    elif kind == "LazyFrame":
-        mapped = mapped.collect(engine="streaming").to_pandas()
-    elif type(mapped).__module__.startswith("dask"):
-        mapped = mapped.compute()
-    elif type(mapped).__module__.startswith("pyspark"):
-        mapped = mapped.toArrow().to_pandas()
-    return mapped.sort_values("id", ignore_index=True)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import os
 import sys
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -100,23 +99,3 @@ def put(request, tmp_path):
         return by_name[engine](frame)
 
     return put
-
-
-@pytest.fixture
-def fetched():
-    """A function that brings what a map returned into a pandas frame in the order of ids."""
-
-    def fetch(mapped):
-        kind = type(mapped).__name__
-        if kind == "RecordBatchReader":
-            mapped = mapped.read_all().to_pandas()
-        elif kind == "LazyFrame":
-            mapped = mapped.collect(engine="streaming").to_pandas()
-        elif type(mapped).__module__.startswith("dask"):
-            mapped = mapped.compute()
-        elif type(mapped).__module__.startswith("pyspark"):
-            mapped = mapped.toArrow().to_pandas()
-        assert isinstance(mapped, pd.DataFrame)
-        return mapped.sort_values("id", ignore_index=True)
-
-    return fetch

@@ -16,6 +16,7 @@ from lending import INPUTS, vendor
 import fairmend
 from fairmend import engines
 from fairmend.errors import DataError
+from mapped import fetched
 
 ENGINES = (
     "pandas", "polars", "duckdb", "parquet", "csv", "dask",
@@ -249,7 +250,7 @@ def test_odd_values_and_names_are_counted_as_python_counts_them(engine, troubled
     assert [row[0] for row in plain_rows(large.frame.native, ["group"])] == [None, None]
 
 
-def test_odd_tables_are_mended_alike(engine, troubled, trouble, fetched):
+def test_odd_tables_are_mended_alike(engine, troubled, trouble):
     names = ["bare", "kind", 'my "col" `x`.y', "day", "select"]
 
     def score(rows):
@@ -355,7 +356,7 @@ def _one(value):
     return _key([value])
 
 
-def test_predict_transform_and_report_take_it_directly(engine, there, people, fitted, fetched):
+def test_predict_transform_and_report_take_it_directly(engine, there, people, fitted):
     if engine == "pandas":
         pytest.skip("frames in memory are what the others are compared with")
     said = fitted.predict(people[INPUTS], sensitive_features=people["sex"], ids=people["id"])

@@ -7,6 +7,7 @@ import pytest
 import fairmend
 from fairmend import engines
 from fairmend.errors import DataError
+from mapped import fetched
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
@@ -60,7 +61,7 @@ def named(request, people):
     duckdb.unregister("given")
 
 
-def test_audit_fit_and_map_of_a_named_table(named, people, fetched):
+def test_audit_fit_and_map_of_a_named_table(named, people):
     X, y, sex = people[INPUTS], people["repaid"], people["sex"]
     name, _ = named
     place = engines.source(name, inputs=INPUTS)
