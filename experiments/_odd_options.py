@@ -11,7 +11,7 @@ from _odd_people import NAMED, SCORED, Case
 
 _TYPED: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("unknown metric", ("--metric", "sq"), "refused"),
-    ("metric twice", ("--metric", "sp", "--metric", "sp"), "refused"),
+    ("metric twice", ("--metric", "sp", "--metric", "sp"), "either"),
     ("empty metric", ("--metric", ""), "refused"),
     ("metric in capitals", ("--metric", "SP"), "either"),
     ("confidence 0", ("--confidence", "0"), "refused"),

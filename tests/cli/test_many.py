@@ -316,7 +316,7 @@ def csv_folder(place, **odd):
         (lambda t: t.encode("utf-16"), "got UTF-16"),
         (lambda t: bytes(range(256)) * 20, "got a NUL byte"),
         (lambda t: t.replace("\n", ",\n").replace(",\n", "\n", 1).encode(),
-         "line 2: must have no more cells than the first line, 8; got 9"),
+         "line 2: must have as many cells as the first line, 8; got 9"),
         (lambda t: t.replace("\n", "\r").encode(), "got a carriage return alone"),
         (lambda t: t.replace("x0,", "other,", 1).encode(), "'x0' is missing"),
         (lambda t: b"", "it is empty"),

@@ -8,10 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from disks import null_device, small_disk
+from fairmend.data import files
 from fairmend.data.files import _begin, read_small, writing
 from fairmend.errors import DataError
 
@@ -174,3 +176,14 @@ def test_small_files_are_read_up_to_a_limit(tmp_path):
         read_small(tmp_path / "key", 1, "key file")
     with pytest.raises(DataError, match="it is longer"):
         read_small("/dev/zero", 4096, "key file")
+
+
+def test_a_pipe_is_read_once_somebody_writes_to_it(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor() as pool:
+        later = pool.submit((tmp_path / "pipe").write_bytes, b"ab")
+        assert read_small(tmp_path / "pipe", 2, "key file") == b"ab"
+        assert later.result() == 2
+    monkeypatch.setattr(files, "PATIENCE", 0.01)
+    with pytest.raises(DataError, match=r"written by somebody; got nothing in 0\.01"):
+        read_small(tmp_path / "pipe", 2, "key file")

@@ -240,9 +240,9 @@ def test_what_stands_for_a_missing_value_among_numbers_is_told(tmp_path, token):
         ("a;b\n1;x\n2;Müller\n".encode("latin-1"), "line 3: must be text in UTF-8; got bytes of "
          "another encoding. Save it as CSV UTF-8;"),
         ("größe;b\n1;x\n".encode("latin-1"), "line 1: must be text in UTF-8;"),
-        (b"a,b\n1,2\n1,2,3\n", "line 3: must have no more cells than the first line, 2; got 3. Put "
+        (b"a,b\n1,2\n1,2,3\n", "line 3: must have as many cells as the first line, 2; got 3. Put "
          "cells that hold ',' in quotes."),
-        (b"import os\n\ndef f(a, b):\n    pass\n", "line 3: must have no more cells than the first "
+        (b"import os\n\ndef f(a, b):\n    pass\n", "line 3: must have as many cells as the first "
          "line, 1; got 2. Put cells that hold ',' in quotes. Or is the file no table?"),
         (b'a,b\n1,2\n"1,2\n3,4\n', "line 3: must be part of a table in CSV; a quote is never "
          "closed."),

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data import tablefile
-from fairmend.data.csvbytes import count_records, cut, lengths, line_end, record_ends
+from fairmend.data.csvbytes import cut, line_end, record_ends
 from fairmend.data.spelling import Findings, Spelling
 from fairmend.data.tablefile import BLOCK_BYTES, Block, CsvRows, TypedRows
 from fairmend.errors import DataError
@@ -87,11 +87,8 @@ class _CsvStream(CsvRows):
         """Every record with further cells at its end, one from each column."""
         if not columns:
             return content
-        mark, whole = self.dialect.separator.encode(), len(self.names)
+        mark = self.dialect.separator.encode()
         ends: list[list[bytes]] = []
-        if b'"' in content or content.count(mark) != (whole - 1) * count_records(content):
-            lacking = whole - lengths(content, self.dialect.separator)  # its last ones left out
-            ends.append([mark * n for n in lacking.tolist()])
         for words in columns:
             cells = {word: mark + self._written(word) for word in set(words)}
             ends.append([cells[word] for word in words])
@@ -114,7 +111,6 @@ class _CsvStream(CsvRows):
             record = block.raw[start:end]
             end_of_line = line_end(record)
             cells = cut(record.removesuffix(end_of_line), self.dialect.separator)
-            cells += [b""] * (len(self.names) - len(cells))  # its last ones may have been left out
             for place, text in changes[row]:
                 cells[place] = text
             pieces += [block.raw[copied:start], self._joined(cells), end_of_line]

@@ -149,7 +149,7 @@ def _separators(piece: bytes, mark: str) -> NDArray[np.int64]:
     return np.flatnonzero(_outside(piece, ord(mark)))
 
 
-def lengths(piece: bytes, mark: str) -> NDArray[np.int64]:
+def _lengths(piece: bytes, mark: str) -> NDArray[np.int64]:
     """How many cells each record has."""
     there = np.searchsorted(_separators(piece, mark), record_ends(piece))
     return np.diff(there, prepend=0) + 1
@@ -177,7 +177,8 @@ def line_end(record: bytes) -> bytes:
 def check_records(piece: bytes, name: str, dialect: Dialect, width: int, line: int) -> None:
     """Refuse records that are not part of a table of that many columns.
 
-    ``line`` is where the piece begins. A record may leave out its last cells, never add any.
+    ``line`` is where the piece begins. A record must have a cell for every column: one that lacks
+    its last cells may have been cut off anywhere.
     """
 
     def refuse(place: int, problem: Problem) -> None:
@@ -212,7 +213,7 @@ def _is_regular(piece: bytes, mark: str, width: int) -> bool:
     if full and ends[width - 1 :: width].all():
         return True
     blank = width > 1 and (b"\n\n" in piece or b"\n\r\n" in piece or piece[:1] in b"\r\n")
-    return not blank and int(lengths(piece, mark).max()) <= width
+    return not blank and bool((_lengths(piece, mark) == width).all())
 
 
 def _quotes_are_plain(piece: bytes, mark: str) -> bool:
@@ -242,10 +243,13 @@ def _problem(record: bytes, dialect: Dialect, width: int) -> Problem | None:
         return _QUOTE_INSIDE if b'"' in record else _LONE_RETURN
     if len(cells) != len(cut(record, dialect.separator)):
         return _QUOTE_INSIDE
-    if len(cells) > width:
+    if len(cells) != width:
+        mark = repr(dialect.separator)
         return (
-            f"must have no more cells than the first line, {width}",
+            f"must have as many cells as the first line, {width}",
             f"got {len(cells)}",
-            f"Put cells that hold {dialect.separator!r} in quotes. Or is the file no table?",
+            f"Put cells that hold {mark} in quotes. Or is the file no table?"
+            if len(cells) > width
+            else f"Is the file cut off? Missing cells at the end need their {mark} too.",
         )
     return None

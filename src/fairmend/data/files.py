@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import secrets
+import select
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from typing import IO
 
 from fairmend.errors import DataError
 
+PATIENCE = 20.0
+"""Seconds that a pipe of settings may take to begin."""
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
@@ -95,13 +98,29 @@ def _through(place: Path) -> Iterator[IO[bytes]]:
 
 def read_small(path: str | os.PathLike[str], most: int, what: str) -> bytes:
     """A file of settings or a key, from a pipe as well; a longer one is the wrong file."""
-    with Path(path).open("rb") as file:
-        content = file.read(most + 1)
+    if Path(path).is_fifo():
+        content = _read_pipe(Path(path), most + 1, what)
+    else:
+        with Path(path).open("rb") as file:
+            content = file.read(most + 1)
     if len(content) > most:
         raise DataError(
             what, f"must be at most {most:,} bytes", "it is longer", "Is it the right file?"
         )
     return content
+
+
+def _read_pipe(path: Path, most: int, what: str) -> bytes:
+    """What comes through a pipe; to open it in the usual way would wait for a writer for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        if not select.select([handle], [], [], PATIENCE)[0]:
+            raise DataError(
+                what, "must be written by somebody", f"got nothing in {PATIENCE:g} seconds",
+                "It is a pipe: start the program that writes to it, or name a file.",
+            )  # fmt: skip
+        os.set_blocking(handle, True)
+        return file.read(most)
 
 
 def _begin(place: Path) -> tuple[int, Path | None]:
