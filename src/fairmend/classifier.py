@@ -53,9 +53,9 @@ from fairmend.model.blackbox import BlackBox
 from fairmend.progress import progress
 from fairmend.repair.costs import Cost
 from fairmend.repair.frontier import plans_by_level
-from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan
 from fairmend.repair.plans import check_harm, make_plans
+from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import Rank, RepairSettings, UnknownGroup
 from fairmend.report.findings import (
@@ -226,7 +226,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if not data.table.is_array:
             self.feature_names_in_ = np.array(data.table.names, object)
         self.__dict__.pop("counterfactual_", None)
-        self._outcomes: dict[Hashable, RowOutcomes | None] = {}
+        self._outcomes: dict[Hashable, RowProbabilities | None] = {}
         self._fingerprint: list[str] = []
         self._warned: set[str] = set()
         self._loaded = False
@@ -484,7 +484,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """
         doors.save(self, path, created=created, overwrite=overwrite)
 
-    def _outcome(self, group: Hashable) -> RowOutcomes | None:
+    def _outcome(self, group: Hashable) -> RowProbabilities | None:
         """The group's own P(Y=1 | x), fitted when first needed.
 
         None if it knows no new rows, or cannot be fitted: no repair rests on it here.
@@ -495,7 +495,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         if group not in self._outcomes:
             outcome = None
             with suppress(DataError):  # of a group with hardly any of one outcome
-                outcome = RowOutcomes.fit(self.data_, group, self.settings, pooled=False)
+                outcome = RowProbabilities.fit(self.data_, group, self.settings, pooled=False)
             self._outcomes[group] = outcome
         return self._outcomes[group]
 

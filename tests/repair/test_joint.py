@@ -13,7 +13,8 @@ from fairmend import FNR, FPR, AuditData, BlackBox, Population, datasets, tabula
 from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
 from fairmend.repair.costs import Cost
-from fairmend.repair.joint import JointPlan, _Program
+from fairmend.repair.flip_program import FlipProgram
+from fairmend.repair.joint import JointPlan
 from fairmend.status import PlanStatus
 from planning import least_change
 from programs import full_program
@@ -168,13 +169,13 @@ def many():
 
 
 def test_a_program_solved_over_the_rows_in_doubt_is_solved(many):
-    program = _Program(*many)
+    program = FlipProgram(*many)
     excess = np.array([0.05, 0.04])
     assert program.cheapest(excess) is not None
     for part in (0.9, 0.91, 0.85):
         quickly = program._sifted(part * excess, program.last[-1])
         assert quickly is not None
-        whole = _Program(*many).cheapest(part * excess)
+        whole = FlipProgram(*many).cheapest(part * excess)
         for found in (quickly, whole):
             assert many[2] @ found[0] == pytest.approx(-part * excess, abs=1e-8)
             assert (found[0][~np.isfinite(many[1])] == 0).all()
@@ -184,7 +185,7 @@ def test_a_program_solved_over_the_rows_in_doubt_is_solved(many):
 
 
 def test_what_the_steps_leave_is_closed_by_few_rows(many):
-    program, excess = _Program(*many), np.array([0.05, 0.04])
+    program, excess = FlipProgram(*many), np.array([0.05, 0.04])
     solved = program.cheapest(excess)
     observed = many[2] * np.random.default_rng(1).integers(0, 3, many[0].shape)
     start = 1e-4 - observed @ solved[0]

@@ -50,8 +50,8 @@ from fairmend.model.blackbox import BlackBox
 from fairmend.model.probe import Probe
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.least_change import Ranking
-from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan
+from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.settings import RepairSettings
 from fairmend.report.findings import fingerprint
 
@@ -70,7 +70,7 @@ class Body:
     data: AuditData
     audit: Audit
     plans: tuple[tuple[Hashable, Plan], ...]
-    outcomes: tuple[tuple[Hashable, RowOutcomes], ...]
+    outcomes: tuple[tuple[Hashable, RowProbabilities], ...]
     """The groups' own P(Y=1 | x), for reports; none where their model is the caller's own."""
     probe: Probe
     fingerprint: Digest
@@ -235,7 +235,7 @@ def _refuse_if_needed(repaired: RepairedClassifier) -> None:
             )
 
 
-def _outcomes(repaired: RepairedClassifier) -> Iterator[tuple[Hashable, RowOutcomes]]:
+def _outcomes(repaired: RepairedClassifier) -> Iterator[tuple[Hashable, RowProbabilities]]:
     """The models that reports use; none where one cannot be fitted."""
     for group in repaired.plans_:
         with warnings.catch_warnings():

@@ -22,8 +22,8 @@ from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.joint import close_jointly
 from fairmend.repair.methods import repair_method
-from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan, Route
+from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import Rank
 from fairmend.repair.soft import move_softly
@@ -74,7 +74,7 @@ class Ranking:
     turned: Side
     """The decision that is turned, 0 or 1."""
     gap: RealisedGap
-    outcome: RowOutcomes | None
+    outcome: RowProbabilities | None
     """None where the ranking is by score alone."""
 
     def agrees(self) -> bool:

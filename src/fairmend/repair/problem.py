@@ -25,8 +25,8 @@ from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.destinations import Donors
-from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import IdentityPlan, Outlook, Plan, Route
+from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.settings import Rank, RepairSettings
 from fairmend.status import PlanStatus
 from fairmend.tables import p_text
@@ -102,7 +102,7 @@ class RepairProblem:
     """The same as audited."""
     cost: EditCost
     rank: Rank
-    outcomes: dict[bool, RowOutcomes] = field(default_factory=dict, repr=False)
+    outcomes: dict[bool, RowProbabilities] = field(default_factory=dict, repr=False)
     """Models of the outcome, once fitted: of everybody (True), of the target group (False)."""
 
     @classmethod
@@ -418,10 +418,10 @@ class RepairProblem:
             both, metrics=[disparity], reference=self.baseline, confidence=confidence
         ).gaps[0]
 
-    def outcome(self, *, pooled: bool = True) -> RowOutcomes:
+    def outcome(self, *, pooled: bool = True) -> RowProbabilities:
         """P(Y=1 | x), cross-fitted: of everybody, or of the target group alone."""
         if pooled not in self.outcomes:
-            self.outcomes[pooled] = RowOutcomes.fit(
+            self.outcomes[pooled] = RowProbabilities.fit(
                 self.data, self.target, self.settings, pooled=pooled
             )
         return self.outcomes[pooled]

@@ -20,8 +20,8 @@ from fairmend.errors import check
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import EditCost
-from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan, Route
+from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.problem import RepairProblem
 from fairmend.status import PlanStatus
 
@@ -41,7 +41,7 @@ class SoftPlan(Plan):
     """Each row goes where cost plus price is least; on the edge between two prices, by chance."""
 
     gap: RealisedGap
-    outcome: RowOutcomes | None
+    outcome: RowProbabilities | None
     """None where the gap does not depend on the outcome."""
     cost: EditCost
     support: Frame

@@ -18,8 +18,8 @@ from fairmend.measure.audit import auc, audit_data
 from fairmend.measure.disparity import Disparity, RateGap, as_disparity
 from fairmend.measure.metrics import default_metrics
 from fairmend.measure.population import AuditData, Population
-from fairmend.repair.outcomes import RowOutcomes
 from fairmend.repair.plan import Plan, Route
+from fairmend.repair.probabilities import RowProbabilities
 from fairmend.report.edits import edited_features
 from fairmend.report.filing import cells_of_data
 from fairmend.report.findings import SMALLEST_CELL, FrontierPoint, PlanSummary
@@ -34,7 +34,7 @@ def make_report(
     audited: AuditData,
     *,
     disparities: Sequence[Disparity],
-    outcomes: Mapping[Hashable, RowOutcomes | None],
+    outcomes: Mapping[Hashable, RowProbabilities | None],
     scores_are_probabilities: bool,
     favours_positive: bool = True,
     reference: Hashable = "best",
@@ -215,7 +215,7 @@ class _Applied:
         group: Hashable,
         baseline: Population,
         disparities: Sequence[Disparity],
-        model: RowOutcomes,
+        model: RowProbabilities,
     ) -> tuple[tuple[str, float, float], ...]:
         """M before and M(Q) after of each gap of rates, outcomes by the group's own model."""
         old, route = self.data[group], self.routes[group]

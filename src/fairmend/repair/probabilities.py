@@ -16,12 +16,12 @@ from fairmend.explain.outcomes import FittedProbability, fit_probability
 from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.repair.settings import RepairSettings
 
-__all__ = ["RowOutcomes"]
+__all__ = ["RowProbabilities"]
 
 
 @stored("KnownOutcome")
 @dataclass(frozen=True, eq=False)
-class RowOutcomes:
+class RowProbabilities:
     """P(Y=1 | x) for any row: as cross-fitted for rows of the audit, as predicted for new ones.
 
     Keeping the cross-fitted figure puts the fit and the use of a threshold on one scale.
@@ -55,7 +55,7 @@ class RowOutcomes:
     @classmethod
     def fit(
         cls, data: AuditData, target: Hashable, settings: RepairSettings, *, pooled: bool
-    ) -> RowOutcomes:
+    ) -> RowProbabilities:
         """Cross-fitted on everybody, or on the target group alone.
 
         Where outcomes are not known the model's decisions stand in for them: as a ranking it is

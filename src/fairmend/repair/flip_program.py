@@ -1,0 +1,199 @@
+"""The linear program behind a repair of several gaps: which rows to turn, each with a chance.
+
+    minimise    sum_i mass_i cost_i u_i
+    subject to  effect u = -excess,   lost u <= room,   0 <= u <= 1
+
+Effects are those expected of people, from a model of their outcomes. What people experience may
+differ, so the right-hand side is then moved until that is closed (`agreeing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray, IntArray
+from fairmend.progress import progress
+
+__all__ = ["CLOSE", "FEW_ROUNDS", "FlipProgram", "Solution", "agreeing"]
+
+ROUNDS, FEW_ROUNDS = 150, 20
+CLOSE = 1e-10
+"""When to stop, in points of the rates."""
+_SHORTEST = 1e-4
+"""A step shorter than this does not help any more."""
+_SETTLED_BY, _SETTLED_SHARE = (16, 32, 64, 128), 0.02
+"""Rows nearest to indifference that close what the steps leave, at most this share of all."""
+_IN_DOUBT = 400
+"""Rows that the program is solved over where prices are known from before."""
+
+Solution = tuple[FloatArray, FloatArray]
+"""Chances and prices."""
+Solve = Callable[[FloatArray], Solution | None]
+
+
+def agreeing(
+    solve: Solve,
+    solved: tuple[FloatArray, FloatArray],
+    start: FloatArray,
+    excess: Callable[[FloatArray], FloatArray],
+    rounds: int = ROUNDS,
+) -> tuple[FloatArray, FloatArray]:
+    """Move the program's right-hand side until what people experience is closed, not its model.
+
+    The solution moves with the right-hand side without jumps, but not always by the same amount:
+    a step that does not help is halved.
+    """
+    best, aimed_at, missed, step = solved, start, excess(solved[0]), 1.0
+    with progress("closing the gaps", rounds) as advance:
+        for _ in range(rounds):
+            if np.abs(missed).max() <= CLOSE or step < _SHORTEST:
+                break
+            trial = solve(aimed_at + step * missed)
+            left = missed if trial is None else excess(trial[0])
+            if trial is not None and np.abs(left).max() < np.abs(missed).max():
+                best, aimed_at, missed = trial, aimed_at + step * missed, left
+                step = min(1.0, 2 * step)
+            else:
+                step /= 2
+            advance(1)
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class FlipProgram:
+    """Turn row i with chance u_i."""
+
+    mass: FloatArray
+    cost: FloatArray
+    effect: FloatArray
+    """A line per constraint."""
+    lost: FloatArray
+    room: FloatArray
+    """lost u <= room, besides."""
+    last: list[FloatArray] = field(default_factory=list)
+    """The prices of the last solution, where there is one."""
+
+    def cheapest(self, excess: FloatArray) -> Solution | None:
+        """The cheapest u with effect u = -excess, and the constraints' prices; None without one.
+
+        The rows that the last prices leave in no doubt stay as they were, as long as the new
+        prices agree: the answer is then that of the whole program.
+        """
+        if len(self.last) > 0 and self.effect.shape[1] > 2 * _IN_DOUBT:
+            solved = self._sifted(excess, self.last[-1])
+            if solved is not None:
+                return solved
+        everybody = np.arange(len(self.mass))
+        solved = self._over(everybody, np.zeros(len(self.mass)), excess, self.effect)
+        if solved is None:
+            return None
+        chance, every = solved
+        self.last[:] = [every]
+        return chance, every[: len(excess)]
+
+    def settled(self, solved: Solution, excess: FloatArray, effect: FloatArray) -> Solution | None:
+        """A solution with other chances for a few rows, by other effects; None without one.
+
+        They are the rows that its prices decide by least.
+        """
+        chance, prices = solved
+        order = np.argsort(self._doubt(np.r_[prices, np.zeros(len(self.room))]), kind="stable")
+        for count in _SETTLED_BY:
+            if count > _SETTLED_SHARE * len(order):
+                break
+            others = chance.copy()
+            others[order[:count]] = 0.0
+            again = self._over(order[:count], others, excess, effect)
+            if again is not None:
+                return again[0], prices
+        return None
+
+    def _sifted(self, excess: FloatArray, prices: FloatArray) -> Solution | None:
+        """The same with few rows in doubt; None where that is not enough."""
+        saved = self._saved(prices)
+        doubt = np.argpartition(self._doubt(prices), _IN_DOUBT)[:_IN_DOUBT]
+        sure = np.where(saved > 0, 1.0, 0.0)
+        sure[doubt] = 0.0
+        solved = self._over(doubt, sure, excess, self.effect)
+        if solved is None:
+            return None
+        chance, every = solved
+        wrong = self._saved(every) * np.where(sure > 0, -1.0, 1.0)
+        wrong[doubt] = 0.0
+        if (wrong > CLOSE * self.mass).any():
+            return None
+        self.last[:] = [every]
+        return chance, every[: len(excess)]
+
+    def _saved(self, prices: FloatArray) -> FloatArray:
+        """What turning each row saves at the constraints' prices, those of the room included."""
+        worth = prices @ np.concatenate([self.effect, self.lost])
+        return np.where(np.isfinite(self.cost), worth - self._price, -np.inf)
+
+    def _doubt(self, prices: FloatArray) -> FloatArray:
+        """How clear it is which rows to turn, a unit of mass; the least are in doubt."""
+        mass = np.where(self.mass > 0, self.mass, np.inf)
+        return np.where(np.isfinite(self.cost), np.abs(self._saved(prices)) / mass, np.inf)
+
+    def _over(
+        self, rows: IntArray, sure: FloatArray, excess: FloatArray, effect: FloatArray
+    ) -> Solution | None:
+        """The program over some rows, the others as they are: chances, and all prices."""
+        answer = _simplex(
+            self._price[rows],
+            self._bounds[rows],
+            A_eq=effect[:, rows],
+            b_eq=-excess - effect @ sure,
+            A_ub=self.lost[:, rows],
+            b_ub=self.room - self.lost @ sure,
+        )
+        if answer.status != 0:
+            return None
+        chance = sure.copy()
+        chance[rows] = np.clip(np.asarray(answer.x), 0.0, 1.0)
+        prices = np.r_[answer.eqlin.marginals, answer.ineqlin.marginals]
+        return chance, np.asarray(prices, np.float64)
+
+    def nearest(self, excess: FloatArray) -> Solution:
+        """Of the u with the smallest largest |excess_k + effect_k u| the cheapest; its prices."""
+        rows, count = self.effect.shape[1], len(excess)
+        both_sides = np.concatenate([self.effect, -self.effect])
+        smallest = _simplex(
+            np.r_[np.zeros(rows), 1.0],
+            np.r_[self._bounds, [(0.0, np.inf)]],
+            A_ub=np.r_[
+                np.c_[both_sides, -np.ones(2 * count)], np.c_[self.lost, np.zeros(len(self.room))]
+            ],
+            b_ub=np.r_[-excess, excess, self.room],
+        )
+        slack = 1e-9  # the smallest is known to the solver's tolerance only
+        limit = float(np.asarray(smallest.x)[-1]) + slack
+        answer = _simplex(
+            self._price,
+            self._bounds,
+            A_ub=np.r_[both_sides, self.lost],
+            b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
+        )
+        marginals = np.asarray(answer.ineqlin.marginals)
+        prices = marginals[:count] - marginals[count : 2 * count]
+        return np.clip(np.asarray(answer.x), 0.0, 1.0), np.asarray(prices, np.float64)
+
+    @cached_property
+    def _bounds(self) -> FloatArray:
+        return np.stack([np.zeros(len(self.cost)), np.isfinite(self.cost).astype(float)], axis=1)
+
+    @cached_property
+    def _price(self) -> FloatArray:
+        return self.mass * np.where(np.isfinite(self.cost), self.cost, 0.0)
+
+
+def _simplex(price: FloatArray, bounds: Any, **constraints: Any) -> Any:
+    """Solve a program; its answer is a vertex, with at most one drawn row per constraint."""
+    from scipy.optimize import linprog
+
+    return linprog(price, bounds=bounds, method="highs-ds", **constraints)
