@@ -140,9 +140,11 @@ class Judge:
             found.append(not abs(after - aim) <= self.tolerance(one, plan, over) + EXACT)
         return found
 
-    def wider(self, plan: Plan) -> bool:
+    def wider(self, plan: Plan) -> bool | None:
+        """Whether the widest gap is wider than before; None where it is by just the tolerance."""
         slack = max(self.tolerance(one, plan) for one in self.cell.gaps)
-        return self.widest(self.after, plan) > self.widest(self.people.own, plan) + slack
+        more = self.widest(self.after, plan) - self.widest(self.people.own, plan) - slack
+        return None if abs(more) <= EXACT else more > 0
 
     def _status(self, plan: Plan, *, other_levels: bool) -> Iterator[str]:
         status, missed = plan.status.name, self.missed(plan, self.after)
@@ -161,8 +163,9 @@ class Judge:
             worse = [self.gap(one, self.people.own, plan) > EXACT for one in self.cell.gaps]
             if any(worse):
                 yield "IDENTITY, but the group is worse off"
-        if self.wider(plan) != (status == "WIDER"):
-            yield f"{status}, but the gap is {'' if self.wider(plan) else 'not '}wider than before"
+        wider = self.wider(plan)
+        if wider is not None and wider != (status == "WIDER"):
+            yield f"{status}, but the gap is {'' if wider else 'not '}wider than before"
         if status in ("UNREACHABLE", "INFEASIBLE") and self.widest(
             self.people.own, plan
         ) < self._clearly_less(plan):

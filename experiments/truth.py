@@ -88,7 +88,7 @@ def run_cell(name: str, n: int, first: int, last: int) -> list[Record]:
             tries -= stuck
             found["plans"] += 1
             found["statuses"][plan.status.name] += 1
-            found["wider"] += judge.wider(plan)
+            found["wider"] += bool(judge.wider(plan))
             _expected(found, cell, plan, new=new, own=truth.own, after=after)
         found["false_repairs"] += bool(false)
         for what in dict.fromkeys(false):
@@ -110,10 +110,9 @@ def _empty(cell: Cell, n: int, repetitions: int) -> Record:
 def _expected(
     found: Record, cell: Cell, plan: Any, *, new: Count, own: np.ndarray, after: np.ndarray
 ) -> None:
-    """Whether new people's gap is where it is expected: of several gaps, the one left widest."""
+    """Whether new people's gap is where it is expected: of several gaps, the one that is named."""
     outlook, target, baseline = plan.outlook, plan.target, plan.baseline
-    widest = max(outlook.by_metric, key=lambda entry: abs(entry[2]))[0]
-    one = cell.gaps[0] if widest.startswith("da") else parts_of(widest)
+    one = cell.gaps[0] if outlook.metric.startswith("da") else parts_of(outlook.metric)
     left = new.summed(one, after, target, baseline)
     side = -1.0 if outlook.gap_before < 0 else 1.0  # two-sided, the better off have a plan too
     found["before"].append(side * new.summed(one, own, target, baseline))

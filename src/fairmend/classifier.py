@@ -119,8 +119,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         one_way: Mapping[Name, str] | None = None,
         cost: Cost | Callable[[Any, Any], Any] | str | None = None,
         level: float = 1.0,
+        blind: bool = False,
         two_sided: bool = False,
-        rank: Rank | None = None,
+        rank: Rank | Mapping[str, float] | None = None,
         key: bytes | None = None,
         favorable_label: Hashable = None,
         do_no_harm: bool = False,
@@ -141,6 +142,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         self.one_way = one_way
         self.cost = cost
         self.level = level
+        self.blind = blind
         self.two_sided = two_sided
         self.rank = rank
         self.key = key
@@ -543,6 +545,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             self.key_,
             lambda: self.fingerprint_,
             self.unknown_group,
+            self.blind,
         )
 
     def _apply(
@@ -550,8 +553,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ) -> Applied:
         """New people and their laws; without ``edits`` as far as decisions go."""
         repair = self.fitted_repair
-        people = read_people(repair, X, self._groups(X, sensitive_features), ids)
-        return apply_batch(repair, people, edits=edits)
+        groups = sensitive_features if self.blind else self._groups(X, sensitive_features)
+        return apply_batch(repair, read_people(repair, X, groups, ids), edits=edits)
 
     def _warn_of_shared_draws(self, applied: Applied, variance: FloatArray) -> None:
         """Say once how far a rate may be from its law, where no ids are given."""

@@ -28,7 +28,7 @@ from fairmend.data.containers import as_kind, kind_of
 from fairmend.data.groups import Membership
 from fairmend.data.ids import BadId, content_ids
 from fairmend.data.rows import replaced
-from fairmend.errors import DataError, check_columns, check_length, listed
+from fairmend.errors import DataError, check, check_columns, check_length, listed
 from fairmend.measure.tabulate import with_predictions
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import RECORDED
@@ -67,9 +67,23 @@ def read_people(
     recorded_here = None if repair.box.can_query else repair.box.model
     given = {"X": frame.native, "sensitive_features": groups, "ids": ids, RECORDED: recorded_here}
     check_order(given)
-    members = repair.groups.read(groups, frame)
+    members = _membership(repair, groups, frame)
     recorded = repair.box.recorded(frame, len(frame))
     return People(inputs, members, recorded, _read_ids(ids, frame), cast)
+
+
+def _membership(repair: FittedRepair, groups: Any, frame: Frame) -> Membership:
+    """Everybody's place among the audited groups; under a blind rule nobody's group is read."""
+    if not repair.blind:
+        return repair.groups.read(groups, frame)
+    check(
+        groups is None,
+        "sensitive_features",
+        "must be left out: this repair is blind",
+        "got groups",
+        "Its rule reads inputs alone, so that equal inputs get equal decisions.",
+    )
+    return Membership.everybody(len(frame))
 
 
 def fitted_inputs(repair: FittedRepair, frame: Frame, *, cast: bool = False) -> Frame:

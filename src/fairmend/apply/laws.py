@@ -50,6 +50,8 @@ class FittedRepair:
     fingerprint: Callable[[], str]
     """Identifies the repair; draws depend on it. It is computed when first needed."""
     unknown_group: Literal["error", "keep"] = "error"
+    blind: bool = False
+    """Whether one rule holds for everybody: nobody's group is read."""
 
     @property
     def table(self) -> Frame:
@@ -63,7 +65,12 @@ class FittedRepair:
 
     @cached_property
     def plan_of(self) -> dict[int, Plan]:
-        """The plan of each repaired group, by the group's place among those audited."""
+        """The plan of each repaired group, by the group's place among those audited.
+
+        A blind rule is the same in every plan, and holds for people of place 0: everybody.
+        """
+        if self.blind:
+            return dict(enumerate(list(self.plans.values())[:1]))
         return {self.data.place(group): plan for group, plan in self.plans.items()}
 
     @cached_property

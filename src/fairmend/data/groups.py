@@ -101,6 +101,11 @@ class Membership(NamedTuple):
     place: IntArray
     opted_out: NDArray[np.bool_]
 
+    @classmethod
+    def everybody(cls, n: int) -> Membership:
+        """All people in one place, where nobody's group is read."""
+        return cls(np.zeros(n, np.int64), np.zeros(n, bool))
+
     @property
     def unknown(self) -> NDArray[np.bool_]:
         """Who has a label that is no audited group."""

@@ -11,6 +11,7 @@ from fairmend.measure.audit import audit_data
 from fairmend.measure.population import AuditData, Population
 from fairmend.measure.wording import share
 from fairmend.model.blackbox import BlackBox
+from fairmend.repair.blind.fit import plan_blindly
 from fairmend.repair.plan import HarmlessPlan, Plan
 from fairmend.repair.problem import RepairProblem, allow_for_rivals, judged
 from fairmend.repair.settings import RepairSettings
@@ -22,7 +23,9 @@ __all__ = ["check_harm", "make_plan", "make_plans"]
 
 
 def make_plans(data: AuditData, settings: RepairSettings, box: BlackBox) -> dict[Hashable, Plan]:
-    """A plan for the named group, or for every group that is worse off."""
+    """A plan for the named group, or for every group that is worse off; with blind for all."""
+    if settings.blind:
+        return plan_blindly(data, settings, box)
     if settings.two_sided:
         protected = settings.protected(data.labels)
         plans = meet(data, settings, box)

@@ -1,4 +1,4 @@
-"""P(Y=1 | x) where a repair needs it: to rank people, and to expect what edits do to a rate."""
+"""Probabilities of rows where a repair needs them: to rank people, and to expect what edits do."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from fairmend.explain.outcomes import FittedProbability, fit_probability
 from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.repair.settings import RepairSettings
 
-__all__ = ["RowProbabilities"]
+__all__ = ["RowProbabilities", "pooled_tally"]
 
 
 @stored("KnownOutcome")
 @dataclass(frozen=True, eq=False)
 class RowProbabilities:
-    """P(Y=1 | x) for any row: as cross-fitted for rows of the audit, as predicted for new ones.
+    """P(event | x) for any row: as cross-fitted for rows of the audit, as predicted for new ones.
+
+    The event is an outcome, P(Y=1 | x), or a group.
 
     Keeping the cross-fitted figure puts the fit and the use of a threshold on one scale.
     """
@@ -66,11 +68,19 @@ class RowProbabilities:
         own = data.table.take(np.asarray(source.rows))
         if source.tally is None:
             return cls(own, source.outcome, None)
-        table = data.table if pooled else own
+        if pooled:
+            return cls.fit_event(data.table, pooled_tally(data), settings, "P(Y=1 | x)")
+        return cls.fit_event(own, _counted(data, source), settings, f"P(Y=1 | x, {target})")
+
+    @classmethod
+    def fit_event(
+        cls, table: Frame, tally: Tally, settings: RepairSettings, what: str
+    ) -> RowProbabilities:
+        """Cross-fitted on distinct rows; the tally counts non-events and events."""
         fitted = fit_probability(
             table,
-            _pooled_tally(data) if pooled else _counted(data, source),
-            what="P(Y=1 | x)" if pooled else f"P(Y=1 | x, {target})",
+            tally,
+            what=what,
             estimator=settings.outcome_model,
             boosting=False,  # a repair is stored as numbers
             random_state=settings.seed,
@@ -93,7 +103,7 @@ def _counted(data: AuditData, people: Population) -> Tally:
     return Tally(*(np.stack([n * (1 - h), n * h], axis=1) for n in counts))
 
 
-def _pooled_tally(data: AuditData) -> Tally:
+def pooled_tally(data: AuditData) -> Tally:
     """Everybody, whatever the group, by row of the table and outcome."""
     assert data.table is not None
     totals = [np.zeros((len(data.table), 2)) for _ in range(3)]

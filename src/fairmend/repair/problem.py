@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ from fairmend.repair.settings import Rank, RepairSettings
 from fairmend.status import PlanStatus
 from fairmend.tables import p_text
 
-__all__ = ["RepairProblem", "allow_for_rivals", "answers_of_all", "judged"]
+__all__ = ["RepairProblem", "allow_for_rivals", "answers_of_all", "edit_cost", "judged"]
 
 Options = TypeVar("Options")
 
@@ -172,8 +172,8 @@ class RepairProblem:
             sum_of=whole,
             gaps=gaps if other is None else tuple(gap.against(other) for gap in gaps),
             gaps_before=gaps_before,
-            cost=_edit_cost(data.table, source, settings.edit_cost),
-            rank=_rank(settings.rank, source),
+            cost=edit_cost(data.table, source, settings.edit_cost),
+            rank=_rank(settings, source),
         )
 
     def options(self, kind: type[Options]) -> Options:
@@ -494,9 +494,10 @@ class RepairProblem:
         return np.abs(np.asarray(margin, np.float64))
 
 
-def _rank(rank: Rank | None, source: Population) -> Rank:
+def _rank(settings: RepairSettings, source: Population) -> Rank:
     """Who goes first; a model of labels only gives no score to rank by."""
-    if rank is None:
+    rank = settings.rank
+    if rank is None or isinstance(rank, Mapping) or settings.blind:
         return "outcome" if source.score is None else "score"
     check(
         rank != "score" or source.score is not None,
@@ -508,7 +509,7 @@ def _rank(rank: Rank | None, source: Population) -> Rank:
     return rank
 
 
-def _edit_cost(table: Frame, source: Population, cost: Cost) -> EditCost:
+def edit_cost(table: Frame, source: Population, cost: Cost) -> EditCost:
     """Costs that know every value in the data, scaled by the spread in the target group."""
     mass = np.zeros(len(table))
     np.add.at(mass, np.asarray(source.rows), source.mass)

@@ -23,10 +23,11 @@ from fairmend.measure.disparity import Disparity, read_disparities
 from fairmend.measure.population import AuditData
 from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.methods import Method, method_of
+from fairmend.repair.trade_off import TradeOff
 
 __all__ = ["Rank", "RepairSettings", "UnknownGroup"]
 
-Rank = Literal["score", "outcome", "cost"]
+Rank = Literal["score", "outcome", "cost", "worth", "flips"]
 UnknownGroup = Literal["error", "keep"]
 SECRET = "key"
 """The setting that is never stored or shown."""
@@ -58,13 +59,18 @@ class RepairSettings:
         weights and further rules.
     level
         How much of the gap to close, from 0 to 1.
+    blind
+        Repair without the group: one rule for everybody, which reads the inputs and the answer of
+        the model and never a group. Equal inputs get equal decisions.
     two_sided
         Repair the reference group too: all groups come to the one rate that keeps most decisions
         right. This takes decisions from people whom the gap did not harm.
     rank
         Who is edited first: "score" (nearest to the threshold of the model; the default where it
         gives scores), "outcome" (by P(Y=1 | x); the default for a model of labels only) or "cost"
-        (most effect for the cost of the edit).
+        (most effect for the cost of the edit). With blind, what turning a decision costs: "worth"
+        (wrong decisions, weighed as the model's own decisions imply; the default), the costs of
+        both errors such as {"false_positive": 1, "false_negative": 5}, "flips" (people) or "cost".
     key
         The secret for the random draws, 32 bytes. By default it is made from random_state, or at
         random in fit.
@@ -107,8 +113,9 @@ class RepairSettings:
     one_way: Mapping[Name, str] | None = None
     cost: Cost | Callable[[Any, Any], Any] | str | None = None
     level: float = 1.0
+    blind: bool = False
     two_sided: bool = False
-    rank: Rank | None = None
+    rank: Rank | Mapping[str, float] | None = None
     key: bytes | None = None
     favorable_label: Hashable = None
     do_no_harm: bool = False
@@ -211,13 +218,30 @@ class RepairSettings:
         check_level(self.level)
         keep = "'keep' gives people of unaudited groups the model's own answer."
         check_choice("unknown_group", self.unknown_group, get_args(UnknownGroup), keep)
-        if self.rank is not None:
-            check_choice("rank", self.rank, get_args(Rank), "It says who is edited first.")
+        self._check_rank()
         if self.random_state is not None:
             check_whole("random_state", self.random_state, 0, "It seeds folds and random draws.")
 
+    def _check_rank(self) -> None:
+        if isinstance(self.rank, Mapping):
+            TradeOff.of_costs(self.rank)
+        elif self.rank is not None:
+            check_choice("rank", self.rank, get_args(Rank), "It says who is edited first.")
+        blind_alone = isinstance(self.rank, Mapping) or self.rank in ("worth", "flips")
+        of_groups = not isinstance(self.rank, Mapping) and self.rank in ("score", "outcome")
+        wrong = of_groups if self.blind else blind_alone
+        check(
+            not wrong,
+            "rank",
+            "must be 'worth', 'flips', 'cost' or the costs of both errors with blind"
+            if self.blind
+            else "must be 'score', 'outcome' or 'cost' without blind",
+            f"got {self.rank!r}",
+            "Leave it out for the usual.",
+        )
+
     def _check_use(self, method: Method) -> None:
-        """Refuse settings that the method, or ``two_sided``, cannot follow."""
+        """Refuse settings that the method, ``blind`` or ``two_sided`` cannot follow."""
         for name, (value, default) in {
             "level": (self.level, self.default("level")),
             "immutable, one_way and cost": (self.edit_cost, Cost()),
@@ -230,15 +254,20 @@ class RepairSettings:
                 f"got {value!r}",
                 "Leave it out, or use method='least_change'.",
             )
-        for name in ("method", "target", "method_options") if self.two_sided else ():
-            value, default = getattr(self, name), self.default(name)
-            check(
-                value in (default, {}),
-                name,
-                f"must be {default!r} for two_sided",
-                f"got {value!r}",
-                "Leave it out, or leave two_sided out.",
-            )
+        not_with = {
+            "two_sided": ("method", "target", "method_options"),
+            "blind": ("method", "two_sided", "method_options"),
+        }
+        for setting, names in not_with.items():
+            for name in names if getattr(self, setting) else ():
+                value, default = getattr(self, name), self.default(name)
+                check(
+                    value in (default, {}),
+                    name,
+                    f"must be {default!r} for {setting}",
+                    f"got {value!r}",
+                    f"Leave it out, or leave {setting} out.",
+                )
 
     def check_data(self, data: AuditData) -> None:
         """Refuse groups, labels and features that the audit data does not have."""

@@ -1,0 +1,312 @@
+"""Repair without the group: one rule for everybody, of the inputs and the model's answer.
+
+Groups are needed once, in the audit data. A rule turns the decision at x with f(x), 0 or 1, and
+every gap of rates is linear in f:
+
+    gap(f) = gap(0) + sum_x m(x) f(x) (1 - 2 h(x)) g(x),
+    g(x)   = sum_s,y c_sy P(Y=y | x) P(s | x, y),
+
+where c_sy is what one more positive decision about somebody of group s and outcome y does to the
+gap. The cheapest f that closes all gaps turns a decision where the gaps' prices outweigh what
+turning it costs, so that only P(Y=1 | x) and P(s | x, y) are estimated, and the rule holds for rows
+never seen. P(s | x, y) is fitted among people of that outcome: fitted among everybody it would
+leave a gap. Both are cross-fitted, and the prices are moved until the gaps that the people of the
+audit experience are closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray
+from fairmend.errors import check, listed, warn
+from fairmend.measure.audit import audit_data
+from fairmend.measure.population import AuditData, Population, Tally, pooled
+from fairmend.measure.result import Gap
+from fairmend.model.blackbox import BlackBox
+from fairmend.repair.blind.gaps import Audited, Constraint, Gaps
+from fairmend.repair.blind.rule import (
+    AnsweredOutcome,
+    BlindPlan,
+    BlindRule,
+    GroupShare,
+    flip_prices,
+)
+from fairmend.repair.blind.search import FlipSearch
+from fairmend.repair.destinations import Donors
+from fairmend.repair.plan import Plan
+from fairmend.repair.probabilities import RowProbabilities, pooled_tally
+from fairmend.repair.problem import (
+    RepairProblem,
+    allow_for_rivals,
+    edit_cost,
+    judged,
+)
+from fairmend.repair.settings import RepairSettings
+from fairmend.repair.telling import telling_inputs
+from fairmend.repair.trade_off import TradeOff
+from fairmend.status import PlanStatus
+
+__all__ = ["plan_blindly"]
+
+
+# -------------------------------------------------------------------- fitting
+
+
+def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> dict[Hashable, Plan]:
+    """One rule for everybody; a plan for each group says what the rule does to it.
+
+    There is no plan where no group is worse off.
+    """
+    gaps = audit_data(data, metrics=settings.disparities[:1], reference=settings.reference).gaps
+    against = {
+        gap.target: gap.baseline
+        for gap in judged(gaps)
+        if gap.gap > 0 and settings.target in (None, gap.target)
+    }
+    if not against or settings.level == 0:
+        return {}
+    audited = Audited.of(data)
+    check(
+        bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
+        "blind",
+        "must be False for soft decisions",
+        "the model decides by chance",
+        "A blind rule turns decisions: set a threshold.",
+    )
+    problems = _problems(data, settings, box, gaps, against)
+    for target in against:
+        problems[target].warn_if_not_significant()
+    rule, feasible = _fitted(audited, settings, box, against, problems[next(iter(against))])
+    status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
+    plans = {
+        group: BlindPlan(**problem.common(status), rule=rule) for group, problem in problems.items()
+    }
+    return _finished(data, plans, problems, {gap.target: gap.rivals for gap in gaps})
+
+
+def _problems(
+    data: AuditData,
+    settings: RepairSettings,
+    box: BlackBox,
+    gaps: Sequence[Gap],
+    against: Mapping[Hashable, Hashable],
+) -> dict[Hashable, RepairProblem]:
+    """Each group's gap: against the reference, and the reference's against the worst off."""
+    compared = {gap.target: gap.baseline for gap in gaps}
+    worst = max((gap for gap in gaps if gap.target in against), key=lambda gap: gap.gap)
+    problems = {}
+    for group in data.groups:
+        baseline = compared.get(group, worst.target)
+        problems[group] = RepairProblem.read(data, settings, box, target=group, baseline=baseline)
+    return problems
+
+
+def _finished(
+    data: AuditData,
+    plans: Mapping[Hashable, BlindPlan],
+    problems: Mapping[Hashable, RepairProblem],
+    rivals: Mapping[Hashable, int],
+) -> dict[Hashable, Plan]:
+    """The plans with what the rule does to each group beside the other, as that is then decided."""
+    now, routes = {}, {}
+    for group, plan in plans.items():
+        problem = problems[group]
+        routes[group] = plan.route(problem.table, problem.source.answers)
+        decided = routes[group].expected_decision(problem.source.answers)
+        now[group] = replace(problem.source, decision=decided)
+    finished: dict[Hashable, Plan] = {}
+    for group, plan in plans.items():
+        problem = problems[group]
+        other = _as_decided(data, group, problem.baseline, now)
+        met = replace(problem, other=other, gaps=tuple(gap.against(other) for gap in problem.gaps))
+        done = met.finished(plan, route=routes[group])
+        finished[group] = allow_for_rivals(done, rivals.get(group, 1))
+    return finished
+
+
+def _as_decided(
+    data: AuditData, group: Hashable, baseline: Hashable, now: Mapping[Hashable, Population]
+) -> Population:
+    if baseline != "rest":
+        return now[baseline]
+    return pooled([now[other] for other in data.groups if other != group])
+
+
+def _fitted(
+    audited: Audited,
+    settings: RepairSettings,
+    box: BlackBox,
+    against: Mapping[Hashable, Hashable],
+    problem: RepairProblem,
+) -> tuple[BlindRule, bool]:
+    """The cheapest rule, and whether one closes all gaps by the outcomes expected of people."""
+    data = audited.data
+    kept_out = telling_inputs(data)
+    _say_what_is_kept_out(kept_out, data)
+    models = _Models(audited, settings, kept_out)
+    outcome = models.outcome(box)
+    own = audited.answers.decision
+    chance = outcome.of(models.told, audited.answers)
+    everybody = audited.tally
+    trade_off = _trade_off(settings, chance, own, everybody.by_row)
+    donors = _donors(audited, settings, problem, kept_out)
+    by = settings.rank if settings.rank in ("flips", "cost") else "worth"
+    price = _prices_of_rows(audited, donors, settings, by=by, trade_off=trade_off, chance=chance)
+    gaps = Gaps(audited, settings, against)
+    solved = []
+    for rate in gaps.common_rates():
+        constraints = gaps.constraints(rate)
+        shares = models.shares(constraints)
+        effect = np.sum([one.effect(models.told, chance) for one in shares], axis=0)
+        solved.append(
+            (FlipSearch(audited, constraints, effect, price).solved(), constraints, shares)
+        )
+    best, constraints, shares = min(solved, key=lambda one: one[0].order)
+    rule = BlindRule(
+        outcome=outcome,
+        shares=shares,
+        prices=best.prices,
+        trade_off=trade_off,
+        by=by,
+        donors=donors,
+        kept_out=kept_out,
+        proxy_auc=models.proxy_auc(),
+        protected=settings.protected(data.labels),
+    )
+    if len(best.exceptions) == 0:
+        return rule, best.feasible
+    return replace(
+        rule,
+        exceptions=audited.table.take(best.exceptions),
+        exception_answers=audited.answers.take(best.exceptions),
+        turned=best.turned[best.exceptions].astype(np.float64),
+    ), best.feasible
+
+
+def _say_what_is_kept_out(names: Sequence[str], data: AuditData) -> None:
+    if not names:
+        return
+    assert data.table is not None
+    check(
+        len(names) < len(data.table.names),
+        "X",
+        "must hold an input that does not say which group somebody is of",
+        f"got {listed(names)} alone",
+        "A blind rule looks at the other inputs: pass them.",
+    )
+    warn(
+        f"The model itself reads who is of which group, by {listed(names)}. The rule does not look "
+        f"at {'it' if len(names) == 1 else 'these'}, but the decisions that it starts from do."
+    )
+
+
+def _trade_off(
+    settings: RepairSettings, chance: FloatArray, decision: FloatArray, weight: FloatArray
+) -> TradeOff:
+    if isinstance(settings.rank, Mapping):
+        return TradeOff.of_costs(settings.rank)
+    return TradeOff.implied(chance, decision, weight)
+
+
+class _Models:
+    """The models of outcomes and groups, on the inputs that do not tell the group."""
+
+    def __init__(self, audited: Audited, settings: RepairSettings, kept_out: Sequence[str]) -> None:
+        self.audited, self.settings = audited, settings
+        names = [name for name in audited.table.names if name not in kept_out]
+        self.told = audited.table.select(names) if kept_out else audited.table
+        self._alike = self.told.distinct()
+        self._shares: dict[tuple[int, tuple[int, ...]], RowProbabilities] = {}
+
+    def outcome(self, box: BlackBox) -> AnsweredOutcome:
+        """P(Y=1 | x, answer), cross-fitted."""
+        data = self.audited.data
+        whole = pooled_tally(data)
+        tally = Tally(*(part[self.audited.rows] for part in whole.sums))
+        inputs = self._fit(tally, "P(Y=1 | x)")
+        if not data.outcome_known:
+            return AnsweredOutcome(inputs, None, 0.0, 1.0, probability=False)
+        return AnsweredOutcome.fit(inputs, self.told, self.audited.answers, tally, box)
+
+    def shares(self, constraints: Sequence[Constraint]) -> tuple[GroupShare, ...]:
+        """P(s | x) among the people by way of whom decisions move the gaps."""
+        weights = np.stack([one.weights for one in constraints])  # (gaps, groups, outcomes)
+        alike = (weights[:, :, 0] == weights[:, :, 1]).all(axis=1)
+        found = []
+        for outcomes, some in (((0, 1), alike), ((0,), ~alike), ((1,), ~alike)):
+            part = np.where(some[:, None], weights[:, :, outcomes[0]], 0.0)
+            if np.abs(part).max(initial=0.0) > 0:
+                groups = range(1 if part.shape[1] == 2 else part.shape[1])
+                chances = tuple(self._share(group, outcomes) for group in groups)
+                found.append(GroupShare(outcomes, chances, part))
+        return tuple(found)
+
+    def _share(self, group: int, outcomes: tuple[int, ...]) -> RowProbabilities:
+        if (group, outcomes) not in self._shares:
+            name = self.audited.data.names(self.audited.data.groups[group])
+            given = "" if len(outcomes) == 2 else f", Y={outcomes[0]}"
+            tally = self.audited.group_tally(group, outcomes)
+            self._shares[group, outcomes] = self._fit(tally, f"P({name} | x{given})")
+        return self._shares[group, outcomes]
+
+    def proxy_auc(self) -> float:
+        """How well the inputs tell the first group, cross-fitted."""
+        fitted = self._share(0, (0, 1)).fitted
+        return float("nan") if fitted is None else fitted.auc
+
+    def _fit(self, tally: Tally, what: str) -> RowProbabilities:
+        """On the distinct rows of what the rule may look at, as far as anybody is there."""
+        first, inverse = self._alike.first, self._alike.inverse
+        if len(first) < len(inverse):
+            sums = [
+                np.stack(
+                    [np.bincount(inverse, part[:, y], len(first)) for y in (0, 1)], axis=1
+                ).astype(np.float64)
+                for part in tally.sums
+            ]
+            tally = Tally(*sums)
+        there = np.flatnonzero(tally.by_row > 0)
+        some = Tally(*(part[there] for part in tally.sums))
+        return RowProbabilities.fit_event(self.told.take(first[there]), some, self.settings, what)
+
+
+def _donors(
+    audited: Audited, settings: RepairSettings, problem: RepairProblem, kept_out: Sequence[str]
+) -> tuple[Donors, Donors]:
+    """Rows of everybody that get the wanted decision; nobody is edited into another group."""
+    data, answers = audited.data, audited.answers
+    everybody = Population.counted(
+        audited.tally, answers.decision, score=answers.score, rows=audited.rows
+    )
+    assert data.table is not None
+    rules = replace(settings, immutable=(*settings.edit_cost.immutable, *kept_out)).edit_cost
+    cost = edit_cost(data.table, everybody, rules)
+    pool = replace(problem, source=everybody, table=audited.table, cost=cost)
+    return pool.donors(1.0), pool.donors(0.0)
+
+
+def _prices_of_rows(
+    audited: Audited,
+    donors: tuple[Donors, Donors],
+    settings: RepairSettings,
+    *,
+    by: str,
+    trade_off: TradeOff,
+    chance: FloatArray,
+) -> FloatArray:
+    """What turning each row costs; infinite where no edit does it, or nobody may lose it."""
+    own, cost = audited.answers.decision, np.full(len(chance), np.inf)
+    for decision, there in enumerate(donors):
+        at = np.flatnonzero(own == decision)
+        if len(at) == 0 or settings.protected(audited.data.labels) == decision:
+            continue
+        rows = audited.table.take(at)
+        if by == "cost":
+            cost[at] = there.nearest(rows).cost
+        else:
+            cost[at] = np.where(there.reach(rows), 0.0, np.inf)
+    return np.where(np.isfinite(cost), flip_prices(by, trade_off, chance, own, cost), np.inf)

@@ -1,0 +1,240 @@
+"""A blind rule: whose decision to turn, by the inputs and the model's answer alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray, Frame
+from fairmend.data.limits import (
+    LARGE,
+    Between,
+    Chances,
+    Coefficients,
+    Finite,
+    Positive,
+    Side,
+    alike,
+)
+from fairmend.data.stored import stored
+from fairmend.explain.crossfit import clipped
+from fairmend.explain.logistic import Logistic, logistic_regression
+from fairmend.measure import special
+from fairmend.measure.population import Tally
+from fairmend.model.answers import Answers, find_seen
+from fairmend.model.blackbox import BlackBox
+from fairmend.repair.destinations import Donors, join
+from fairmend.repair.plan import Plan, Route
+from fairmend.repair.probabilities import RowProbabilities
+from fairmend.repair.trade_off import TradeOff
+
+__all__ = ["AnsweredOutcome", "BlindPlan", "BlindRule", "GroupShare", "flip_prices"]
+
+_LEAST = 1e-3
+"""The least that turning a decision costs: nobody's is turned for nothing."""
+Weights: TypeAlias = Annotated[FloatArray, Between(-LARGE, LARGE)]
+
+
+# -------------------------------------------------------------------- what is known of a row
+
+
+@stored("AnsweredOutcome")
+@dataclass(frozen=True, eq=False)
+class AnsweredOutcome:
+    """P(Y=1 | x, the model's answer): what the inputs say, and what the answer adds to it."""
+
+    inputs: RowProbabilities
+    weights: Logistic | None
+    """Of the inputs' log odds and of the answer; None where outcomes are not known."""
+    centre: Finite
+    scale: Positive
+    probability: bool
+    """Whether scores are probabilities, whose log odds are taken."""
+
+    def of(self, rows: Frame, answers: Answers) -> FloatArray:
+        """One probability per row."""
+        inputs = self.inputs.of(rows)
+        if self.weights is None:
+            return inputs
+        return clipped(self.weights.predict_proba(self._columns(inputs, answers))[:, 1])
+
+    def _columns(self, inputs: FloatArray, answers: Answers) -> FloatArray:
+        answer = answers.decision if answers.score is None else answers.score
+        if self.probability:
+            answer = special.logit(clipped(answer))
+        return np.stack([special.logit(inputs), (answer - self.centre) / self.scale], axis=1)
+
+    @classmethod
+    def fit(
+        cls, inputs: RowProbabilities, rows: Frame, answers: Answers, tally: Tally, box: BlackBox
+    ) -> AnsweredOutcome:
+        """Weigh the cross-fitted probability and the answer, which the inputs may not explain."""
+        probability = answers.score is not None and box.output == "probability"
+        plain = cls(inputs, None, 0.0, 1.0, probability)
+        answer = plain._columns(inputs.of(rows), answers)[:, 1]
+        centre, scale = float(np.mean(answer)), float(np.std(answer)) or 1.0
+        scaled = replace(plain, centre=centre, scale=scale)
+        columns = scaled._columns(inputs.of(rows), answers)
+        weight = tally.weight * tally.people.sum() / tally.weight.sum()
+        return replace(scaled, weights=logistic_regression(100.0, columns, weight))
+
+
+@stored("GroupShare")
+@dataclass(frozen=True, eq=False)
+class GroupShare:
+    """P(s | x) among people with certain outcomes, and what a flip does through them."""
+
+    outcomes: tuple[int, ...]
+    """(0, 1) for everybody."""
+    chances: tuple[RowProbabilities, ...]
+    """Of each group; of two groups, of the first."""
+    weights: Weights
+    """What one more positive decision about such a person does to each gap, by gap and group."""
+
+    def agrees(self) -> bool:
+        groups = self.weights.shape[1] if self.weights.ndim == 2 else 0
+        return groups >= 2 and len(self.chances) == (1 if groups == 2 else groups)
+
+    def of(self, rows: Frame) -> FloatArray:
+        """P(s | x, outcomes), shape (groups, rows)."""
+        each = np.stack([one.of(rows) for one in self.chances])
+        if len(each) == 1:
+            return np.concatenate([each, 1 - each])
+        return np.asarray(each / each.sum(axis=0))
+
+    def effect(self, rows: Frame, outcome: FloatArray) -> FloatArray:
+        """By gap and row, given P(Y=1 | x)."""
+        chance = outcome if 1 in self.outcomes else 1 - outcome
+        if len(self.outcomes) == 2:
+            chance = np.ones(len(outcome))
+        return np.asarray(self.weights @ self.of(rows) * chance)
+
+
+# -------------------------------------------------------------------- the rule
+
+
+@stored("BlindRule")
+@dataclass(frozen=True, eq=False)
+class BlindRule:
+    """Whose decision is turned: a function of inputs and answer alone."""
+
+    outcome: AnsweredOutcome
+    shares: tuple[GroupShare, ...]
+    prices: Coefficients
+    """What closing a unit of each gap is worth."""
+    trade_off: TradeOff
+    by: str
+    """What turning a decision costs: "worth", "flips" or "cost"."""
+    donors: tuple[Donors, Donors]
+    """Where rows decided 0 go, and where rows decided 1 go."""
+    kept_out: tuple[str, ...]
+    """Inputs that say which group somebody is of."""
+    proxy_auc: Annotated[float, Between(0, 1, nan=True)]
+    """How well the inputs tell the first group from the others, cross-fitted."""
+    exceptions: Frame | None = None
+    """Rows at the margin of the rule that are decided one by one, so that the gaps close."""
+    exception_answers: Answers | None = None
+    turned: Chances | None = None
+    """1 for each exception whose decision is turned, 0 for the others."""
+    protected: Side | None = None
+    """The decision nobody may lose, 0 or 1; None if either may be turned."""
+
+    def agrees(self) -> bool:
+        gaps = {len(one.weights) for one in self.shares}
+        return (
+            gaps <= {len(self.prices)}
+            and self.by in ("worth", "flips", "cost")
+            and [donors.answers.decision[0] for donors in self.donors] == [1, 0]
+            and alike(self.exceptions, self.turned)
+        )
+
+    def margin(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> FloatArray:
+        """By how much the prices outweigh what turning each row's decision costs."""
+        outcome = self.outcome.of(self._told(rows), answers)
+        effect = np.sum([one.effect(self._told(rows), outcome) for one in self.shares], axis=0)
+        gain = self.prices @ effect * (1 - 2 * answers.decision)
+        price = flip_prices(self.by, self.trade_off, outcome, answers.decision, cost)
+        return np.asarray(gain - price, np.float64)
+
+    def turns(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> Any:
+        """Whose decision is turned."""
+        turned = self.margin(rows, answers, cost) > 0
+        if self.exceptions is not None and self.exception_answers is not None:
+            assert self.turned is not None
+            place = find_seen(self.exceptions, self.exception_answers, rows, answers)
+            turned = np.where(place < 0, turned, self.turned[np.maximum(place, 0)] > 0)
+        if self.protected is not None:
+            turned &= answers.decision != self.protected
+        return turned
+
+    def _told(self, rows: Frame) -> Frame:
+        """The inputs that the rule may look at."""
+        if not self.kept_out:
+            return rows
+        return rows.select([name for name in rows.names if name not in self.kept_out])
+
+
+def flip_prices(
+    by: str,
+    trade_off: TradeOff,
+    outcome: FloatArray,
+    decision: FloatArray,
+    cost: FloatArray | None = None,
+) -> FloatArray:
+    """What turning each row's decision costs."""
+    if by == "cost":
+        assert cost is not None
+        return np.maximum(_LEAST, cost)
+    if by == "flips":
+        return np.ones(len(outcome))
+    return np.maximum(_LEAST, trade_off.of_turning(outcome, decision))
+
+
+@stored("BlindPlan")
+@dataclass(frozen=True, eq=False)
+class BlindPlan(Plan):
+    """The rule for everybody, with what it does to one group."""
+
+    rule: BlindRule
+
+    def may_take(self, decision: float) -> bool:
+        return self.rule.protected != decision
+
+    @property
+    def search(self) -> str:
+        return "; ".join(dict.fromkeys(donors.words for donors in self.rule.donors))
+
+    def route(self, rows: Frame, answers: Answers) -> Route:
+        """Turn decisions as the rule says; who has no allowed edit keeps the model's."""
+        parts = []
+        for decision, donors in enumerate(self.rule.donors):
+            at = np.flatnonzero(answers.decision == decision)
+            if len(at) == 0:
+                continue
+            own, there = answers.take(at), None
+            if self.rule.by == "cost":
+                there = donors.nearest(rows.take(at))
+            turned = self.rule.turns(rows.take(at), own, None if there is None else there.cost)
+            kept = np.flatnonzero(turned)
+            if len(kept) > 0:
+                asked = rows.take(at[kept])
+                there = donors.nearest(asked) if there is None else there.take(kept)
+                parts.append((at[kept], there))
+        if not parts:
+            return Route.stay(len(rows))
+        at = np.concatenate([one for one, _ in parts])
+        return Route.flips(len(rows), at, np.ones(len(at)), join([there for _, there in parts]))
+
+    def decisions(self, rows: Frame, answers: Answers) -> Route:
+        """The same without edits; whoever has one need not find the cheapest."""
+        if self.rule.by == "cost":
+            return self.route(rows, answers)
+        at = np.flatnonzero(self.rule.turns(rows, answers))
+        reached = np.zeros(len(at), bool)
+        for decision, donors in enumerate(self.rule.donors):
+            own = np.flatnonzero(answers.decision[at] == decision)
+            if len(own) > 0:
+                reached[own] = donors.reach(rows.take(at[own]))
+        return Route.decided(len(rows), at, np.ones(len(at)), answers.decision[at], reached)

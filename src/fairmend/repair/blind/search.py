@@ -1,0 +1,151 @@
+"""The search for a blind rule: the cheapest decisions to turn so that all gaps close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairmend.data.columns import FloatArray, IntArray
+from fairmend.repair.blind.gaps import Audited, Constraint
+from fairmend.repair.flip_program import CLOSE, FEW_ROUNDS, FlipProgram, Solution, agreeing
+
+__all__ = ["FlipSearch", "Solved"]
+
+_NEAR = (16, 32, 64)
+"""Rows nearest to indifference, among which the last step is settled: as few as are enough."""
+_SECONDS = 5.0
+"""For the last step, which is a program over whole numbers."""
+
+
+# -------------------------------------------------------------------- the program
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Prices, and rows that are decided otherwise than by them."""
+
+    prices: FloatArray
+    turned: NDArray[np.bool_]
+    exceptions: IntArray
+    feasible: bool
+    left: float
+    """The largest of the gaps, in tolerances."""
+    cost: float
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """The best comes first: least left, then cheapest."""
+        return (max(1.0, self.left), self.cost)
+
+
+class FlipSearch:
+    """The cheapest rows to turn so that all constraints hold, as people turned out."""
+
+    def __init__(
+        self,
+        audited: Audited,
+        constraints: Sequence[Constraint],
+        effect: FloatArray,
+        price: FloatArray,
+    ) -> None:
+        """``effect`` is that of a positive decision at each row, by constraint, as expected."""
+        weight = audited.weight.sum(axis=(0, 2))
+        self._way = 1 - 2 * audited.answers.decision
+        self._total, self._price = float(weight.sum()), price
+        self._effect = effect
+        self._start = np.array([one.start for one in constraints])
+        self._tolerance = np.array([one.tolerance for one in constraints])
+        each = np.stack([one.weights for one in constraints])
+        self._observed = np.einsum("ksy,sry->kr", each, audited.weight) * self._way
+        self._mass = weight / self._total
+        nothing = np.zeros((0, len(weight))), np.zeros(0)
+        self._program = FlipProgram(self._mass, price, effect * weight * self._way, *nothing)
+
+    def solved(self) -> Solved:
+        """Prices by the program, moved until people's own outcomes agree; then the last step."""
+        best = self._program.cheapest(self._start)
+        if best is None:
+            solutions = [self._program.nearest(self._start)]
+        else:
+            solutions = [agreeing(self._program.cheapest, best, self._start, self._excess)]
+        if np.abs(self._excess(solutions[0][0])).max() > CLOSE:
+            nearest = self._program.nearest
+            solutions.append(agreeing(nearest, solutions[0], self._start, self._excess, FEW_ROUNDS))
+        _, prices = min(solutions, key=self._left)
+        prices = prices * self._total
+        by_prices = self._margin(prices) > 0
+        turned = self._settled(prices, by_prices)
+        return Solved(
+            prices,
+            turned,
+            np.flatnonzero(turned != by_prices),
+            best is not None,
+            self._in_tolerances(turned),
+            float(self._mass[turned] @ self._price[turned]),
+        )
+
+    def _excess(self, chance: Any) -> FloatArray:
+        return np.asarray(self._start + self._observed @ chance, np.float64)
+
+    def _left(self, solved: Solution) -> float:
+        return float(np.abs(self._excess(solved[0])).max())
+
+    def _margin(self, prices: FloatArray) -> FloatArray:
+        """By how much the prices outweigh what turning each row costs."""
+        gain = prices @ self._effect * self._way
+        return np.where(np.isfinite(self._price), gain - self._price, -np.inf)
+
+    def _settled(self, prices: FloatArray, turned: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Decide rows nearest to indifference otherwise than by the prices, so that least is left.
+
+        A rule that is 0 or 1 at every row cannot split the people of one row. Which of the rows at
+        the margin to decide otherwise is a small program over whole numbers: as little as possible
+        against the prices, as people's own outcomes are partly luck.
+        """
+        margin = np.abs(self._margin(prices))
+        order = np.argsort(margin, kind="stable")
+        order = order[np.isfinite(margin[order])]
+        best = turned
+        for count in _NEAR:
+            if self._in_tolerances(best) <= 1 or len(order) == 0:
+                break
+            near = order[:count]
+            against = self._mass[near] * margin[near] * np.where(turned[near], -1.0, 1.0)
+            settled = turned.copy()
+            settled[near] = self._decided_singly(near, turned, against)
+            best = min(best, settled, key=self._in_tolerances)
+        return best
+
+    def _in_tolerances(self, turned: NDArray[np.bool_]) -> float:
+        """The largest of the gaps that is left, in its tolerance."""
+        return float((np.abs(self._excess(turned)) / self._tolerance).max())
+
+    def _decided_singly(
+        self, near: IntArray, turned: NDArray[np.bool_], against: FloatArray
+    ) -> NDArray[np.bool_]:
+        """Which of a few rows to turn: the gaps within their tolerances first, then the least cost.
+
+        ``against`` is what turning each costs.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        others = turned.copy()
+        others[near] = False
+        offset, effect = self._excess(others), self._observed[:, near]
+        beyond = -self._tolerance[:, None]  # times the last variable
+        answer = milp(
+            np.r_[against, 1.0],
+            integrality=np.r_[np.ones(len(near)), 0.0],
+            bounds=Bounds(0.0, np.r_[np.ones(len(near)), np.inf]),
+            constraints=LinearConstraint(
+                np.r_[np.c_[effect, beyond], np.c_[-effect, beyond]],
+                -np.inf,
+                np.r_[-offset, offset] + 0.999 * np.tile(self._tolerance, 2),
+            ),
+            options={"time_limit": _SECONDS},
+        )
+        return turned[near] if answer.x is None else np.round(answer.x[:-1]) > 0
