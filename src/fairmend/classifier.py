@@ -36,6 +36,7 @@ from fairmend.errors import (
     ArtifactError,
     DataError,
     FairmendWarning,
+    check,
     check_given,
     check_whole,
     warn,
@@ -272,13 +273,25 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def counterfactual_(self) -> Counterfactual:
         """What the inputs of `plan_`'s group would look like without the gap, by projection."""
         return counterfactual_data(
-            self.data_,
+            self._audited_rows,
             disparity=self.disparity,
             target=self.plan_.target,
             baseline=self.plan_.baseline,
             outcome_model=self.outcome_model,
             random_state=self.settings.seed,
         )
+
+    @property
+    def _audited_rows(self) -> AuditData:
+        """The audit with the groups of its rows, which the artifact of a blind repair lacks."""
+        check(
+            self.data_.populations[0].rows is not None,
+            "this repair",
+            "must be as fitted for that",
+            "it is blind and was loaded: an artifact of it does not say who is of which group",
+            "Fit it again, or leave explanation and frontier out.",
+        )
+        return self.data_
 
     @property
     def fingerprint_(self) -> str:
@@ -459,7 +472,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         points: dict[float, list[FrontierPoint]] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)  # given once, in fit
-            plans_at = plans_by_level(self.plans_, self.data_, self.settings, self.box_)
+            plans_at = plans_by_level(self.plans_, self._audited_rows, self.settings, self.box_)
             # those who are edited at some level are edited at every higher one: found first
             for level in sorted({float(level) for level in levels}, reverse=True):
                 points[level] = frontier_points(
@@ -492,7 +505,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         None if it knows no new rows, or cannot be fitted: no repair rests on it here.
         """
         empirical = isinstance(self.outcome_model, str) and self.outcome_model == "empirical"
-        if empirical or not self.data_.outcome_known:
+        if empirical or self.blind or not self.data_.outcome_known:
             return None
         if group not in self._outcomes:
             outcome = None

@@ -1,4 +1,4 @@
-"""All groups meet at one rate, the one that keeps most decisions right."""
+"""All groups meet at one rate, the one at which decisions are worth most."""
 
 from __future__ import annotations
 

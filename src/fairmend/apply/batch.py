@@ -34,7 +34,15 @@ from fairmend.model.answers import Answers
 from fairmend.model.blackbox import RECORDED
 from fairmend.repair.plan import Route
 
-__all__ = ["Applied", "GroupLaw", "People", "apply_batch", "fitted_inputs", "read_people"]
+__all__ = [
+    "Applied",
+    "GroupLaw",
+    "People",
+    "apply_batch",
+    "fitted_inputs",
+    "read_people",
+    "refuse_groups",
+]
 
 _MANY = 10_000
 """From so many distinct rows on, rows that hardly repeat are not remembered."""
@@ -76,14 +84,19 @@ def _membership(repair: FittedRepair, groups: Any, frame: Frame) -> Membership:
     """Everybody's place among the audited groups; under a blind rule nobody's group is read."""
     if not repair.blind:
         return repair.groups.read(groups, frame)
+    refuse_groups(groups)
+    return Membership.everybody(len(frame))
+
+
+def refuse_groups(given: Any, what: str = "sensitive_features") -> None:
+    """A blind repair takes no groups: it says so, rather than not look at them."""
     check(
-        groups is None,
-        "sensitive_features",
+        given is None,
+        what,
         "must be left out: this repair is blind",
         "got groups",
         "Its rule reads inputs alone, so that equal inputs get equal decisions.",
     )
-    return Membership.everybody(len(frame))
 
 
 def fitted_inputs(repair: FittedRepair, frame: Frame, *, cast: bool = False) -> Frame:

@@ -125,7 +125,9 @@ class FileRepairer:
 
     def stream(self, stream: RowStream, out: IO[bytes]) -> None:
         """Everything in a stream, edited, onto a file."""
-        groups = list(self._groups(stream.names) if callable(self._groups) else self._groups)
+        groups: list[str] = []
+        if not self.repair.blind:
+            groups = list(self._groups(stream.names) if callable(self._groups) else self._groups)
         self._check(stream, groups)
         kept = None if self.wanted.emit != "decisions" else [] if self.id_ is None else [self.id_]
         self._check_new(stream.names if kept is None else kept)
@@ -205,7 +207,7 @@ class FileRepairer:
 
     def _edits(self, block: Block, groups: Sequence[str]) -> Edits:
         rows, wanted = block.rows, self.wanted
-        of_group = {name: rows[name] for name in groups}
+        of_group = None if self.repair.blind else {name: rows[name] for name in groups}
         people = read_people(self.repair, rows, of_group, self.id_, cast=True)
         if self.repair.unknown_group == "error":
             self._refuse_unknown(people, block, groups)

@@ -43,11 +43,12 @@ from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
 from fairmend.explain.logistic import Logistic, PairLogistic
 from fairmend.measure.disparity import read_disparities
-from fairmend.measure.population import AuditData
+from fairmend.measure.population import AuditData, Population
 from fairmend.measure.result import Audit
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.model.probe import Probe
+from fairmend.repair.blind.rule import BlindRule
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.least_change import Ranking
 from fairmend.repair.plan import Plan
@@ -190,10 +191,12 @@ def _body(repaired: RepairedClassifier) -> Body:
             box._method, box.output, box.threshold, box.soft, box.random, box.batch_size,
             not box.can_query, box.column, box.words,
         ),
-        data=data.counted,  # a person's place in the data read is nobody's business later
+        # a person's place in the data read is nobody's business later, nor is, of a blind repair,
+        # the group of whoever has a row
+        data=data.without_rows if repaired.blind else data.counted,
         audit=repaired.audit_,
         plans=tuple(repaired.plans_.items()),
-        outcomes=() if own else tuple(_outcomes(repaired)),
+        outcomes=() if own or repaired.blind else tuple(_outcomes(repaired)),
         probe=Probe.choose(data.table, data.populations),
         fingerprint=repaired.fingerprint_,
     )  # fmt: skip
@@ -396,8 +399,11 @@ def _read_body(read: Any, box: BlackBox, tables: int, writer: str = "") -> Body:
     data = body.data
     if data.table is None or data.person_row is not None or data.person_group is not None:
         raise _unfit("people without their rows, or rows of single people")
-    if any(people.rows is None or people.tally is None for people in data.populations):
+    if any(people.tally is None for people in data.populations):
         raise _unfit("people who were not counted")
+    if any((people.rows is None) != (body.settings.get("blind") is True)
+           for people in data.populations):  # fmt: skip
+        raise _unfit("rows of people without their groups, or groups without rows")
     _refuse_other_names(data)
     _check_tables(decoder, data.table)
     _check_answers(decoder, body)
@@ -406,15 +412,19 @@ def _read_body(read: Any, box: BlackBox, tables: int, writer: str = "") -> Body:
 
 def _check_tables(decoder: Decoder, table: Frame) -> None:
     """Every table has the columns of the audit data, and what is learnt of columns is of these."""
-    names, types = [str(name) for name in table.names], column_types(table)
-    frames = decoder.frames.values()
-    for frame in frames:
-        if frame.names != table.names or type(frame.native) is not type(table.native):
+    types = dict(zip(table.names, column_types(table), strict=True))
+    kept_out = [set(one.kept_out) for one in decoder.made if isinstance(one, BlindRule)]
+    columns = [[name for name in table.names if name not in left] for left in (set(), *kept_out)]
+    names = [[str(name) for name in some] for some in columns]
+    frames = [frame for frame in decoder.frames.values() if frame.names == table.names]
+    for frame in decoder.frames.values():
+        if list(frame.names) not in columns or type(frame.native) is not type(table.native):
             raise _unfit("tables of different columns")
-        if column_types(frame) != types:
+        if list(column_types(frame)) != [types[name] for name in frame.names]:
             raise _unfit("tables of different types")
     # a column of one type may hold text here and numbers there, if its type is that of any object
-    mixed = [place for place, kind in enumerate(types) if kind in ("object", "category")]
+    kinds = enumerate(types.values())
+    mixed = [place for place, kind in kinds if kind in ("object", "category")]
     numbers = [as_numbers(column.values) is not None for column in table.encoded]
     for place in mixed:
         numbers[place] = all(
@@ -426,7 +436,7 @@ def _check_tables(decoder: Decoder, table: Frame) -> None:
             parts = one.axes
         elif isinstance(one, FeatureMap):
             parts = one.features
-        if parts and [str(part.name) for part in parts] != names:
+        if parts and [str(part.name) for part in parts] not in names:
             raise _unfit("costs or features of other columns")
         if isinstance(one, EditCost) and any(
             not axis.values and not number for axis, number in zip(one.axes, numbers, strict=True)
@@ -436,13 +446,15 @@ def _check_tables(decoder: Decoder, table: Frame) -> None:
 
 def _check_answers(decoder: Decoder, body: Body) -> None:
     """The model's answers are of the kind that it is said to give, wherever they are kept."""
-    model, scored = body.model, body.data.populations[0].score is not None
+    model, scored = body.model, body.probe.answers.score is not None
     if body.data.recorded != model.recorded or scored != (model.output in ("probability", "score")):
         raise _unfit("answers of another kind of model")
     chances = Between(0, 1)
     for one in decoder.made:
         cls: type = type(one)
         hints = hints_of(cls)
+        if isinstance(one, Population) and one.rows is None:  # people by decision alone
+            continue
         scores = [getattr(one, name) for name in hints if name in ("score", "support_score")]
         if any((score is None) == scored for score in scores):
             raise _unfit("answers with scores and without")

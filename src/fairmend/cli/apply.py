@@ -71,6 +71,7 @@ def apply(
     Cells that are not edited come out as they came in. The same person, known by --id and the key,
     always gets the same answer.
     """
+    from fairmend.apply.batch import refuse_groups
     from fairmend.apply.draw import Drawer
     from fairmend.apply.files import FileRepairer, Wanted
     from fairmend.apply.outputs import Outputs
@@ -89,6 +90,8 @@ def apply(
     repaired = load_repair(artifact, call, find_key(key_file))
     repaired.set_params(unknown_group=unknown_group)
     check_draws(artifact, repaired, id_)
+    if repaired.blind:
+        refuse_groups(group, "--group")
     started = time.perf_counter()
     work = FileRepairer(
         repaired.fitted_repair,

@@ -90,6 +90,7 @@ class RepairOptions:
         int | None, o.repair_option("At most so many inputs of a person are edited.", "N")
     ] = None
     level: Annotated[float, o.setting("level", "SHARE")] = _default("level")
+    blind: Annotated[bool, o.setting("blind", None, "--blind")] = False
     two_sided: Annotated[bool, o.setting("two_sided", None, "--two-sided")] = False
     favourable: Annotated[
         str | None,
@@ -124,6 +125,7 @@ class RepairOptions:
             "target": people.as_group(self.target),
             "reference": people.as_group(self.reference),
             "level": self.level,
+            "blind": self.blind,
             "two_sided": self.two_sided,
             "favorable_label": _favourable(people, box, self.favourable),
             "do_no_harm": self.do_no_harm,

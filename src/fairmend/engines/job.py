@@ -36,8 +36,8 @@ class Job:
 
     repair: FittedRepair
     what: Output
-    groups: dict[str, str] | Callable[[Any], Any]
-    """Names of sensitive columns, or a function of a batch."""
+    groups: dict[str, str] | Callable[[Any], Any] | None
+    """Names of sensitive columns, or a function of a batch; None for a blind repair."""
     ids: str | None
     column: str = "decision"
     """Where decisions go."""
@@ -118,9 +118,10 @@ class Job:
 
     def _applied(self, batch: Any) -> Applied:
         frame = nw.from_native(batch, eager_only=True)
+        groups: Any = None
         if callable(self.groups):
             groups = self.groups(as_kind(batch, kind_of(self.repair.table.native)))
-        else:
+        elif self.groups is not None:
             groups = {name: frame.get_column(at).to_native() for name, at in self.groups.items()}
         people = read_people(self.repair, batch, groups, self.ids, cast=True)
         return apply_batch(self.repair, people, laws=self.laws)

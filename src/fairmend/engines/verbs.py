@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairmend.apply.batch import refuse_groups
 from fairmend.apply.outputs import save_reader
 from fairmend.data.columns import Frame, encode
 from fairmend.data.containers import as_fitted, kind_of
@@ -308,13 +309,10 @@ def map_rows(
     fix = "The one adds decisions, the other edits inputs."
     check_choice("what", what, ("predict", "transform"), fix)
     place = find(X) or source(X)
-    groups = classifier.groups_from if sensitive_features is None else sensitive_features
-    if groups is None:
-        groups = classifier._groups(X, None)  # says what is missing
     job = Job(
         classifier.fitted_repair,
         what=what,  # type: ignore[arg-type]
-        groups=groups if callable(groups) else place.columns(groups, "sensitive_features"),
+        groups=_group_columns(classifier, X, place, sensitive_features),
         ids=None if ids is None else place.column(ids, "ids"),
         column=column,
         retries=retries,
@@ -334,6 +332,19 @@ def map_rows(
     return place.engine.map_rows(
         place, job, None if out is None else Path(out), overwrite=overwrite
     )
+
+
+def _group_columns(
+    classifier: RepairedClassifier, X: Any, place: Source, given: Any
+) -> dict[str, str] | Callable[[Any], Any] | None:
+    """The columns that hold people's groups, or a function of a batch; None for a blind repair."""
+    if classifier.blind:
+        refuse_groups(given)
+        return None
+    groups = classifier.groups_from if given is None else given
+    if groups is None:
+        groups = classifier._groups(X, None)  # says what is missing
+    return groups if callable(groups) else place.columns(groups, "sensitive_features")
 
 
 def predict_elsewhere(

@@ -427,6 +427,15 @@ class AuditData:
         return replace(self, populations=populations, person_row=None, person_group=None)
 
     @property
+    def without_rows(self) -> AuditData:
+        """The groups by decision and outcome alone: on which row somebody of a group is, is gone.
+
+        The table stays: it is everybody's.
+        """
+        populations = tuple(replace(p.by_decision, score=None) for p in self.counted.populations)
+        return replace(self.counted, populations=populations)
+
+    @property
     def by_person(self) -> bool:
         """Whether some people have several rows."""
         return any(population.by_person is not None for population in self.populations)

@@ -305,6 +305,16 @@ class Plan(ABC):
         return ""
 
     @property
+    def way(self) -> str:
+        """How the edits were found, for people to read."""
+        return self.method
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Further sentences about the plan."""
+        return ()
+
+    @property
     def in_words(self) -> PlanText:
         """What it does on the audit data, in sentences."""
         o = self.outlook
@@ -336,13 +346,14 @@ class Plan(ABC):
     def __str__(self) -> str:
         o, (target, baseline) = self.outlook, self.group_names
         lines = [
-            f"Plan for {target} against {baseline}: {self.metric} by {self.method}",
+            f"Plan for {target} against {baseline}: {self.metric} by {self.way}",
             str(self.in_words),
             f"{share(o.edited)} of the group edited (mean cost {o.cost:.2f}), "
             f"{share(o.randomised)} randomised, {share(o.unreachable)} unreachable",
             f"decisions flipped to positive for {share(o.to_positive)}, "
             f"to negative for {share(o.to_negative)}",
             *([f"destinations {self.search}"] if self.search else []),
+            *self.notes,
         ]
         return "\n".join(lines)
 

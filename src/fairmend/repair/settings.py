@@ -63,8 +63,9 @@ class RepairSettings:
         Repair without the group: one rule for everybody, which reads the inputs and the answer of
         the model and never a group. Equal inputs get equal decisions.
     two_sided
-        Repair the reference group too: all groups come to the one rate that keeps most decisions
-        right. This takes decisions from people whom the gap did not harm.
+        Repair the reference group too: all groups come to the one rate at which decisions are
+        worth most, wrong ones weighed as the model's own decisions imply. This takes decisions
+        from people whom the gap did not harm.
     rank
         Who is edited first: "score" (nearest to the threshold of the model; the default where it
         gives scores), "outcome" (by P(Y=1 | x); the default for a model of labels only) or "cost"

@@ -1,15 +1,16 @@
-"""Least change from both sides: all groups move to one rate, the one that costs least accuracy.
+"""Least change from both sides: all groups move to one rate, the one that costs least worth.
 
 One-sided repair leaves the reference alone and brings everybody else to its rate. Where people of
 the reference may lose as well, any rate c between the lowest and the highest can be the common one:
 groups above it turn decisions until R = c, groups below it until the mirrored rate 1 - R is 1 - c.
-Accuracy is a sum over groups, so c is found by trying a fine grid. It is what peers do by setting
-a threshold per group; here it is an option, because it takes from people whom the gap did not harm.
+What decisions are worth (see `trade_off`) is a sum over groups, so c is found by trying a fine
+grid. It is what peers do by setting a threshold per group, with accuracy for worth; here it is an
+option, because it takes from people whom the gap did not harm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,9 +22,11 @@ from fairmend.measure.population import AuditData, Population
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.least_change import Turning
 from fairmend.repair.plan import Plan
-from fairmend.repair.problem import RepairProblem, allow_for_rivals, judged
+from fairmend.repair.probabilities import RowProbabilities, pooled_tally
+from fairmend.repair.problem import RepairProblem, allow_for_rivals, answers_of_all, judged
 from fairmend.repair.settings import RepairSettings
 from fairmend.repair.together import repaired_population
+from fairmend.repair.trade_off import TradeOff
 
 __all__ = ["meet"]
 
@@ -63,10 +66,7 @@ def meet(
     for group, side in sides.items():
         if group != worst.baseline and settings.level > 0:
             side.warn_if_not_significant()
-    rates = [side.rate for side in sides.values()]
-    grid = np.linspace(min(rates), max(rates), _STEPS + 1)
-    accuracy = np.sum([[side.correct(c) for c in grid] for side in sides.values()], axis=0)
-    common = float(grid[int(np.argmax(accuracy))])
+    common = _common_rate(list(sides.values()), data, settings)
     plans = {
         group: side.plan(side.rate + settings.level * (common - side.rate))
         for group, side in sides.items()
@@ -79,6 +79,31 @@ def meet(
         )
         for group, side in sides.items()
     }
+
+
+def _common_rate(sides: Sequence[_Side], data: AuditData, settings: RepairSettings) -> float:
+    """The rate at which decisions are worth most."""
+    rates = [side.rate for side in sides]
+    if max(rates) == min(rates):
+        return rates[0]
+    grid, implied = np.linspace(min(rates), max(rates), _STEPS + 1), _implied(data, settings)
+    worth = np.sum([[side.added(c, implied) for c in grid] for side in sides], axis=0)
+    return float(grid[int(np.argmax(worth))])
+
+
+def _implied(data: AuditData, settings: RepairSettings) -> TradeOff:
+    """The trade-off that the model's own decisions imply."""
+    people = data.populations
+    if any(one.tally is None for one in people):  # the outcomes are known exactly
+        return TradeOff.implied(
+            *(np.concatenate([getattr(one, name) for one in people])
+              for name in ("outcome", "decision", "mass"))
+        )  # fmt: skip
+    rows, answers = answers_of_all(data)
+    tally = pooled_tally(data)
+    assert data.table is not None
+    outcome = RowProbabilities.fit_event(data.table, tally, settings, "P(Y=1 | x)")
+    return TradeOff.implied(outcome.probability[rows], answers.decision, tally.by_row[rows])
 
 
 def _read_metric(data: AuditData, settings: RepairSettings) -> RateGap:
@@ -103,7 +128,7 @@ def _read_metric(data: AuditData, settings: RepairSettings) -> RateGap:
         "y",
         "must hold what really happened for two_sided",
         "got None",
-        "The common rate is the one that keeps most decisions right: pass y, or leave two_sided "
+        "The common rate is the one at which decisions are worth most: pass y, or leave two_sided "
         "out.",
     )
     return metric
@@ -134,12 +159,12 @@ class _Side:
         gap = replace(problem.gaps[0], rate=1 - common if rises else common, aim=0.0)
         return replace(problem, gaps=(gap,)), self._turnings[rises]
 
-    def correct(self, common: float) -> float:
-        """How much weight of right decisions going there adds."""
+    def added(self, common: float, trade_off: TradeOff) -> float:
+        """What going there adds to the worth of the decisions."""
         problem, turning = self._to(common)
-        wrong, right = problem.gaps[0].weight[turning.eligible].T
-        added = turning.ranking.sign * (right - wrong)
-        return float((turning.chances(problem)[1] * added).sum())
+        negative, positive = problem.gaps[0].weight[turning.eligible].T
+        gained = (1 - trade_off.cut) * positive - trade_off.cut * negative
+        return float((turning.chances(problem)[1] * turning.ranking.sign * gained).sum())
 
     def warn_if_not_significant(self) -> None:
         """As for one side: a rate above the reference's or below it may be so by chance."""

@@ -18,6 +18,7 @@ from fairmend.measure.audit import auc, audit_data
 from fairmend.measure.disparity import Disparity, RateGap, as_disparity
 from fairmend.measure.metrics import default_metrics
 from fairmend.measure.population import AuditData, Population
+from fairmend.repair.blind.rule import BlindPlan
 from fairmend.repair.plan import Plan, Route
 from fairmend.repair.probabilities import RowProbabilities
 from fairmend.report.edits import edited_features
@@ -60,7 +61,9 @@ def make_report(
     for group in data.groups:
         outcome = applied.outcome(group)
         if group in applied.routes:
-            outcome = applied.with_edits(outcome, audited, smallest_cell)
+            blind = isinstance(plans[group], BlindPlan)
+            seen = audited.table if blind else _rows(audited, group)
+            outcome = applied.with_edits(outcome, seen, smallest_cell)
             model, baseline = outcomes.get(group), plans[group].baseline
             if model is not None:
                 other = data.rest(group) if baseline == "rest" else data[baseline]
@@ -196,12 +199,13 @@ class _Applied:
             **people,
         )
 
-    def with_edits(self, outcome: GroupOutcome, audited: AuditData, least: int) -> GroupOutcome:
-        """Add which features are edited, and how many people the audit did not see."""
+    def with_edits(self, outcome: GroupOutcome, seen: Frame | None, least: int) -> GroupOutcome:
+        """Add which features are edited, and how many people are on rows not seen in the audit."""
+        assert seen is not None
         old, route = self.data[outcome.group], self.routes[outcome.group]
         rows = _rows(self.data, outcome.group)
         features, edits = edited_features(rows, old, route, least)
-        unseen = find_rows(_rows(audited, outcome.group), rows) < 0
+        unseen = find_rows(seen, rows) < 0
         return replace(
             outcome,
             features=tuple(features),

@@ -46,6 +46,9 @@ class Config:
     log: str = "decisions.sqlite"
     keep_days: Positive | None = None
     """How long decisions are kept; for ever by default."""
+    log_groups: bool = False
+    """Whether the log of a blind repair keeps the group that comes along, so that gaps can be
+    watched. Nobody's answer depends on it. Other repairs always log it."""
     keep_features: bool = False
     """Whether the log also keeps what the vendor was sent."""
 

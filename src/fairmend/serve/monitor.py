@@ -75,6 +75,8 @@ def _look(sidecar: Sidecar, store: LogStore) -> MonitorFigures:
 
 def _monitored(sidecar: Sidecar, store: LogStore, counts: WindowCounts) -> list[Monitored]:
     serving, tolerance = sidecar.serving, sidecar.config.tolerance
+    if serving.classifier.blind and not sidecar.config.log_groups:
+        return []  # nobody's group is on record
     plans = serving.classifier.plans_
     disparity = read_disparities(serving.classifier.disparity)[0]
     rate = disparity if isinstance(disparity, RateGap) else SP

@@ -47,9 +47,16 @@ class Repairer:
     """One loaded artifact, ready for requests."""
 
     def __init__(
-        self, classifier: RepairedClassifier, fingerprint: str, person: tuple[str, ...]
+        self,
+        classifier: RepairedClassifier,
+        fingerprint: str,
+        person: tuple[str, ...],
+        *,
+        log_groups: bool = False,
     ) -> None:
+        """``person`` are columns that say who somebody is; ``log_groups`` as in `Config`."""
         self.classifier, self.fingerprint = classifier, fingerprint
+        self._reads_groups = log_groups or not classifier.blind
         self.repair = classifier.fitted_repair
         self.schema = Schema.of(self.repair.table, person)
         self.labels = self.repair.data.labels
@@ -65,16 +72,24 @@ class Repairer:
     # ---------------------------------------------------------------- who is who
 
     def group(self, labels: Sequence[Any]) -> str | None:
-        """The audited group some labels name; None for people who do not say, and so opt out."""
+        """The audited group some labels name; None for people who do not say, and so opt out.
+
+        A blind repair needs no group: it is read for the log alone, if the log is to have it.
+        """
+        if not self._reads_groups:
+            return None
         place = self.repair.groups.place(labels)
         if place >= 0:
             return self._names[place]
-        if place == UNKNOWN and self.repair.unknown_group == "error":
+        strict = self.repair.unknown_group == "error" and not self.repair.blind
+        if place == UNKNOWN and strict:
             raise BadRequest("unknown_group", "the group must be among those audited", 422)
         return None
 
-    def repairs(self, group: str | None) -> bool:
-        return group is not None and self._places[group] in self.repair.plan_of
+    def plan_place(self, group: str | None) -> int | None:
+        """The place of the plan for somebody of a group; None for people who are not repaired."""
+        place = 0 if self.repair.blind else self._places.get(group or "")
+        return place if place in self.repair.plan_of else None
 
     # ---------------------------------------------------------------- answers
 
@@ -100,18 +115,18 @@ class Repairer:
 
     # ---------------------------------------------------------------- laws
 
-    def law(self, group: str, row: Row, answer: Answer) -> Law | None:
+    def law(self, place: int, row: Row, answer: Answer) -> Law | None:
         """A law found before."""
-        return self._laws.get((group, row, answer))
+        return self._laws.get((place, row, answer))
 
-    def find_laws(self, group: str, rows: Sequence[Row], given: Sequence[Answer]) -> list[Law]:
-        """Find laws, and remember them; may query the vendor, and so belongs in a thread."""
+    def find_laws(self, place: int, rows: Sequence[Row], given: Sequence[Answer]) -> list[Law]:
+        """Find a plan's laws, and remember them; may query the vendor, so belongs in a thread."""
         answers = as_arrays(given)
         frame = self.schema.frame(rows)
-        route = self._plans.route(self._places[group], None, frame, answers, cast=False)
+        route = self._plans.route(place, None, frame, answers, cast=False)
         laws = laws_of(route, self._rows)
         for row, each, law in zip(rows, given, laws, strict=True):
-            self._laws[group, row, each] = law
+            self._laws[place, row, each] = law
         return laws
 
     def _rows(self, table: Frame) -> list[Row]:

@@ -151,7 +151,9 @@ class Sidecar:
             before = _fingerprint(path)
             classifier = load(path, model=self._query_from_thread, key=self.key, check_model=False)
             if _fingerprint(path) == before:  # else it was replaced while it was read
-                return Repairer(classifier, before, (*self.config.groups, self.config.id))
+                personal = (*self.config.groups, self.config.id)
+                log_groups = self.config.log_groups
+                return Repairer(classifier, before, personal, log_groups=log_groups)
         must, got = "must stay as it is while it is read", "it changed each time"
         fix = "Load it again once it is in its place."
         raise DataError(f"artifact {str(path)!r}", must, got, fix)
@@ -306,31 +308,31 @@ class Sidecar:
         Laws that are not cached are computed in a thread: that may query the vendor about mixtures.
         """
         serving = request.serving
-        laws: dict[tuple[str, Row, Answer], Law] = {}
-        missing: dict[str, dict[tuple[Row, Answer], None]] = {}
-        keys: list[tuple[str, Row, Answer] | None] = []
+        laws: dict[tuple[int, Row, Answer], Law] = {}
+        missing: dict[int, dict[tuple[Row, Answer], None]] = {}
+        keys: list[tuple[int, Row, Answer] | None] = []
         for each in people:
-            group, answer = each.group, each.answer
-            if group is None or answer is None or not serving.repairs(group):
+            place, answer = serving.plan_place(each.group), each.answer
+            if place is None or answer is None:
                 keys.append(None)
                 continue
-            key = group, each.row, answer
+            key = place, each.row, answer
             keys.append(key)
             law = serving.law(*key)
             if law is None:
-                missing.setdefault(group, {})[each.row, answer] = None
+                missing.setdefault(place, {})[each.row, answer] = None
             else:
                 laws[key] = law
-        for group, pairs in missing.items():
+        for place, pairs in missing.items():
             rows, answers = zip(*pairs, strict=True)
             try:
                 async with asyncio.timeout_at(request.deadline):
-                    fresh = await asyncio.to_thread(serving.find_laws, group, rows, answers)
+                    fresh = await asyncio.to_thread(serving.find_laws, place, rows, answers)
             except TimeoutError:
                 message = "the vendor did not answer in time"
                 raise UpstreamError("upstream_timeout", message, 504) from None
             for (row, answer), law in zip(pairs, fresh, strict=True):
-                laws[group, row, answer] = law
+                laws[place, row, answer] = law
         return [None if key is None else laws[key] for key in keys]
 
     def _content(

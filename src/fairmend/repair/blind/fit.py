@@ -67,8 +67,11 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
         for gap in judged(gaps)
         if gap.gap > 0 and settings.target in (None, gap.target)
     }
-    if not against or settings.level == 0:
+    if not against:
         return {}
+    if settings.level == 0:
+        found = _problems(data, settings, box, gaps, against)
+        return {target: found[target].identity() for target in against}
     audited = Audited.of(data)
     check(
         bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),

@@ -19,6 +19,7 @@ from fairmend.data.limits import (
     alike,
 )
 from fairmend.data.stored import stored
+from fairmend.errors import listed
 from fairmend.explain.crossfit import clipped
 from fairmend.explain.logistic import Logistic, logistic_regression
 from fairmend.measure import special
@@ -150,6 +151,21 @@ class BlindRule:
             and alike(self.exceptions, self.turned)
         )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known about the rule, in sentences."""
+        price = {"flips": "every flip costs the same", "cost": "a flip costs what its edit costs"}
+        auc = "not known" if np.isnan(self.proxy_auc) else f"{self.proxy_auc:.2f}"
+        notes = [
+            "equal inputs get equal decisions, whoever asks: the rule reads no group",
+            f"AUC of the inputs for telling the groups: {auc} (0.50: not at all)",
+            price.get(self.by, str(self.trade_off)),
+        ]
+        if self.kept_out:
+            notes.append(f"the model reads {listed(self.kept_out)}, which tells the group; the "
+                         "rule does not look at it")  # fmt: skip
+        return tuple(notes)
+
     def margin(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> FloatArray:
         """By how much the prices outweigh what turning each row's decision costs."""
         outcome = self.outcome.of(self._told(rows), answers)
@@ -201,6 +217,14 @@ class BlindPlan(Plan):
 
     def may_take(self, decision: float) -> bool:
         return self.rule.protected != decision
+
+    @property
+    def way(self) -> str:
+        return "one rule for everybody, without the group"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.rule.notes
 
     @property
     def search(self) -> str:
