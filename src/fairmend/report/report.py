@@ -246,7 +246,8 @@ class Report:
             if self.outcome_known
             else ""
         )
-        return f"{tables}\n\n{accuracy}{whose(self)}"
+        notes = dict.fromkeys("\n".join(plan.notes) for plan in self.plans_in_order if plan.notes)
+        return "\n\n".join([tables, *notes, f"{accuracy}{whose(self)}"])
 
     def _repr_html_(self) -> str:
         answers = "".join(

@@ -20,6 +20,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray
 from fairmend.errors import check, listed, warn
@@ -35,7 +36,9 @@ from fairmend.repair.blind.rule import (
     GroupShare,
     flip_prices,
 )
-from fairmend.repair.blind.search import FlipSearch
+from fairmend.repair.blind.search import FlipSearch, Solved
+from fairmend.repair.blind.word_search import WordSearch
+from fairmend.repair.blind.words import WordRule
 from fairmend.repair.destinations import Donors
 from fairmend.repair.plan import Plan
 from fairmend.repair.probabilities import RowProbabilities, pooled_tally
@@ -165,10 +168,9 @@ def _fitted(
         constraints = gaps.constraints(rate)
         shares = models.shares(constraints)
         effect = np.sum([one.effect(models.told, chance) for one in shares], axis=0)
-        solved.append(
-            (FlipSearch(audited, constraints, effect, price).solved(), constraints, shares)
-        )
-    best, constraints, shares = min(solved, key=lambda one: one[0].order)
+        flips = FlipSearch(audited, constraints, effect, price).solved()
+        solved.append((flips, constraints, shares, effect))
+    best, constraints, shares, effect = min(solved, key=lambda one: one[0].order)
     rule = BlindRule(
         outcome=outcome,
         shares=shares,
@@ -180,6 +182,18 @@ def _fitted(
         proxy_auc=models.proxy_auc(),
         protected=settings.protected(data.labels),
     )
+    if settings.words:
+        search = WordSearch(
+            audited,
+            models.told,
+            constraints,
+            effect=effect,
+            price=price,
+            prices=best.prices,
+            trade_off=trade_off if by == "worth" and data.outcome_known else None,
+        )
+        words = _in_words(audited, search, trade_off, best, np.isfinite(price))
+        return replace(rule, words=words), best.feasible
     if len(best.exceptions) == 0:
         return rule, best.feasible
     return replace(
@@ -188,6 +202,28 @@ def _fitted(
         exception_answers=audited.answers.take(best.exceptions),
         turned=best.turned[best.exceptions].astype(np.float64),
     ), best.feasible
+
+
+def _in_words(
+    audited: Audited,
+    search: WordSearch,
+    trade_off: TradeOff,
+    free: Solved,
+    reached: NDArray[np.bool_],
+) -> WordRule:
+    """The rule in words, and what it and the unrestricted rule are worth to the audit people."""
+    labels, own = audited.data.labels, audited.answers.decision
+    unknown = float("nan"), float("nan")
+    words = WordRule(search.best(), (labels.negative, labels.positive), unknown, unknown)
+    if not audited.data.outcome_known:
+        return words
+    turned = words.turns(audited.table, audited.answers) & reached
+    weight = audited.weight.sum(axis=0)
+    mine, theirs = (np.where(flips, 1 - own, own) for flips in (turned, free.turned))
+    accuracy, worth = (
+        (by.worth(weight, mine), by.worth(weight, theirs)) for by in (TradeOff(0.5), trade_off)
+    )
+    return replace(words, accuracy=accuracy, worth=worth)
 
 
 def _say_what_is_kept_out(names: Sequence[str], data: AuditData) -> None:

@@ -26,6 +26,7 @@ from fairmend.measure import special
 from fairmend.measure.population import Tally
 from fairmend.model.answers import Answers, find_seen
 from fairmend.model.blackbox import BlackBox
+from fairmend.repair.blind.words import WordRule
 from fairmend.repair.destinations import Donors, join
 from fairmend.repair.plan import Plan, Route
 from fairmend.repair.probabilities import RowProbabilities
@@ -141,6 +142,8 @@ class BlindRule:
     """1 for each exception whose decision is turned, 0 for the others."""
     protected: Side | None = None
     """The decision nobody may lose, 0 or 1; None if either may be turned."""
+    words: WordRule | None = None
+    """The rule as a list of conditions, which then decides alone."""
 
     def agrees(self) -> bool:
         gaps = {len(one.weights) for one in self.shares}
@@ -149,6 +152,7 @@ class BlindRule:
             and self.by in ("worth", "flips", "cost")
             and [donors.answers.decision[0] for donors in self.donors] == [1, 0]
             and alike(self.exceptions, self.turned)
+            and (self.words is None or not self.words.inputs & set(self.kept_out))
         )
 
     @property
@@ -164,7 +168,7 @@ class BlindRule:
         if self.kept_out:
             notes.append(f"the model reads {listed(self.kept_out)}, which tells the group; the "
                          "rule does not look at it")  # fmt: skip
-        return tuple(notes)
+        return (*notes, *(() if self.words is None else self.words.lines))
 
     def margin(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> FloatArray:
         """By how much the prices outweigh what turning each row's decision costs."""
@@ -176,13 +180,21 @@ class BlindRule:
 
     def turns(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> Any:
         """Whose decision is turned."""
+        if self.words is not None:
+            turned = self.words.turns(rows, answers)
+        else:
+            turned = self._outweighed(rows, answers, cost)
+        if self.protected is not None:
+            turned &= answers.decision != self.protected
+        return turned
+
+    def _outweighed(self, rows: Frame, answers: Answers, cost: FloatArray | None) -> Any:
+        """Where the prices outweigh the cost of turning, but for the exceptions."""
         turned = self.margin(rows, answers, cost) > 0
         if self.exceptions is not None and self.exception_answers is not None:
             assert self.turned is not None
             place = find_seen(self.exceptions, self.exception_answers, rows, answers)
             turned = np.where(place < 0, turned, self.turned[np.maximum(place, 0)] > 0)
-        if self.protected is not None:
-            turned &= answers.decision != self.protected
         return turned
 
     def _told(self, rows: Frame) -> Frame:
