@@ -30,6 +30,7 @@ OPTIONS = {
     "immutable": "--immutable",
     "one_way": "--one-way",
     "max_edits": "--max-edits",
+    "blind": "--blind",
     "two_sided": "--two-sided",
     "favorable_label": "--favourable",
     "do_no_harm": "--do-no-harm",

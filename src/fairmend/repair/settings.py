@@ -224,10 +224,10 @@ class RepairSettings:
         keep = "'keep' gives people of unaudited groups the model's own answer."
         check(
             self.blind or not self.words,
-            "words",
-            "must be False without blind",
-            "got True",
-            "Add blind=True: only a rule for everybody can be put in words.",
+            "blind",
+            "must be True for a rule in words",
+            "got False",
+            "Add blind=True: only one rule for everybody can be put in words.",
         )
         check_choice("unknown_group", self.unknown_group, get_args(UnknownGroup), keep)
         self._check_rank()

@@ -148,7 +148,8 @@ class _Axis:
         some, others = np.zeros(len(sums), bool), np.ones(len(sums), bool)
         some[[k for k in order[:_MOST_LISTED] if own[k] > 0] or [order[0]]] = True
         others[[k for k in order[::-1][:_MOST_LISTED] if own[k] < 0]] = False
-        return some if sums[some].sum() > sums[others].sum() else others
+        worth_listing = sums[some].sum() >= sums[others].sum() - 1e-9 * np.abs(sums).sum()
+        return some if worth_listing else others
 
     def condition(self, kept: Mask) -> Condition:
         """The bins in words."""
@@ -166,21 +167,25 @@ class _Axis:
         return Condition(self.name, low, high, flag=self.flag, of_score=self.of_score)
 
     def _between(self, place: int) -> float:
-        return cut_between(self.ends[place][1], self.ends[place + 1][0])
+        return cut_between(self.ends[place][1], self.ends[place + 1][0], apart=self.of_score)
 
 
-def cut_between(low: float, high: float) -> float:
+def cut_between(low: float, high: float, *, apart: bool = False) -> float:
     """The shortest decimal number that is below ``high`` and not below ``low``.
+
+    With ``apart`` it is above ``low``: a score may differ in its last digit another time.
 
     >>> cut_between(37, 38), cut_between(0.3812, 0.3941), cut_between(48_123, 53_999)
     (37.0, 0.39, 50000.0)
+    >>> cut_between(25.8, 25.9), cut_between(25.8, 25.9, apart=True)
+    (25.8, 25.81)
     """
-    whole = low == round(low) and high == round(high)
     for digits in range(-12, 18):
         step = 10.0**-digits
-        cut = round(math.ceil(low / step) * step, digits)
-        if (low <= cut if whole else low < cut) and cut < high:
-            return cut + 0.0
+        least = math.floor(low / step) + 1 if apart else math.ceil(low / step)
+        for cut in (round(least * step, digits), round((least - 1) * step, digits)):
+            if low <= cut < high and (low < cut or not apart):
+                return cut + 0.0
     return float(low)
 
 
@@ -409,8 +414,10 @@ class WordSearch:
         covers = np.zeros((len(self._weight), len(variants)), bool)
         for k, one in enumerate(variants):
             covers[one.rows, k] = True
-        kinds, inverse = np.unique(covers, axis=0, return_inverse=True)
-        inverse = inverse.ravel()
+        packed = np.ascontiguousarray(np.packbits(covers, axis=1))
+        as_one = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+        _, first, inverse = np.unique(as_one, return_index=True, return_inverse=True)
+        kinds = covers[first]
         figures = [np.bincount(inverse, one, len(kinds)) for one in (*self._observed, worth)]
         choice = _Choice(
             kinds.astype(np.float64),
@@ -449,7 +456,7 @@ class WordSearch:
         for place in np.unique(np.linspace(1, len(values) - 1, most).round().astype(int)):
             if not 0 < place < len(values):
                 continue
-            end = cut_between(scores[scores < values[place]].max(), values[place])
+            end = cut_between(scores[scores < values[place]].max(), values[place], apart=True)
             above = whole.decision == 0
             kept = whole.rows[(scores > end) == above]
             low, high = (end, None) if above else (None, end)

@@ -160,7 +160,7 @@ class WordRule:
         if np.isnan(self.accuracy[0]):
             return ()
         told = [f"accuracy {_compared(self.accuracy)}"]
-        if abs(self.worth[0] - self.accuracy[0]) > 0.005:
+        if abs(self.worth[0] - self.accuracy[0]) > 0.01:
             told.append(f"worth, with the two errors weighed, {_compared(self.worth)}")
         return (f"what words cost, on the audit people: {'; '.join(told)}",)
 
