@@ -21,6 +21,7 @@ from fairmend import doors
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.measure.result import Audit, Gap
+from fairmend.repair.price_of_blindness import PriceOfBlindness
 from fairmend.report.edits import EditedFeature
 from fairmend.report.filing import PeopleCell, filed_tables, group_metrics, impact_tables
 from fairmend.report.findings import (
@@ -108,6 +109,8 @@ class Report:
     plans: tuple[PlanSummary, ...] = ()
     explanation: Explanation | None = None
     frontier: tuple[FrontierPoint, ...] = ()
+    blindness: PriceOfBlindness | None = None
+    """Of a blind repair: what closing the gap costs without the group, and what with it."""
     provenance: Provenance | None = None
     smallest_cell: int = SMALLEST_CELL
     """What fewer people share is suppressed."""
@@ -246,7 +249,8 @@ class Report:
             if self.outcome_known
             else ""
         )
-        return f"{tables}\n\n{accuracy}{whose(self)}"
+        price = "" if self.blindness is None else f"\n\n{self.blindness}"
+        return f"{tables}\n\n{accuracy}{whose(self)}{price}"
 
     def _repr_html_(self) -> str:
         answers = "".join(
@@ -259,7 +263,7 @@ class Report:
 _KEYS = (
     "schema", "metric", "favourable", "favours_positive", "verdict", "accuracy_before",
     "accuracy_after", "smallest_cell", "before", "after", "groups", "plans", "explanation",
-    "frontier", "filing", "provenance",
+    "frontier", "blindness", "filing", "provenance",
 )  # fmt: skip
 """Of `Report.to_dict`."""
 _BEFORE_AFTER = (
