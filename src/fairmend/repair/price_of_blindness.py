@@ -104,10 +104,10 @@ class PriceOfBlindness:
                  for reads in (False, True)]  # fmt: skip
         if all(pairs):
             (blind,), (aware,) = pairs
-            lost = [f"{100 * (self.accuracy - one.accuracy):.1f}" for one in (blind, aware)]
+            change = [points(one.accuracy - self.accuracy) for one in (blind, aware)]
             said.append(
-                f"Closing all of it costs {lost[0]} points of accuracy without the group and "
-                f"{lost[1]} with it."
+                f"Closing all of it changes accuracy by {change[0]} points without the group and "
+                f"by {change[1]} with it."
             )
         return tuple(said)
 
