@@ -281,7 +281,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ) -> Any:
         """Learn the plans on audit data, and edit it."""
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids)
-        return self.transform(X, sensitive_features=sensitive_features, ids=ids)
+        groups = None if self.blind else sensitive_features
+        return self.transform(X, sensitive_features=groups, ids=ids)
 
     def _groups(self, X: Any, sensitive_features: Any) -> Any:
         if sensitive_features is not None:

@@ -28,6 +28,8 @@ _SHORTEST = 1e-4
 """A step shorter than this does not help any more."""
 _SETTLED_BY, _SETTLED_SHARE = (16, 32, 64, 128), 0.02
 """Rows nearest to indifference that close what the steps leave, at most this share of all."""
+_TROUBLE = 4
+"""The solver's status where numbers are too far apart for it."""
 _IN_DOUBT = 400
 """Rows that the program is solved over where prices are known from before."""
 
@@ -193,7 +195,32 @@ class FlipProgram:
 
 
 def _simplex(price: FloatArray, bounds: Any, **constraints: Any) -> Any:
-    """Solve a program; its answer is a vertex, with at most one drawn row per constraint."""
+    """Solve a program; its answer is a vertex, with at most one drawn row per constraint.
+
+    The solver's tolerances are absolute, and masses of many people are smaller: the largest number
+    of each line is made 1.
+    """
     from scipy.optimize import linprog
 
-    return linprog(price, bounds=bounds, method="highs-ds", **constraints)
+    unit = float(np.abs(price).max(initial=0.0)) or 1.0
+    lines = {kind: _largest(constraints[f"A_{kind}"]) for kind in ("eq", "ub")
+             if f"A_{kind}" in constraints}  # fmt: skip
+    scaled = dict(constraints)
+    for kind, line in lines.items():
+        scaled[f"A_{kind}"] = constraints[f"A_{kind}"] / line[:, None]
+        scaled[f"b_{kind}"] = constraints[f"b_{kind}"] / line
+    answer = linprog(price / unit, bounds=bounds, method="highs-ds", **scaled)
+    if answer.status == _TROUBLE:
+        options = {"presolve": False}
+        answer = linprog(price / unit, bounds=bounds, method="highs-ds", options=options, **scaled)
+    if answer.status == 0:
+        for kind, line in lines.items():
+            part = answer[{"eq": "eqlin", "ub": "ineqlin"}[kind]]
+            part["marginals"] = np.asarray(part["marginals"]) * unit / line
+    return answer
+
+
+def _largest(matrix: FloatArray) -> FloatArray:
+    """The largest number of each line; 1 where all are 0."""
+    largest = np.abs(matrix).max(axis=1, initial=0.0)
+    return np.where(largest > 0, largest, 1.0)

@@ -270,6 +270,14 @@ class RepairSettings:
                     f"Leave it out, or leave {setting} out.",
                 )
 
+        check(
+            not self.blind or self.outcome_model != "empirical",
+            "outcome_model",
+            "must be a model that speaks of new rows for blind",
+            "got 'empirical'",
+            "Observed shares would also say the group of whoever is alone on a row. Use 'auto'.",
+        )
+
     def check_data(self, data: AuditData) -> None:
         """Refuse groups, labels and features that the audit data does not have."""
         for what, group in (("target", self.target), ("reference", self.reference)):

@@ -117,6 +117,8 @@ def _inputs(
     store: LogStore, serving: Any, group: Hashable, risk: float
 ) -> tuple[float, tuple[InputWindow, ...]]:
     """The share of unseen rows to expect, and each day's inputs of a group against the audit's."""
+    if serving.classifier.blind:  # its artifact does not say who of a group had which inputs
+        return 0.0, ()
     audited = AuditedInputs.of(serving.classifier.data_, serving.schema.table, group)
     by_day: dict[str, list[tuple[int, int]]] = {}
     for day, cell, n in store.inputs(serving.fingerprint, str(group)):

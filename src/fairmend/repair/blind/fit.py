@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray
+from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import check, listed, warn
 from fairmend.measure.audit import audit_data
 from fairmend.measure.population import AuditData, Population, Tally, pooled
@@ -52,6 +52,9 @@ from fairmend.status import PlanStatus
 
 __all__ = ["plan_blindly"]
 
+_FEW = 20
+"""Of fewer people nothing is learnt about who they are."""
+
 
 # -------------------------------------------------------------------- fitting
 
@@ -61,6 +64,13 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
 
     There is no plan where no group is worse off.
     """
+    check(
+        settings.target is None or settings.target != settings.reference,
+        "reference",
+        "must differ from the target",
+        f"both are {settings.target!r}",
+        "Name another group, or leave it out.",
+    )
     gaps = audit_data(data, metrics=settings.disparities[:1], reference=settings.reference).gaps
     against = {
         gap.target: gap.baseline
@@ -98,14 +108,26 @@ def _problems(
     gaps: Sequence[Gap],
     against: Mapping[Hashable, Hashable],
 ) -> dict[Hashable, RepairProblem]:
-    """Each group's gap: against the reference, and the reference's against the worst off."""
+    """Each group's gap: against the reference, and the reference's against the worst off.
+
+    A rate may be over nobody of a group. The rule holds for it too, but it has no gap.
+    """
     compared = {gap.target: gap.baseline for gap in gaps}
     worst = max((gap for gap in gaps if gap.target in against), key=lambda gap: gap.gap)
     problems = {}
     for group in data.groups:
         baseline = compared.get(group, worst.target)
+        if group not in against and not _has_gaps(data, settings, group, baseline):
+            continue
         problems[group] = RepairProblem.read(data, settings, box, target=group, baseline=baseline)
     return problems
+
+
+def _has_gaps(
+    data: AuditData, settings: RepairSettings, group: Hashable, baseline: Hashable
+) -> bool:
+    other = data.rest(group) if baseline == "rest" else data[baseline]
+    return not any(np.isnan(one.value(data[group], other)) for one in settings.disparities)
 
 
 def _finished(
@@ -115,12 +137,11 @@ def _finished(
     rivals: Mapping[Hashable, int],
 ) -> dict[Hashable, Plan]:
     """The plans with what the rule does to each group beside the other, as that is then decided."""
-    now, routes = {}, {}
-    for group, plan in plans.items():
-        problem = problems[group]
-        routes[group] = plan.route(problem.table, problem.source.answers)
-        decided = routes[group].expected_decision(problem.source.answers)
-        now[group] = replace(problem.source, decision=decided)
+    now, routes, rule = {}, {}, next(iter(plans.values()))
+    assert data.table is not None
+    for group, people in zip(data.groups, data.populations, strict=True):
+        routes[group] = rule.route(data.table.take(np.asarray(people.rows)), people.answers)
+        now[group] = replace(people, decision=routes[group].expected_decision(people.answers))
     finished: dict[Hashable, Plan] = {}
     for group, plan in plans.items():
         problem = problems[group]
@@ -159,14 +180,14 @@ def _fitted(
     donors = _donors(audited, settings, problem, kept_out)
     by = settings.rank if settings.rank in ("flips", "cost") else "worth"
     price = _prices_of_rows(audited, donors, settings, by=by, trade_off=trade_off, chance=chance)
-    gaps = Gaps(audited, settings, against)
+    gaps, kind = Gaps(audited, settings, against), models.kinds()
     solved = []
     for rate in gaps.common_rates():
         constraints = gaps.constraints(rate)
         shares = models.shares(constraints)
         effect = np.sum([one.effect(models.told, chance) for one in shares], axis=0)
         solved.append(
-            (FlipSearch(audited, constraints, effect, price).solved(), constraints, shares)
+            (FlipSearch(audited, constraints, effect, price, kind).solved(), constraints, shares)
         )
     best, constraints, shares = min(solved, key=lambda one: one[0].order)
     rule = BlindRule(
@@ -184,7 +205,7 @@ def _fitted(
         return rule, best.feasible
     return replace(
         rule,
-        exceptions=audited.table.take(best.exceptions),
+        exceptions=models.told.take(best.exceptions),
         exception_answers=audited.answers.take(best.exceptions),
         turned=best.turned[best.exceptions].astype(np.float64),
     ), best.feasible
@@ -223,7 +244,16 @@ class _Models:
         names = [name for name in audited.table.names if name not in kept_out]
         self.told = audited.table.select(names) if kept_out else audited.table
         self._alike = self.told.distinct()
-        self._shares: dict[tuple[int, tuple[int, ...]], RowProbabilities] = {}
+        self._shares: dict[tuple[tuple[int, ...], tuple[int, ...]], RowProbabilities] = {}
+
+    def kinds(self) -> IntArray:
+        """The same number for rows that are one to the rule: equal inputs with equal answers."""
+        answers = self.audited.answers
+        columns = [self._alike.inverse, answers.decision]
+        if answers.score is not None:
+            columns.append(answers.score)
+        _, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        return np.asarray(kind).ravel()
 
     def outcome(self, box: BlackBox) -> AnsweredOutcome:
         """P(Y=1 | x, answer), cross-fitted."""
@@ -243,22 +273,32 @@ class _Models:
         for outcomes, some in (((0, 1), alike), ((0,), ~alike), ((1,), ~alike)):
             part = np.where(some[:, None], weights[:, :, outcomes[0]], 0.0)
             if np.abs(part).max(initial=0.0) > 0:
-                groups = range(1 if part.shape[1] == 2 else part.shape[1])
-                chances = tuple(self._share(group, outcomes) for group in groups)
-                found.append(GroupShare(outcomes, chances, part))
+                sets = self._sets(part, outcomes)
+                every = sets[:1] if len(sets) == 2 else sets
+                chances = tuple(self._share(groups, outcomes) for groups in every)
+                found.append(GroupShare(outcomes, chances, part[:, [one[0] for one in sets]]))
         return tuple(found)
 
-    def _share(self, group: int, outcomes: tuple[int, ...]) -> RowProbabilities:
-        if (group, outcomes) not in self._shares:
-            name = self.audited.data.names(self.audited.data.groups[group])
+    def _sets(self, part: FloatArray, outcomes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The groups that the gaps are of, and all others together unless they are too few."""
+        sets = [(group,) for group in range(part.shape[1]) if np.abs(part[:, group]).max() > 0]
+        others = tuple(group for group in range(part.shape[1]) if (group,) not in sets)
+        if self.audited.group_tally(others, outcomes).people[:, 1].sum() >= _FEW:
+            sets.append(others)
+        return sets
+
+    def _share(self, groups: tuple[int, ...], outcomes: tuple[int, ...]) -> RowProbabilities:
+        if (groups, outcomes) not in self._shares:
+            data = self.audited.data
+            name = " or ".join(data.names(data.groups[group]) for group in groups)
             given = "" if len(outcomes) == 2 else f", Y={outcomes[0]}"
-            tally = self.audited.group_tally(group, outcomes)
-            self._shares[group, outcomes] = self._fit(tally, f"P({name} | x{given})")
-        return self._shares[group, outcomes]
+            tally = self.audited.group_tally(groups, outcomes)
+            self._shares[groups, outcomes] = self._fit(tally, f"P({name} | x{given})")
+        return self._shares[groups, outcomes]
 
     def proxy_auc(self) -> float:
         """How well the inputs tell the first group, cross-fitted."""
-        fitted = self._share(0, (0, 1)).fitted
+        fitted = self._share((0,), (0, 1)).fitted
         return float("nan") if fitted is None else fitted.auc
 
     def _fit(self, tally: Tally, what: str) -> RowProbabilities:
