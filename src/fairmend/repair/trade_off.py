@@ -88,4 +88,5 @@ class TradeOff:
 
     def __str__(self) -> str:
         whose = "as told" if self.told else "as the model's own decisions imply"
-        return f"a false positive costs {self.cut:.2f}, a false negative {1 - self.cut:.2f}, {whose}"
+        costs = f"a false positive costs {self.cut:.2f}, a false negative {1 - self.cut:.2f}"
+        return f"{costs}, {whose}"
