@@ -19,7 +19,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.progress import progress
 
-__all__ = ["CLOSE", "FEW_ROUNDS", "FlipProgram", "Solution", "agreeing"]
+__all__ = ["CLOSE", "FEW_ROUNDS", "ROUNDS", "FlipProgram", "Solution", "Solve", "agreeing"]
 
 ROUNDS, FEW_ROUNDS = 150, 20
 CLOSE = 1e-10
@@ -43,17 +43,19 @@ def agreeing(
     solved: tuple[FloatArray, FloatArray],
     start: FloatArray,
     excess: Callable[[FloatArray], FloatArray],
+    *,
     rounds: int = ROUNDS,
+    close: float = CLOSE,
 ) -> tuple[FloatArray, FloatArray]:
     """Move the program's right-hand side until what people experience is closed, not its model.
 
     The solution moves with the right-hand side without jumps, but not always by the same amount:
-    a step that does not help is halved.
+    a step that does not help is halved. What is less than ``close`` counts as closed.
     """
     best, aimed_at, missed, step = solved, start, excess(solved[0]), 1.0
     with progress("closing the gaps", rounds) as advance:
         for _ in range(rounds):
-            if np.abs(missed).max() <= CLOSE or step < _SHORTEST:
+            if np.abs(missed).max() <= close or step < _SHORTEST:
                 break
             trial = solve(aimed_at + step * missed)
             left = missed if trial is None else excess(trial[0])

@@ -6,8 +6,6 @@ and of groups by sex and age the sex tells half.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +31,7 @@ def telling_inputs(data: AuditData) -> tuple[str, ...]:
     """
     assert data.table is not None
     people = np.stack([_people_by_row(data, k) for k in range(len(data.groups))])
-    questions = _questions(data.groups)
+    questions = _questions(data)
     return tuple(
         name
         for name, column in zip(data.table.names, data.table.encoded, strict=True)
@@ -41,15 +39,15 @@ def telling_inputs(data: AuditData) -> tuple[str, ...]:
     )
 
 
-def _questions(groups: Sequence[Hashable]) -> list[NDArray[np.bool_]]:
+def _questions(data: AuditData) -> list[NDArray[np.bool_]]:
     """Who is of a group; of several attributes, who has a value of one of them."""
-    labels = [str(group).split(JOINER) for group in groups]
-    if len({len(parts) for parts in labels}) > 1:  # a joiner within a label
-        labels = [[str(group)] for group in groups]
+    groups, attributes = data.groups, data.attribute.split(JOINER)
     asked = [[group == one for group in groups] for one in groups]
-    for values in zip(*labels, strict=True):
-        asked += [[value == one for value in values] for one in dict.fromkeys(values)]
-    return [np.array(members) for members in asked if 0 < sum(members) < len(groups)]
+    labels = [str(group).split(JOINER) for group in groups]
+    if len(attributes) > 1 and all(len(parts) == len(attributes) for parts in labels):
+        for values in zip(*labels, strict=True):
+            asked += [[value == one for value in values] for one in dict.fromkeys(values)]
+    return [np.array(members) for members in asked if sum(members) < len(groups)]
 
 
 def _tells(column: Encoded, people: FloatArray, members: NDArray[np.bool_]) -> bool:

@@ -24,10 +24,11 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import check, listed, warn
 from fairmend.measure.audit import audit_data
+from fairmend.measure.disparity import parts_of
 from fairmend.measure.population import AuditData, Population, Tally, pooled
 from fairmend.measure.result import Gap
 from fairmend.model.blackbox import BlackBox
-from fairmend.repair.blind.gaps import Audited, Constraint, Gaps
+from fairmend.repair.blind.gaps import Audited, Constraint, Gaps, as_rate
 from fairmend.repair.blind.rule import (
     AnsweredOutcome,
     BlindPlan,
@@ -64,6 +65,9 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
 
     There is no plan where no group is worse off.
     """
+    for disparity in settings.disparities:
+        for _, part in parts_of(disparity):
+            as_rate(part)
     check(
         settings.target is None or settings.target != settings.reference,
         "reference",

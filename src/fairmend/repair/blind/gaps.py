@@ -20,7 +20,7 @@ from fairmend.repair.problem import (
 )
 from fairmend.repair.settings import RepairSettings
 
-__all__ = ["Audited", "Constraint", "Gaps"]
+__all__ = ["Audited", "Constraint", "Gaps", "as_rate"]
 
 _RATES = 15
 """Common rates that are tried where a rate is over decisions."""

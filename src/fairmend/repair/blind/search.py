@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.repair.blind.gaps import Audited, Constraint
-from fairmend.repair.flip_program import CLOSE, FEW_ROUNDS, FlipProgram, Solution, agreeing
+from fairmend.repair.flip_program import (
+    FEW_ROUNDS,
+    ROUNDS,
+    FlipProgram,
+    Solution,
+    Solve,
+    agreeing,
+)
 
 __all__ = ["FlipSearch", "Solved"]
 
 _NEAR = (16, 32, 64)
 """Rows nearest to indifference, among which the last step is settled: as few as are enough."""
+_CLOSE_SHARE = 0.1
+"""How near to closed the prices bring the gaps, in tolerances."""
 _SECONDS = 5.0
 """For the last step, which is a program over whole numbers."""
 
@@ -76,10 +85,9 @@ class FlipSearch:
         if best is None:
             solutions = [self._program.nearest(self._start)]
         else:
-            solutions = [agreeing(self._program.cheapest, best, self._start, self._excess)]
-        if np.abs(self._excess(solutions[0][0])).max() > CLOSE:
-            nearest = self._program.nearest
-            solutions.append(agreeing(nearest, solutions[0], self._start, self._excess, FEW_ROUNDS))
+            solutions = [self._agreeing(self._program.cheapest, best, ROUNDS)]
+        if np.abs(self._excess(solutions[0][0])).max() > self._close:
+            solutions.append(self._agreeing(self._program.nearest, solutions[0], FEW_ROUNDS))
         _, prices = min(solutions, key=self._left)
         prices = prices * self._total
         by_prices = self._margin(prices) > 0
@@ -91,6 +99,16 @@ class FlipSearch:
             best is not None,
             self._in_tolerances(turned),
             float(self._mass[turned] @ self._price[turned]),
+        )
+
+    @property
+    def _close(self) -> float:
+        """Closer than this is no use: a rule does not split the people of a row."""
+        return float(_CLOSE_SHARE * self._tolerance.min())
+
+    def _agreeing(self, solve: Solve, solved: Solution, rounds: int) -> Solution:
+        return agreeing(
+            solve, solved, self._start, self._excess, rounds=rounds, close=self._close
         )
 
     def _excess(self, chance: Any) -> FloatArray:
