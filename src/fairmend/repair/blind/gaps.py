@@ -65,6 +65,15 @@ class Audited:
         return self.data.table.take(self.rows)
 
     @property
+    def people(self) -> FloatArray:
+        """How many people there are, by group, row and outcome."""
+        people = np.zeros_like(self.weight)
+        for group, population in enumerate(self.data.populations):
+            at = np.searchsorted(self.rows, np.asarray(population.rows))
+            people[group, at] = _sums(population)[0]
+        return people
+
+    @property
     def tally(self) -> Tally:
         """Everybody, whatever the group."""
         totals = [np.zeros((len(self.rows), 2)) for _ in range(3)]
