@@ -107,9 +107,7 @@ class FlipSearch:
         return float(_CLOSE_SHARE * self._tolerance.min())
 
     def _agreeing(self, solve: Solve, solved: Solution, rounds: int) -> Solution:
-        return agreeing(
-            solve, solved, self._start, self._excess, rounds=rounds, close=self._close
-        )
+        return agreeing(solve, solved, self._start, self._excess, rounds=rounds, close=self._close)
 
     def _excess(self, chance: Any) -> FloatArray:
         return np.asarray(self._start + self._observed @ chance, np.float64)
