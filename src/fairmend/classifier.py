@@ -51,6 +51,7 @@ from fairmend.measure.result import Audit
 from fairmend.measure.selection import find_one_decision
 from fairmend.measure.tabulate import tabulate
 from fairmend.model.blackbox import BlackBox
+from fairmend.model.probe import Probe
 from fairmend.progress import progress
 from fairmend.repair.costs import Cost
 from fairmend.repair.frontier import plans_by_level
@@ -269,6 +270,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         self._fingerprint: list[str] = []
         self._warned: set[str] = set()
         self._loaded = False
+        self._probe: Probe | None = None
 
     def fit_transform(
         self,

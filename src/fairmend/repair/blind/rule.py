@@ -96,7 +96,8 @@ class GroupShare:
 
     def agrees(self) -> bool:
         groups = self.weights.shape[1] if self.weights.ndim == 2 else 0
-        return groups >= 2 and len(self.chances) == (1 if groups == 2 else groups)
+        known = self.outcomes in ((0, 1), (0,), (1,))
+        return known and groups >= 2 and len(self.chances) == (1 if groups == 2 else groups)
 
     def of(self, rows: Frame) -> FloatArray:
         """P(s | x, outcomes), shape (groups, rows)."""
@@ -146,7 +147,7 @@ class BlindRule:
     def agrees(self) -> bool:
         gaps = {len(one.weights) for one in self.shares}
         return (
-            gaps <= {len(self.prices)}
+            gaps == {len(self.prices)}
             and self.by in ("worth", "flips", "cost")
             and [donors.answers.decision[0] for donors in self.donors] == [1, 0]
             and self._exceptions_agree()
