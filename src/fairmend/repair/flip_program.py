@@ -32,6 +32,9 @@ _TROUBLE = 4
 """The solver's status where numbers are too far apart for it."""
 _IN_DOUBT = 400
 """Rows that the program is solved over where prices are known from before."""
+_SLACKS = (1e-9, 1e-7, 1e-6, 1e-5)
+"""Added to the smallest excess, which is known to the solver's tolerance only: as little as works.
+"""
 
 Solution = tuple[FloatArray, FloatArray]
 """Chances and prices."""
@@ -175,14 +178,16 @@ class FlipProgram:
             ],
             b_ub=np.r_[-excess, excess, self.room],
         )
-        slack = 1e-9  # the smallest is known to the solver's tolerance only
-        limit = float(np.asarray(smallest.x)[-1]) + slack
-        answer = _simplex(
-            self._price,
-            self._bounds,
-            A_ub=np.r_[both_sides, self.lost],
-            b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
-        )
+        for slack in _SLACKS:
+            limit = float(np.asarray(smallest.x)[-1]) + slack
+            answer = _simplex(
+                self._price,
+                self._bounds,
+                A_ub=np.r_[both_sides, self.lost],
+                b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
+            )
+            if answer.status == 0:
+                break
         marginals = np.asarray(answer.ineqlin.marginals)
         prices = marginals[:count] - marginals[count : 2 * count]
         return np.clip(np.asarray(answer.x), 0.0, 1.0), np.asarray(prices, np.float64)
