@@ -124,6 +124,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         cost: Cost | Callable[[Any, Any], Any] | str | None = None,
         level: float = 1.0,
         blind: bool = False,
+        words: bool = False,
         two_sided: bool = False,
         rank: Rank | Mapping[str, float] | None = None,
         key: bytes | None = None,
@@ -147,6 +148,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         self.cost = cost
         self.level = level
         self.blind = blind
+        self.words = words
         self.two_sided = two_sided
         self.rank = rank
         self.key = key

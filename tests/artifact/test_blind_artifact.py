@@ -80,7 +80,7 @@ def test_what_is_saved_comes_back(kind, how, tmp_path):
     loaded.save(tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert str(loaded.plan_) == str(repaired.plan_)
-    assert "one blind rule, which reads no group" in str(inspect(tmp_path / "one"))
+    assert "one rule for everybody, without the group" in str(inspect(tmp_path / "one"))
     if y is not None:
         given = (convert(X), y)
         one, two = (r.report(*given, sensitive_features=s, explanation=False)

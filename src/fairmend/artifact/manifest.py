@@ -19,6 +19,7 @@ from fairmend.data.naming import GroupNames
 from fairmend.data.stored import stored, stored_by_tag
 from fairmend.measure.wording import figures, share
 from fairmend.model.blackbox import Output
+from fairmend.repair.blind.words import WordRule
 from fairmend.repair.plan import Outlook
 from fairmend.status import PlanStatus
 from fairmend.tables import TextTable
@@ -119,6 +120,8 @@ class Description:
     """Of the model's answers about the probe's rows."""
     key_fingerprint: Fingerprint | None
     """Tells keys apart; None where the key came from a random_state, which could be guessed."""
+    words: WordRule | None = None
+    """The rule of a blind repair, where it is one in words."""
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,9 @@ class Manifest:
             ("<name", "<type"),
             [(str(column.name), column.dtype) for column in about.columns],
         )
-        shown = [str(table) for table in (plans, columns) if table.cells]
-        return "\n\n".join(["\n".join(lines), *shown])
+        rule = "" if about.words is None else "\n".join(about.words.lines)
+        shown = [str(plans) if plans.cells else "", rule, str(columns) if columns.cells else ""]
+        return "\n\n".join(filter(None, ["\n".join(lines), *shown]))
 
 
 def _is_part(one: Any, whole: Any) -> bool:

@@ -48,7 +48,8 @@ from fairmend.measure.result import Audit
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.model.probe import Probe
-from fairmend.repair.blind.rule import BlindRule
+from fairmend.repair.blind.rule import BlindPlan, BlindRule
+from fairmend.repair.blind.words import WordRule
 from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.least_change import Ranking
 from fairmend.repair.plan import Plan
@@ -305,6 +306,7 @@ def _describe(body: Body, key: str | None) -> Description:
         probe_rows=len(body.probe.rows),
         answers_sha256=body.probe.sha256,
         key_fingerprint=key,
+        words=next((plan.rule.words for plan in plans if isinstance(plan, BlindPlan)), None),
     )
 
 
@@ -450,6 +452,8 @@ def _check_tables(decoder: Decoder, table: Frame) -> None:
             as_numbers(frame.encoded[place].values) is not None for frame in frames
         )
     for one in decoder.made:
+        if isinstance(one, WordRule) and not one.inputs <= set(table.names):
+            raise _unfit("a rule in words about other columns")
         parts: Any = ()
         if isinstance(one, EditCost):
             parts = one.axes

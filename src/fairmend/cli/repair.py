@@ -91,6 +91,7 @@ class RepairOptions:
     ] = None
     level: Annotated[float, o.setting("level", "SHARE")] = _default("level")
     blind: Annotated[bool, o.setting("blind", None, "--blind")] = False
+    words: Annotated[bool, o.setting("words", None, "--words")] = False
     two_sided: Annotated[bool, o.setting("two_sided", None, "--two-sided")] = False
     favourable: Annotated[
         str | None,
@@ -126,6 +127,7 @@ class RepairOptions:
             "reference": people.as_group(self.reference),
             "level": self.level,
             "blind": self.blind,
+            "words": self.words,
             "two_sided": self.two_sided,
             "favorable_label": _favourable(people, box, self.favourable),
             "do_no_harm": self.do_no_harm,

@@ -218,8 +218,8 @@ def _simplex(price: FloatArray, bounds: Any, **constraints: Any) -> Any:
         scaled[f"b_{kind}"] = constraints[f"b_{kind}"] / line
     answer = linprog(price / unit, bounds=bounds, method="highs-ds", **scaled)
     if answer.status == _TROUBLE:
-        options = {"presolve": False}
-        answer = linprog(price / unit, bounds=bounds, method="highs-ds", options=options, **scaled)
+        scaled["options"] = {"presolve": False}
+        answer = linprog(price / unit, bounds=bounds, method="highs-ds", **scaled)
     if answer.status == 0:
         for kind, line in lines.items():
             part = answer[{"eq": "eqlin", "ub": "ineqlin"}[kind]]

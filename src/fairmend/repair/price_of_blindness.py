@@ -148,7 +148,8 @@ def price_of_blindness(
     blind, aware = replace(settings, blind=True), replace(settings, blind=False, rank=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairmendWarning)  # about the same people, given by fit
-        whole = make_plans(data, blind, box)
+        blind_at = plans_by_level({}, data, blind, box)
+        whole = blind_at(1.0)
         some = next(iter(whole.values()), None)
         if not isinstance(some, BlindPlan):
             return None
@@ -156,9 +157,7 @@ def price_of_blindness(
         reading = plans_by_level(make_plans(data, aware, box), data, aware, box)
         found = []
         for level in levels:
-            plans = whole if level == settings.level else make_plans(
-                data, replace(blind, level=level), box
-            )  # fmt: skip
+            plans = whole if level == 1 else blind_at(level)
             found.append(judge.point(plans, level, reads_group=False))
             found.append(judge.point(reading(level), level, reads_group=True))
     now = judge.point({}, 0.0, reads_group=False)
@@ -217,11 +216,12 @@ class _Judge:
                 exceptions=None,
                 exception_answers=None,
                 turned=None,
+                words=None,
             )
             most[group] = replace(plan, rule=rule)
         gap = self._widest(self._decided(most), narrowest=True)
         more = self._optimism({plan.target: plan.baseline for plan in plans.values()})
-        return gap.gap + more, gap.low + more, gap.high + more
+        return gap.gap + more, gap.low, gap.high + more  # it may well go further
 
     def _optimism(self, against: Mapping[Hashable, Hashable]) -> float:
         """How much less the furthest rule does among people it was not chosen on.

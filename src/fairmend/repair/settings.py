@@ -62,6 +62,9 @@ class RepairSettings:
     blind
         Repair without the group: one rule for everybody, which reads the inputs and the answer of
         the model and never a group. Equal inputs get equal decisions.
+    words
+        With blind: make the rule a short list of conditions on inputs and score that people can
+        read, at most 8 rules of at most 4 conditions. The plan says what that costs.
     two_sided
         Repair the reference group too: all groups come to the one rate at which decisions are
         worth most, wrong ones weighed as the model's own decisions imply. This takes decisions
@@ -78,7 +81,8 @@ class RepairSettings:
     favorable_label
         The decision that people want; by default the positive label of y.
     do_no_harm
-        Refuse a repair that takes favourable decisions away from people of its target group.
+        Refuse a repair that takes favourable decisions away from people of its target group. With
+        blind, find a rule that takes them from nobody.
     require_significant
         Refuse to repair a gap that is not significant, instead of warning.
     unknown_group
@@ -115,6 +119,7 @@ class RepairSettings:
     cost: Cost | Callable[[Any, Any], Any] | str | None = None
     level: float = 1.0
     blind: bool = False
+    words: bool = False
     two_sided: bool = False
     rank: Rank | Mapping[str, float] | None = None
     key: bytes | None = None
@@ -218,6 +223,13 @@ class RepairSettings:
         check_estimator(self.outcome_model)
         check_level(self.level)
         keep = "'keep' gives people of unaudited groups the model's own answer."
+        check(
+            self.blind or not self.words,
+            "words",
+            "must be False without blind",
+            "got True",
+            "Add blind=True: only a rule for everybody can be put in words.",
+        )
         check_choice("unknown_group", self.unknown_group, get_args(UnknownGroup), keep)
         self._check_rank()
         if self.random_state is not None:

@@ -287,11 +287,13 @@ class PlanSummary:
     outlook: Outlook
     search: str = ""
     """Where destinations are sought and how many of the nearest are found."""
+    notes: tuple[str, ...] = ()
+    """Further sentences about the plan, among them a rule in words."""
 
     @classmethod
     def of(cls, plan: Plan) -> PlanSummary:
         aim, status = (plan.target, plan.baseline, plan.metric, plan.method), plan.status
-        return cls(*aim, status.name, status.value, plan.outlook, plan.search)
+        return cls(*aim, status.name, status.value, plan.outlook, plan.search, plan.notes)
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ def make_report(
             PlanSummary.of(plan) for group, plan in plans.items() if group in applied.routes
         ),
         smallest_cell=smallest_cell,
+        blind=_rule_for_all(plans) is not None,
     )
 
 

@@ -109,6 +109,8 @@ class Report:
     plans: tuple[PlanSummary, ...] = ()
     explanation: Explanation | None = None
     frontier: tuple[FrontierPoint, ...] = ()
+    blind: bool = False
+    """Whether the repair reads no group when it decides."""
     blindness: PriceOfBlindness | None = None
     """Of a blind repair: what closing the gap costs without the group, and what with it."""
     provenance: Provenance | None = None
@@ -249,8 +251,9 @@ class Report:
             if self.outcome_known
             else ""
         )
-        price = "" if self.blindness is None else f"\n\n{self.blindness}"
-        return f"{tables}\n\n{accuracy}{whose(self)}{price}"
+        notes = dict.fromkeys("\n".join(plan.notes) for plan in self.plans_in_order if plan.notes)
+        price = [] if self.blindness is None else [str(self.blindness)]
+        return "\n\n".join([tables, *notes, f"{accuracy}{whose(self)}", *price])
 
     def _repr_html_(self) -> str:
         answers = "".join(
@@ -263,7 +266,7 @@ class Report:
 _KEYS = (
     "schema", "metric", "favourable", "favours_positive", "verdict", "accuracy_before",
     "accuracy_after", "smallest_cell", "before", "after", "groups", "plans", "explanation",
-    "frontier", "blindness", "filing", "provenance",
+    "frontier", "blind", "blindness", "filing", "provenance",
 )  # fmt: skip
 """Of `Report.to_dict`."""
 _BEFORE_AFTER = (

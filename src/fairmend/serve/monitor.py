@@ -68,6 +68,7 @@ def _look(sidecar: Sidecar, store: LogStore) -> MonitorFigures:
         probes_changed=changed,
         probed_at=sidecar.probed_at,
         monitored=tuple(monitored),
+        blind=serving.classifier.blind,
         edits=tuple(LoggedEdit(*edit) for edit in store.last_edits(12)),
         alerts=tuple(find_alerts(monitored, changed, sidecar.probed_at)),
     )

@@ -17,9 +17,11 @@ audit experience are closed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import check, listed, warn
@@ -36,7 +38,9 @@ from fairmend.repair.blind.rule import (
     GroupShare,
     flip_prices,
 )
-from fairmend.repair.blind.search import FlipSearch
+from fairmend.repair.blind.search import FlipSearch, Solved
+from fairmend.repair.blind.word_search import WordSearch
+from fairmend.repair.blind.words import WordRule
 from fairmend.repair.destinations import Donors
 from fairmend.repair.plan import Plan
 from fairmend.repair.probabilities import RowProbabilities, pooled_tally
@@ -51,7 +55,7 @@ from fairmend.repair.telling import telling_inputs
 from fairmend.repair.trade_off import TradeOff
 from fairmend.status import PlanStatus
 
-__all__ = ["plan_blindly"]
+__all__ = ["BlindLevels", "plan_blindly"]
 
 _FEW = 20
 """Of fewer people nothing is learnt about who they are."""
@@ -65,44 +69,64 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
 
     There is no plan where no group is worse off.
     """
-    for disparity in settings.disparities:
-        for _, part in parts_of(disparity):
-            as_rate(part)
-    check(
-        settings.target is None or settings.target != settings.reference,
-        "reference",
-        "must differ from the target",
-        f"both are {settings.target!r}",
-        "Name another group, or leave it out.",
-    )
-    gaps = audit_data(data, metrics=settings.disparities[:1], reference=settings.reference).gaps
-    against = {
-        gap.target: gap.baseline
-        for gap in judged(gaps)
-        if gap.gap > 0 and settings.target in (None, gap.target)
-    }
-    if not against:
-        return {}
-    if settings.level == 0:
-        found = _problems(data, settings, box, gaps, against)
-        return {target: found[target].identity() for target in against}
-    audited = Audited.of(data)
-    check(
-        bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
-        "blind",
-        "must be False for soft decisions",
-        "the model decides by chance",
-        "A blind rule turns decisions: set a threshold.",
-    )
-    problems = _problems(data, settings, box, gaps, against)
-    for target in against:
-        problems[target].warn_if_not_significant()
-    rule, feasible = _fitted(audited, settings, box, against, problems[next(iter(against))])
-    status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
-    plans = {
-        group: BlindPlan(**problem.common(status), rule=rule) for group, problem in problems.items()
-    }
-    return _finished(data, plans, problems, {gap.target: gap.rivals for gap in gaps})
+    return BlindLevels(data, settings, box).at(settings.level)
+
+
+class BlindLevels:
+    """Blind repairs of one audit at any level: what they have in common is found once."""
+
+    def __init__(self, data: AuditData, settings: RepairSettings, box: BlackBox) -> None:
+        for disparity in settings.disparities:
+            for _, part in parts_of(disparity):
+                as_rate(part)
+        check(
+            settings.target is None or settings.target != settings.reference,
+            "reference",
+            "must differ from the target",
+            f"both are {settings.target!r}",
+            "Name another group, or leave it out.",
+        )
+        self.data, self.settings, self.box = data, settings, box
+        self._gaps = audit_data(
+            data, metrics=settings.disparities[:1], reference=settings.reference
+        ).gaps
+        self._against = {
+            gap.target: gap.baseline
+            for gap in judged(self._gaps)
+            if gap.gap > 0 and settings.target in (None, gap.target)
+        }
+
+    def at(self, level: float) -> dict[Hashable, Plan]:
+        """The plans that close so much of the gaps."""
+        if not self._against:
+            return {}
+        settings = replace(self.settings, level=level)
+        problems = _problems(self.data, settings, self.box, self._gaps, self._against)
+        if level == 0:
+            return {target: problems[target].identity() for target in self._against}
+        rule, feasible = _solved(self._known, settings, self._against)
+        status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
+        plans = {
+            group: BlindPlan(**problem.common(status), rule=rule)
+            for group, problem in problems.items()
+        }
+        return _finished(self.data, plans, problems, {gap.target: gap.rivals for gap in self._gaps})
+
+    @cached_property
+    def _known(self) -> _Known:
+        """Models, donors and prices, which do not depend on the level."""
+        audited = Audited.of(self.data)
+        check(
+            bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
+            "blind",
+            "must be False for soft decisions",
+            "the model decides by chance",
+            "A blind rule turns decisions: set a threshold.",
+        )
+        problems = _problems(self.data, self.settings, self.box, self._gaps, self._against)
+        for target in self._against:
+            problems[target].warn_if_not_significant()
+        return _Known.fit(audited, self.settings, self.box, problems[next(iter(self._against))])
 
 
 def _problems(
@@ -164,55 +188,108 @@ def _as_decided(
     return pooled([now[other] for other in data.groups if other != group])
 
 
-def _fitted(
-    audited: Audited,
-    settings: RepairSettings,
-    box: BlackBox,
-    against: Mapping[Hashable, Hashable],
-    problem: RepairProblem,
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What a blind rule of any level rests on."""
+
+    audited: Audited
+    models: _Models
+    outcome: AnsweredOutcome
+    chance: FloatArray
+    """P(Y=1 | x, answer) of each row."""
+    trade_off: TradeOff
+    by: str
+    donors: tuple[Donors, Donors]
+    price: FloatArray
+    """What turning each row costs."""
+    kept_out: tuple[str, ...]
+
+    @classmethod
+    def fit(
+        cls, audited: Audited, settings: RepairSettings, box: BlackBox, problem: RepairProblem
+    ) -> _Known:
+        kept_out = telling_inputs(audited.data)
+        _say_what_is_kept_out(kept_out, audited.data)
+        models = _Models(audited, settings, kept_out)
+        outcome = models.outcome(box)
+        chance = outcome.of(models.told, audited.answers)
+        weight = audited.tally.by_row
+        trade_off = _trade_off(settings, chance, audited.answers.decision, weight)
+        donors = _donors(audited, settings, problem, kept_out)
+        by = settings.rank if settings.rank in ("flips", "cost") else "worth"
+        price = _prices_of_rows(
+            audited, donors, settings, by=by, trade_off=trade_off, chance=chance
+        )
+        return cls(audited, models, outcome, chance, trade_off, by, donors, price, kept_out)
+
+
+def _solved(
+    known: _Known, settings: RepairSettings, against: Mapping[Hashable, Hashable]
 ) -> tuple[BlindRule, bool]:
     """The cheapest rule, and whether one closes all gaps by the outcomes expected of people."""
-    data = audited.data
-    kept_out = telling_inputs(data)
-    _say_what_is_kept_out(kept_out, data)
-    models = _Models(audited, settings, kept_out)
-    outcome = models.outcome(box)
-    own = audited.answers.decision
-    chance = outcome.of(models.told, audited.answers)
-    everybody = audited.tally
-    trade_off = _trade_off(settings, chance, own, everybody.by_row)
-    donors = _donors(audited, settings, problem, kept_out)
-    by = settings.rank if settings.rank in ("flips", "cost") else "worth"
-    price = _prices_of_rows(audited, donors, settings, by=by, trade_off=trade_off, chance=chance)
-    gaps, kind = Gaps(audited, settings, against), models.kinds()
+    data, trade_off, price = known.audited.data, known.trade_off, known.price
+    gaps, kind = Gaps(known.audited, settings, against), known.models.kinds()
     solved = []
     for rate in gaps.common_rates():
         constraints = gaps.constraints(rate)
-        shares = models.shares(constraints)
-        effect = np.sum([one.effect(models.told, chance) for one in shares], axis=0)
-        solved.append(
-            (FlipSearch(audited, constraints, effect, price, kind).solved(), constraints, shares)
-        )
-    best, constraints, shares = min(solved, key=lambda one: one[0].order)
+        shares = known.models.shares(constraints)
+        effect = np.sum([one.effect(known.models.told, known.chance) for one in shares], axis=0)
+        flips = FlipSearch(known.audited, constraints, effect, price, kind).solved()
+        solved.append((flips, constraints, shares, effect))
+    best, constraints, shares, effect = min(solved, key=lambda one: one[0].order)
     rule = BlindRule(
-        outcome=outcome,
+        outcome=known.outcome,
         shares=shares,
         prices=best.prices,
         trade_off=trade_off,
-        by=by,
-        donors=donors,
-        kept_out=kept_out,
-        proxy_auc=models.proxy_auc(),
+        by=known.by,
+        donors=known.donors,
+        kept_out=known.kept_out,
+        proxy_auc=known.models.proxy_auc(),
         protected=settings.protected(data.labels),
     )
+    if settings.words:
+        search = WordSearch(
+            known.audited,
+            known.models.told,
+            constraints,
+            effect=effect,
+            price=price,
+            prices=best.prices,
+            trade_off=trade_off if known.by == "worth" and data.outcome_known else None,
+        )
+        words = _in_words(known.audited, search, trade_off, best, np.isfinite(price))
+        return replace(rule, words=words), best.feasible
     if len(best.exceptions) == 0:
         return rule, best.feasible
     return replace(
         rule,
-        exceptions=models.told.take(best.exceptions),
-        exception_answers=audited.answers.take(best.exceptions),
+        exceptions=known.models.told.take(best.exceptions),
+        exception_answers=known.audited.answers.take(best.exceptions),
         turned=best.turned[best.exceptions].astype(np.float64),
     ), best.feasible
+
+
+def _in_words(
+    audited: Audited,
+    search: WordSearch,
+    trade_off: TradeOff,
+    free: Solved,
+    reached: NDArray[np.bool_],
+) -> WordRule:
+    """The rule in words, and what it and the unrestricted rule are worth to the audit people."""
+    labels, own = audited.data.labels, audited.answers.decision
+    unknown = float("nan"), float("nan")
+    words = WordRule(search.best(), (labels.negative, labels.positive), unknown, unknown)
+    if not audited.data.outcome_known:
+        return words
+    turned = words.turns(audited.table, audited.answers) & reached
+    weight = audited.weight.sum(axis=0)
+    mine, theirs = (np.where(flips, 1 - own, own) for flips in (turned, free.turned))
+    accuracy, worth = (
+        (by.worth(weight, mine), by.worth(weight, theirs)) for by in (TradeOff(0.5), trade_off)
+    )
+    return replace(words, accuracy=accuracy, worth=worth)
 
 
 def _say_what_is_kept_out(names: Sequence[str], data: AuditData) -> None:
@@ -285,7 +362,8 @@ class _Models:
 
     def _sets(self, part: FloatArray, outcomes: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The groups that the gaps are of, and all others together unless they are too few."""
-        sets = [(group,) for group in range(part.shape[1]) if np.abs(part[:, group]).max() > 0]
+        groups = range(part.shape[1])
+        sets: list[tuple[int, ...]] = [(k,) for k in groups if np.abs(part[:, k]).max() > 0]
         others = tuple(group for group in range(part.shape[1]) if (group,) not in sets)
         if self.audited.group_tally(others, outcomes).people[:, 1].sum() >= _FEW:
             sets.append(others)

@@ -26,6 +26,7 @@ from fairmend.measure import special
 from fairmend.measure.population import Tally
 from fairmend.model.answers import Answers, find_seen, is_same
 from fairmend.model.blackbox import BlackBox
+from fairmend.repair.blind.words import WordRule
 from fairmend.repair.destinations import Donors, join
 from fairmend.repair.plan import Plan, Route
 from fairmend.repair.probabilities import RowProbabilities
@@ -143,6 +144,8 @@ class BlindRule:
     """1 for each exception whose decision is turned, 0 for the others."""
     protected: Side | None = None
     """The decision nobody may lose, 0 or 1; None if either may be turned."""
+    words: WordRule | None = None
+    """The rule as a list of conditions, which then decides alone."""
 
     def agrees(self) -> bool:
         gaps = {len(one.weights) for one in self.shares}
@@ -151,6 +154,7 @@ class BlindRule:
             and self.by in ("worth", "flips", "cost")
             and [donors.answers.decision[0] for donors in self.donors] == [1, 0]
             and self._exceptions_agree()
+            and (self.words is None or not self.words.inputs & set(self.kept_out))
         )
 
     def _exceptions_agree(self) -> bool:
@@ -173,7 +177,7 @@ class BlindRule:
         if self.kept_out:
             notes.append(f"the model reads {listed(self.kept_out)}, which tells the group; the "
                          "rule does not look at it")  # fmt: skip
-        return tuple(notes)
+        return (*notes, *(() if self.words is None else self.words.lines))
 
     def margin(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> FloatArray:
         """By how much the prices outweigh what turning each row's decision costs."""
@@ -185,6 +189,16 @@ class BlindRule:
 
     def turns(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> Any:
         """Whose decision is turned."""
+        if self.words is not None:
+            turned = self.words.turns(rows, answers)
+        else:
+            turned = self._outweighed(rows, answers, cost)
+        if self.protected is not None:
+            turned &= answers.decision != self.protected
+        return turned
+
+    def _outweighed(self, rows: Frame, answers: Answers, cost: FloatArray | None) -> Any:
+        """Where the prices outweigh the cost of turning, but for the exceptions."""
         turned = self.margin(rows, answers, cost) > 0
         if self.exceptions is not None and self.exception_answers is not None:
             assert self.turned is not None
@@ -192,8 +206,6 @@ class BlindRule:
             at = np.maximum(place, 0)
             known = (place >= 0) & is_same(answers, self.exception_answers.take(at))
             turned = np.where(known, self.turned[at] > 0, turned)
-        if self.protected is not None:
-            turned &= answers.decision != self.protected
         return turned
 
     def _told(self, rows: Frame) -> Frame:

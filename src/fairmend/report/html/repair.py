@@ -40,6 +40,7 @@ def groups(report: Report) -> list[dict[str, Any]]:
         {
             "name": report.names(group.group),
             "plan": _plan_text(plans[group.group], report),
+            "notes": plans[group.group].notes,
             "outcome": group,
             "flow": _flow(report, group),
             "edits": [
