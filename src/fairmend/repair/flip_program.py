@@ -207,14 +207,14 @@ def _simplex(price: FloatArray, bounds: Any, **constraints: Any) -> Any:
     unit = float(np.abs(price).max(initial=0.0)) or 1.0
     lines = {kind: _largest(constraints[f"A_{kind}"]) for kind in ("eq", "ub")
              if f"A_{kind}" in constraints}  # fmt: skip
-    scaled = dict(constraints)
+    scaled: dict[str, Any] = dict(constraints)
     for kind, line in lines.items():
         scaled[f"A_{kind}"] = constraints[f"A_{kind}"] / line[:, None]
         scaled[f"b_{kind}"] = constraints[f"b_{kind}"] / line
     answer = linprog(price / unit, bounds=bounds, method="highs-ds", **scaled)
     if answer.status == _TROUBLE:
-        options = {"presolve": False}
-        answer = linprog(price / unit, bounds=bounds, method="highs-ds", options=options, **scaled)
+        scaled["options"] = {"presolve": False}
+        answer = linprog(price / unit, bounds=bounds, method="highs-ds", **scaled)
     if answer.status == 0:
         for kind, line in lines.items():
             part = answer[{"eq": "eqlin", "ub": "ineqlin"}[kind]]

@@ -54,7 +54,7 @@ def _tells(column: Encoded, people: FloatArray, members: NDArray[np.bool_]) -> b
     """Whether an input tells who is of some groups."""
     both = np.stack([people[members].sum(axis=0), people[~members].sum(axis=0)])
     doubt = both.sum(axis=1).min() / both.sum()
-    return _wrong(column, both) < TELLING * doubt
+    return bool(_wrong(column, both) < TELLING * doubt)
 
 
 def _people_by_row(data: AuditData, group: int) -> FloatArray:

@@ -85,7 +85,7 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
         return {}
     if settings.level == 0:
         found = _problems(data, settings, box, gaps, against)
-        return {target: found[target].identity() for target in against}
+        return {group: problem.identity() for group, problem in found.items()}
     audited = Audited.of(data)
     check(
         bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
@@ -285,7 +285,9 @@ class _Models:
 
     def _sets(self, part: FloatArray, outcomes: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The groups that the gaps are of, and all others together unless they are too few."""
-        sets = [(group,) for group in range(part.shape[1]) if np.abs(part[:, group]).max() > 0]
+        sets: list[tuple[int, ...]] = [
+            (group,) for group in range(part.shape[1]) if np.abs(part[:, group]).max() > 0
+        ]
         others = tuple(group for group in range(part.shape[1]) if (group,) not in sets)
         if self.audited.group_tally(others, outcomes).people[:, 1].sum() >= _FEW:
             sets.append(others)
