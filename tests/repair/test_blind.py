@@ -302,6 +302,20 @@ def test_a_report_follows_the_rule_for_groups_that_were_never_audited():
         assert one.selected_after == pytest.approx(decided[s == one.group].mean())
 
 
+def test_the_frontier_has_a_point_of_each_group_at_each_level():
+    repaired = fit("fnr", data=people(300))
+    X, y, s = people(300, seed=5)
+    points = repaired.frontier(X, y, sensitive_features=s, levels=[0.0, 0.5, 1.0])
+    assert [(one["level"], one["group"]) for one in points] == [
+        (level, group) for level in (0.0, 0.5, 1.0) for group in "ab"
+    ]
+    assert all(one["edited"] == 0 for one in points[:2])
+    own = {group: recount("fnr", labels(X), y, s, group, "a")[0] for group in "ab"}
+    assert points[1]["gap"] == pytest.approx(own["b"])
+    report = repaired.report(X, y, sensitive_features=s, frontier=True, explanation=False)
+    assert report.to_html().startswith("<!doctype html>")
+
+
 def test_what_cannot_be_closed_is_unreachable():
     X, y, s = people()
     repaired = fit(

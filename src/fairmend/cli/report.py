@@ -53,6 +53,9 @@ def report(
         refuse_one_place_for_two("--output", output, file, artifact)
         refuse_unwritable(output, force=force)
     repaired = load_repair(artifact, call)
+    if frontier and repaired.blind:
+        note("what closing less of the gap would do is left out: the artifact of a blind repair "
+             "does not say who is of which group")  # fmt: skip
     table = repaired.data_.table
     assert table is not None
     if not group and (file == "-" or Path(file).is_fifo()):

@@ -212,7 +212,7 @@ def _simplex(price: FloatArray, bounds: Any, **constraints: Any) -> Any:
     unit = float(np.abs(price).max(initial=0.0)) or 1.0
     lines = {kind: _largest(constraints[f"A_{kind}"]) for kind in ("eq", "ub")
              if f"A_{kind}" in constraints}  # fmt: skip
-    scaled = dict(constraints)
+    scaled: dict[str, Any] = dict(constraints)
     for kind, line in lines.items():
         scaled[f"A_{kind}"] = constraints[f"A_{kind}"] / line[:, None]
         scaled[f"b_{kind}"] = constraints[f"b_{kind}"] / line

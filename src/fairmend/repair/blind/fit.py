@@ -103,7 +103,7 @@ class BlindLevels:
         settings = replace(self.settings, level=level)
         problems = _problems(self.data, settings, self.box, self._gaps, self._against)
         if level == 0:
-            return {target: problems[target].identity() for target in self._against}
+            return {group: problem.identity() for group, problem in problems.items()}
         rule, feasible = _solved(self._known, settings, self._against)
         status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
         plans = {
