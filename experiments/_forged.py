@@ -86,6 +86,11 @@ def mixed_polars(X: pd.DataFrame) -> pl.DataFrame:
     )
 
 
+def told(X: pd.DataFrame) -> pd.DataFrame:
+    """With an input that tells the group, which a blind rule keeps out."""
+    return X.assign(sex=people(len(X))[2])
+
+
 def vendor(rows: Any) -> np.ndarray:
     """A chance by the first column; whatever it holds, there is an answer."""
     frame = rows if isinstance(rows, np.ndarray) else rows.to_numpy()
@@ -117,6 +122,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "mixed columns": {"data": mixed, "one_way": {"income": "up"}, "immutable": ["zone"]},
     "mixed columns in Polars": {"data": mixed_polars},
     "recorded": {"model": "said", "data": recorded},
+    "blind": {"blind": True, "disparity": "fnr", "data": told},
+    "blind, joint": {"blind": True, "disparity": ["fnr", "fpr"],
+                     "rank": {"false_positive": 1, "false_negative": 2}},
 }  # fmt: skip
 
 
@@ -222,14 +230,15 @@ def used(found: RepairedClassifier, turn: int) -> str:
     assert table is not None
     at = (turn + np.arange(ASKED)) % len(table)
     rows = table.take(np.tile(at, len(groups))).native
-    who = np.empty(len(at) * len(groups), object)
-    who[:] = [group for group in groups for _ in at]
+    labels = np.empty(len(at) * len(groups), object)
+    labels[:] = [group for group in groups for _ in at]
+    who = None if found.blind else labels
     if found.box_.column is not None:
         rows = rows.assign(**{found.box_.column: vendor(rows)})
     chance = found.predict_proba(rows, sensitive_features=who)
     if not ((chance >= 0) & (chance <= 1)).all():
         return f"a chance of {chance.min()} or {chance.max()}"
     if turn % 10 == 0:
-        found.predict(rows, sensitive_features=who, ids=np.arange(len(who)))
-        found.transform(rows, sensitive_features=who, ids=np.arange(len(who)))
+        found.predict(rows, sensitive_features=who, ids=np.arange(len(labels)))
+        found.transform(rows, sensitive_features=who, ids=np.arange(len(labels)))
     return "sound"

@@ -95,6 +95,17 @@ class Task:
     aim: str
     """sp, fnr or fpr."""
     seed: int
+    training: Training | None = None
+    """What the model was fitted on, for those who retrain it."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Inputs, outcomes and groups (1 is the target)."""
+
+    X: np.ndarray
+    y: np.ndarray
+    s: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,7 @@ def serve(variants: Mapping[str, Learner], audit: Callable[..., Any] | None = No
             seen,
             aim,
             asked["seed"],
+            _training(given, is_target),
         )
         people = People(inputs[1], (holdout.s == is_target).astype(np.int64), holdout.ids)
         try:
@@ -151,6 +163,13 @@ def serve(variants: Mapping[str, Learner], audit: Callable[..., Any] | None = No
         s = (audited.s == given["target_sp"]).astype(np.int64)
         found["audit"] = audit(s, given["y_audit"].astype(np.int64), model.labels(audited.X))
     np.savez(target, found=np.array(json.dumps(found)), **arrays)  # type: ignore[arg-type]
+
+
+def _training(given: Mapping[str, np.ndarray], target: Any) -> Training | None:
+    if "X_train" not in given:
+        return None
+    s = (given["s_train"] == target).astype(np.int64)
+    return Training(given["X_train"], given["y_train"].astype(np.int64), s)
 
 
 def _run(

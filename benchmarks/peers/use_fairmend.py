@@ -1,4 +1,4 @@
-"""fairmend: least change with probabilities or labels alone, and the order-preserving repair."""
+"""fairmend: least change with scores or labels alone, order, two-sided, and blind repairs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 
 import fairmend
 from fairmend import BlackBox, RepairedClassifier
+
+LEVELS = (60, 80, 90)
+"""Per cent of the gap that a blind repair closes, beside all of it."""
 
 
 def repaired(of: str, **settings: Any) -> contest.Learner:
@@ -27,6 +30,27 @@ def repaired(of: str, **settings: Any) -> contest.Learner:
         return Decide(mended.fit(task.people.X, task.y, sensitive_features=task.people.s))
 
     return learn
+
+
+def blind(of: str, level: float = 1.0) -> contest.Learner:
+    """One rule for everybody, closing as much of the gap as asked."""
+
+    def learn(task: contest.Task) -> Blind:
+        learnt = repaired(of, blind=True, level=level)(task)
+        return Blind(learnt.mended)
+
+    return learn
+
+
+class Blind:
+    """A blind repair, put to people without their groups."""
+
+    def __init__(self, mended: RepairedClassifier) -> None:
+        self.mended = mended
+
+    def __call__(self, people: contest.People) -> contest.Decided:
+        decision = np.asarray(self.mended.predict(people.X))
+        return contest.Decided(decision, lambda: {"chance": decision.astype(np.float64)})
 
 
 class Decide:
@@ -64,6 +88,9 @@ if __name__ == "__main__":
             "scores": repaired("scores"),
             "order": repaired("scores", method="order"),
             "two_sided": repaired("scores", two_sided=True),
+            "blind": blind("scores"),
+            "blind_labels": blind("labels"),
+            **{f"blind_{level}": blind("scores", level / 100) for level in LEVELS},
         },
         audit,
     )

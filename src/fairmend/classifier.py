@@ -51,11 +51,14 @@ from fairmend.measure.result import Audit
 from fairmend.measure.selection import find_one_decision
 from fairmend.measure.tabulate import tabulate
 from fairmend.model.blackbox import BlackBox
+from fairmend.model.probe import Probe
 from fairmend.progress import progress
 from fairmend.repair.costs import Cost
 from fairmend.repair.frontier import plans_by_level
 from fairmend.repair.plan import Plan
 from fairmend.repair.plans import check_harm, make_plans
+from fairmend.repair.price_of_blindness import LEVELS as PRICE_LEVELS
+from fairmend.repair.price_of_blindness import PriceOfBlindness, price_of_blindness
 from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import Rank, RepairSettings, UnknownGroup
@@ -185,18 +188,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         with progress("repairing"):
             settings.check()
             box = BlackBox.of(self.model)
-            data = tabulate(
-                box,
-                X,
-                y,
-                sensitive_features=self._groups(X, sensitive_features),
-                sample_weight=sample_weight,
-                ids=ids,
-                pos_label=self.pos_label,
-                unlabelled=UNLABELLED,
+            data = self._tabulated(
+                box, X, y, sensitive_features, sample_weight=sample_weight, ids=ids
             )
-            check_outcomes_are_known(data, settings.disparities)
-            settings.check_data(data)
             one_decision = find_one_decision(data)
             audited = audit_data(data, reference=self.reference, one_decision=one_decision)
             plans = make_plans(data, settings, box)
@@ -213,6 +207,49 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             self.key_: bytes | None = self._make_key()
             self._keep(box, data, audited, plans)
         return self
+
+    def _tabulated(
+        self,
+        box: BlackBox,
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        *,
+        sample_weight: Any,
+        ids: Any = None,
+    ) -> AuditData:
+        """The people of an audit, counted, if the settings are for such people."""
+        data = tabulate(
+            box,
+            X,
+            y,
+            sensitive_features=self._groups(X, sensitive_features),
+            sample_weight=sample_weight,
+            ids=ids,
+            pos_label=self.pos_label,
+            unlabelled=UNLABELLED,
+        )
+        check_outcomes_are_known(data, self.settings.disparities)
+        self.settings.check_data(data)
+        return data
+
+    def price_of_blindness(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        levels: Sequence[float] = PRICE_LEVELS,
+    ) -> PriceOfBlindness | None:
+        """What closing the gap costs without the group, and what with it, at each of ``levels``.
+
+        Nothing is fitted here: it is what to look at before one decides for ``blind``. All figures
+        are on the people given; None where no group is worse off.
+        """
+        box = BlackBox.of(self.model)
+        data = self._tabulated(box, X, y, sensitive_features, sample_weight=sample_weight)
+        return price_of_blindness(data, self.settings, box, levels)
 
     @property
     def settings(self) -> RepairSettings:
@@ -235,6 +272,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         self._fingerprint: list[str] = []
         self._warned: set[str] = set()
         self._loaded = False
+        self._probe: Probe | None = None
 
     def fit_transform(
         self,
@@ -247,7 +285,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ) -> Any:
         """Learn the plans on audit data, and edit it."""
         self.fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids)
-        return self.transform(X, sensitive_features=sensitive_features, ids=ids)
+        groups = None if self.blind else sensitive_features
+        return self.transform(X, sensitive_features=groups, ids=ids)
 
     def _groups(self, X: Any, sensitive_features: Any) -> Any:
         if sensitive_features is not None:
@@ -403,7 +442,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """What the repair does to people, before and after.
 
         ``explanation=False`` leaves out what the gap rests on, which takes most of the time on
-        large audits; ``frontier`` adds what closing less of it would do, at each of ``levels``.
+        large audits; ``frontier`` adds what closing less of it would do, at each of ``levels``, and
+        of a blind repair what the same costs where the group may be read.
         ``command`` is what the report names as its maker; by default the calls that made it.
 
         ``holdout=True`` declares that these people were not used for fitting, False that they were,
@@ -429,6 +469,9 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             report,
             explanation=explained,
             frontier=tuple(self._frontier(data, levels)) if frontier else (),
+            blindness=price_of_blindness(self._audited_rows, self.settings, self.box_)
+            if frontier and self.blind
+            else None,
             provenance=Provenance.of(
                 self.data_,
                 data,

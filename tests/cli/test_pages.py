@@ -17,9 +17,8 @@ FOLDERS = {"README.md": set(), "docs/command-line.md": {"lake", "decided"}}
 """What else the commands of a page make: files are the same on both."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", list(FOLDERS))
-def test_the_commands_of_a_page_work_in_an_empty_folder(page, tmp_path):
+def typed(page, tmp_path):
+    """The folder in which the commands of a page were typed, and what they said."""
     tools, folder = tmp_path / "bin", tmp_path / "empty"
     tools.mkdir()
     folder.mkdir()
@@ -34,6 +33,25 @@ def test_the_commands_of_a_page_work_in_an_empty_folder(page, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+    return folder, done
+
+
+@pytest.mark.slow
+def test_the_commands_on_blind_repair_decide_about_people_of_unknown_groups(tmp_path):
+    folder, done = typed("docs/blind.md", tmp_path)
+    asked, decided = ((folder / n).read_text().splitlines() for n in ("unknown.csv", "decided.csv"))
+    assert "sex" not in asked[0].split(",")
+    assert "over_50k" not in asked[0].split(",")
+    assert decided[0] == asked[0] + ",decision"
+    assert len(decided) == len(asked)
+    assert "one rule for everybody, without the group" in done.stdout
+    assert (folder / "blind.html").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", list(FOLDERS))
+def test_the_commands_of_a_page_work_in_an_empty_folder(page, tmp_path):
+    folder, done = typed(page, tmp_path)
     assert "note:" not in done.stderr.replace("note: 'score' still holds", "")
     written = {"applicants.csv", "decided.csv", "repaired.fairmend", "repaired.html",
                "newcomers.csv", "report.html", "secret.key"}  # fmt: skip

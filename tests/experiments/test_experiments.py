@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ SPLITS = 2
 ROOT = Path(__file__).parents[2]
 
 DOCS = ROOT / "docs"
-NAMES = ("_shared", "_history", "counterfactuals", "repair", "frontier", "mixed", "_page")
+NAMES = (
+    "_shared", "_history", "counterfactuals", "repair", "frontier", "mixed", "blind", "_page",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -432,6 +435,102 @@ def test_a_model_that_remembers_is_asked_once(experiments):
     assert model.asked == 100
 
 
+# -------------------------------------------------------------------- without the group
+
+
+@pytest.mark.parametrize("metric", ["sp", "fnr"])
+def test_a_blind_split_keeps_what_it_promises(experiments, metric):
+    # equal inputs, edits and what nobody may lose are checked inside, person by person
+    blind, here = experiments.blind, experiments.shared.split("compas", 0)
+    [row] = [row for row in blind.EMBEDDED if row.name == f"compas {metric}"]
+    lines = [blind.one_run(row, way, 0, here) for way in blind.WAYS]
+    for line in lines:
+        check(line)
+        assert 0 < line["cut"] < 1
+        assert 0.5 < line["proxy_auc"] < 1
+        assert abs(line["gap_after"]) < abs(line["gap_before"])
+    raised = lines[-1]  # no new arrest is what people want to be believed of: decision 0
+    assert raised["experiment"] == "raise"
+    assert raised["target_up"] == raised["other_up"] == 0
+    assert raised["target_down"] > 0
+    found = experiments.shared.summaries(lines)
+    [table] = blind.tables({"splits": 1, "rows": found})
+    assert [cells[1] for cells in table.cells] == list(blind.WAYS.values())
+    assert {len(cells) for cells in table.cells} == {len(table.headers)}
+
+
+def test_a_blind_rule_that_takes_decisions_away_is_caught(experiments, monkeypatch):
+    blind, here = experiments.blind, experiments.shared.split("compas", 0)
+    mended = blind.repaired("sp", "scores", here, target="white")
+    rule = blind.rule_of(mended)
+    assert rule.protected is None
+    monkeypatch.setattr(blind, "rule_of", lambda _: replace(rule, protected=0))
+    with pytest.raises(AssertionError, match="lost a favourable decision"):
+        blind.look(mended, here)
+
+
+@pytest.mark.slow
+def test_blind_repair_of_raw_adult(experiments, tmp_path, monkeypatch):
+    blind = experiments.blind
+    monkeypatch.setattr(blind, "EMBEDDED", ())
+    found = blind.run(SPLITS, 1, adult_file(tmp_path))
+    ways = [one["experiment"] for one in found["rows"] if one["experiment"] != blind.RACE]
+    assert ways == len(blind.RAW) * list(blind.WAYS)
+    races = [one for one in found["rows"] if one["experiment"] == blind.RACE]
+    assert races
+    for one in races:
+        assert one["row"].endswith(", Black")  # the other race is the reference
+        assert one["closed"] == one["status"].get("CLOSED", 0)
+        assert bool(blind.judge(one)) == (one["closed"] > 0)
+    for table in blind.tables(found):
+        assert {len(cells) for cells in table.cells} == {len(table.headers)}
+
+
+def test_raw_adult_is_left_out_without_its_file(experiments, tmp_path, monkeypatch):
+    blind = experiments.blind
+    monkeypatch.setattr(blind, "run_all", lambda todo, jobs: [])
+    found = blind.run(SPLITS, 1, tmp_path / "adult.data")
+    assert (found["rows"], found["left_out"]) == ([], "there is no adult.data")
+
+
+def blind_row(row="adult fnr", experiment="scores", **figures):
+    """A record as `judge` reads it, without any shortfall."""
+    return {"row": row, "experiment": experiment, "splits": 20, "gap_after": -0.01,
+            "floor_with_audit": 0.04, "accuracy_before": 0.82, "accuracy_after": 0.812,
+            **figures}  # fmt: skip
+
+
+def test_blind_bounds_are_judged_as_they_stand(experiments):
+    blind = experiments.blind
+    rows = [
+        blind_row(),
+        blind_row(accuracy_after=0.8109),
+        blind_row(experiment="labels", accuracy_after=0.8071),
+        blind_row(experiment="labels", gap_after=-0.0241, accuracy_after=0.8069),
+        blind_row(experiment="raise", gap_after=0.5),
+        blind_row("raw adult fnr", accuracy_before=0.87, accuracy_after=0.8679),
+    ]
+    short = [[check.what for check in blind.judge(one, rows[0]) if not check.met] for one in rows]
+    assert short == [[], ["accuracy"], [], ["gap", "accuracy behind scores"], [], ["accuracy lost"]]
+    assert "short: accuracy 0.8109 < 0.8110" in blind.verdict(blind.judge(rows[1]))
+
+
+def test_races_are_judged_over_the_splits_whose_plan_says_closed(experiments):
+    blind = experiments.blind
+    lines = [
+        {"status": status, "gap_after": gap, "holdout_error": 0.0004}
+        for status, gap in (("CLOSED", 0.05), ("REMAINS", 0.9), ("CLOSED", -0.03))
+    ]
+    found = blind.over_closed(lines)
+    assert (found["closed"], found["closed_abs"]) == (2, pytest.approx(0.04))
+    one = {"row": "raw adult sp, Black", "experiment": blind.RACE, "splits": 3, **found}
+    [gap] = blind.judge(one)
+    assert gap.bound == pytest.approx(2 * 0.02 * np.sqrt(2 / np.pi))
+    assert not gap.met
+    assert "closed in 2 of 3 splits" in str(gap)
+    assert blind.judge({**one, **blind.over_closed(lines[1:2])}) == []
+
+
 # -------------------------------------------------------------------- the page
 
 
@@ -447,8 +546,9 @@ def test_the_page_says_what_does_not_come_out(experiments, published):
     for line in experiments.repair.comparison(published["repair"]["rows"]):
         said = f"**{line['row']}, {experiments.page.FIGURES[line['figure']]}**" in page
         assert said == (not line["within"]), line
-    for line in experiments.page.failures(published).split("\n"):
-        assert " ".join(line.split()) in page
+    for told in (experiments.page.failures, experiments.page.blind_failures):
+        for line in told(published).split("\n"):
+            assert " ".join(line.split()) in page
     assert "No reason is known" not in page
 
 
@@ -477,6 +577,8 @@ def test_the_first_line_names_what_falls_short(experiments, published):
     assert f"{sum(check.met for _, check in checks)} of {len(checks)} [bounds]" in head
     for name, check in checks:
         assert (f"{name} ({check.what})" in head) == (not check.met)
+    for name, check in experiments.page._blind_checks(published):
+        assert (f"{name} ({check.what})" in head) == (not check.met)
 
 
 def test_every_row_of_the_page_is_there(experiments, published):
@@ -485,6 +587,9 @@ def test_every_row_of_the_page_is_there(experiments, published):
     wanted |= {(f"{data} fnr and fpr, {who}", "odds") for data, who in repair.ODDS}
     assert {(one["row"], one["experiment"]) for one in published["repair"]["rows"]} == wanted
     assert {one["splits"] for one in published["repair"]["rows"]} == {20}
+    blind = experiments.blind
+    wanted = {(row.name, way) for row in (*blind.EMBEDDED, *blind.RAW) for way in blind.WAYS}
+    assert wanted <= {(one["row"], one["experiment"]) for one in published["blind"]["rows"]}
     assert len(published["frontier"]["points"]) == len(repair.ROWS) * len(
         experiments.frontier.OF
     ) * len(experiments.frontier.LEVELS)
@@ -492,7 +597,7 @@ def test_every_row_of_the_page_is_there(experiments, published):
 
 def test_the_command_writes_the_page_of_its_figures(experiments, published, tmp_path, monkeypatch):
     """The real command, given the figures that the long run found."""
-    for name in ("counterfactuals", "repair", "frontier", "mixed"):
+    for name in ("counterfactuals", "repair", "frontier", "mixed", "blind"):
         script = getattr(experiments, name)
         monkeypatch.setattr(script, "run", lambda splits, jobs, found=published[name]: found)
     source = FOLDER / "__main__.py"
@@ -516,6 +621,7 @@ def test_the_command_writes_the_page_of_its_figures(experiments, published, tmp_
     for row in experiments.repair.ROWS:
         assert f"{row.name}, {row.target}: over" in printed.getvalue()
     assert experiments.page.failures(published) in printed.getvalue()
+    assert experiments.page.blind_failures(published) in printed.getvalue()
 
 
 @pytest.mark.parametrize("arguments", [["--splits", "1"], ["--jobs", "0"], ["--only", "nothing"]])

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from fairmend import FNR, FPR, AuditData, BlackBox, Population, datasets, tabulate
 from fairmend.data.columns import Frame
 from fairmend.data.outcomes import Labels
+from fairmend.repair import flip_program
 from fairmend.repair.costs import Cost
 from fairmend.repair.flip_program import FlipProgram
 from fairmend.repair.joint import JointPlan
@@ -224,3 +225,23 @@ def test_edits_are_searched_for_once():
     assert route.moving @ source.mass == pytest.approx(plan.outlook.edited)
     cost = float(source.mass @ route.expected_cost()) / plan.outlook.edited
     assert cost == pytest.approx(plan.outlook.cost)
+
+
+def test_the_nearest_point_is_found_where_the_solver_needs_more_room(monkeypatch):
+    """Of many rows the smallest excess is known to the solver's tolerance only."""
+    solve, asked = flip_program._simplex, []
+
+    def strict(*arguments, **constraints):
+        answer = solve(*arguments, **constraints)
+        asked.append(constraints["b_ub"])
+        if len(asked) == 2:  # the first with the smallest excess as a limit
+            answer.status, answer.x = 2, None
+        return answer
+
+    monkeypatch.setattr(flip_program, "_simplex", strict)
+    nothing = np.zeros((0, 2)), np.zeros(0)
+    program = FlipProgram(np.full(2, 0.5), np.ones(2), np.array([[-0.1, -0.2]]), *nothing)
+    chance, prices = program.nearest(np.array([0.5]))  # all there is takes off 0.3
+    np.testing.assert_allclose(chance, 1.0, atol=1e-5, err_msg="the room that was added")
+    assert np.isfinite(prices).all()
+    assert len(asked) == 3

@@ -141,9 +141,12 @@ class Laws:
         self._routes = {place: Remembered[Route](most, _joined) for place in repair.plan_of}
 
     def with_audited_answers(self) -> Laws:
-        """Remember the model's answers about the rows of the audit, if it stands by its answers."""
+        """Remember the model's answers about the rows of the audit, if it stands by its answers.
+
+        A blind repair that was loaded does not have them.
+        """
         box = self.repair.box
-        if not box.random and box.can_query:
+        if not box.random and box.can_query and self.repair.data.populations[0].rows is not None:
             rows, answers = answers_of_all(self.repair.data)
             self._answers.most = max(self.most, len(rows) + self.most)
             self._answers.find(row_keys(self.repair.table.take(rows)), answers.take)

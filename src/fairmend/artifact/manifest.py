@@ -158,8 +158,10 @@ class Manifest:
     def __str__(self) -> str:
         about = self.about
         names = GroupNames(about.attribute, about.groups)
+        blind = about.settings.get("blind") is True
+        how = "one rule for everybody, without the group" if blind else about.method
         lines = [
-            f"Repair of {about.metric} by {about.method}, for groups of {about.attribute}",
+            f"Repair of {about.metric} by {how}, for groups of {about.attribute}",
             f"fitted on {about.people:,} people, {about.rows:,} distinct rows in {about.container}",
             f"audit data   sha256 {about.audit_sha256}",
             f"answers      sha256 {about.answers_sha256} about {about.probe_rows:,} probe rows",

@@ -54,6 +54,7 @@ from fairmend.repair.costs import Cost, EditCost
 from fairmend.repair.least_change import Ranking
 from fairmend.repair.plan import Plan
 from fairmend.repair.probabilities import RowProbabilities
+from fairmend.repair.problem import answers_of_all
 from fairmend.repair.settings import RepairSettings
 from fairmend.report.findings import fingerprint
 
@@ -198,9 +199,23 @@ def _body(repaired: RepairedClassifier) -> Body:
         audit=repaired.audit_,
         plans=tuple(repaired.plans_.items()),
         outcomes=() if own or repaired.blind else tuple(_outcomes(repaired)),
-        probe=Probe.choose(data.table, data.populations),
+        probe=_probe(repaired),
         fingerprint=repaired.fingerprint_,
     )  # fmt: skip
+
+
+def _probe(repaired: RepairedClassifier) -> Probe:
+    """As it was loaded, or chosen; of a blind repair from everybody, and not by group."""
+    data = repaired.data_
+    assert data.table is not None
+    if repaired._probe is not None:
+        return repaired._probe
+    if not repaired.blind:
+        return Probe.choose(data.table, data.populations)
+    rows, answers = answers_of_all(data)
+    each = np.full(len(rows), 1 / len(rows))
+    everybody = Population(each, answers.decision, np.zeros(len(rows)), answers.score, rows)
+    return Probe.choose(data.table, [everybody])
 
 
 def _refuse_other_names(data: AuditData) -> None:
@@ -227,15 +242,19 @@ def _refuse_other_names(data: AuditData) -> None:
 def _refuse_if_needed(repaired: RepairedClassifier) -> None:
     """A caller's own model of outcomes is code: fine if no plan asks it about new people."""
     for group, plan in repaired.plans_.items():
-        ranking = getattr(plan, "ranking", None)
+        ranking, rule = getattr(plan, "ranking", None), getattr(plan, "rule", None)
         known = getattr(plan, "outcome", None) or getattr(ranking, "outcome", None)
+        known = rule.outcome.inputs if isinstance(rule, BlindRule) else known
         fitted = None if known is None else known.fitted
         if fitted is not None and not isinstance(fitted.estimator, Logistic | PairLogistic | None):
             raise ArtifactError(
                 "outcome_model",
                 "must be 'auto', 'logistic' or 'empirical' where the plan needs it for new people",
                 f"the plan of {group!r} asks a {type(fitted.estimator).__name__}",
-                "Fit with one of these, or with rank='score'.",
+                "Fit with one of these"
+                + (
+                    ", or with rank='score'." if rule is None else ": a blind rule asks its models."
+                ),
             )
 
 
@@ -375,7 +394,7 @@ def load(
     repaired._keep(box, body.data, body.audit, dict(body.plans))
     repaired._fingerprint.append(body.fingerprint)
     repaired._outcomes |= dict(body.outcomes)
-    repaired._loaded = True
+    repaired._loaded, repaired._probe = True, body.probe
     return repaired
 
 

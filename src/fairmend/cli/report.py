@@ -13,6 +13,7 @@ from fairmend.cli.audit import gate, over_the_limit, read_limit
 from fairmend.cli.model import ModelOptions, group_columns, load_repair
 from fairmend.cli.output import (
     command_line,
+    note,
     print_json,
     refuse_one_place_for_two,
     refuse_unwritable,
@@ -52,6 +53,9 @@ def report(
         refuse_one_place_for_two("--output", output, file, artifact)
         refuse_unwritable(output, force=force)
     repaired = load_repair(artifact, call)
+    if frontier and repaired.blind:
+        note("what closing less of the gap would do is left out: the artifact of a blind repair "
+             "does not say who is of which group")  # fmt: skip
     table = repaired.data_.table
     assert table is not None
     if not group and (file == "-" or Path(file).is_fifo()):
@@ -69,9 +73,11 @@ def report(
         arguments = {**arguments, "X": as_fitted(arguments["X"], table, arguments["X"].columns)}
     names = [one.name for one in read_disparities(repaired.disparity)]
     refuse_selected(people.selection, names, "Leave it out")
+    if frontier and repaired.blind:
+        note("no frontier: the artifact of a blind repair does not say who is of which group")
     result = repaired.report(
         **arguments,
-        frontier=frontier,
+        frontier=frontier and not repaired.blind,
         command=command_line(),
         holdout=holdout,
         left_out=people.left_out,

@@ -432,8 +432,13 @@ class AuditData:
 
         The table stays: it is everybody's.
         """
-        populations = tuple(replace(p.by_decision, score=None) for p in self.counted.populations)
-        return replace(self.counted, populations=populations)
+        populations = []
+        for population in self.counted.populations:
+            few = replace(population.by_decision, score=None)
+            if not self.outcome_known:
+                few = replace(few, outcome=np.full(len(few), np.nan))
+            populations.append(few)
+        return replace(self.counted, populations=tuple(populations))
 
     @property
     def by_person(self) -> bool:

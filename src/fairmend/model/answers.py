@@ -17,7 +17,7 @@ from fairmend.data.limits import Chances, Scores, alike
 from fairmend.data.rows import find_rows
 from fairmend.data.stored import stored
 
-__all__ = ["SAME_ANSWER", "Answers", "differ", "find_seen", "signal"]
+__all__ = ["SAME_ANSWER", "Answers", "differ", "find_seen", "is_same", "signal"]
 
 SAME_ANSWER = 1e-6
 """The composition of a batch may change the last bits of a float; another model changes more."""
@@ -44,6 +44,14 @@ class Answers:
 def differ(one: FloatArray, other: FloatArray | float) -> NDArray[np.bool_]:
     """Where answers differ by more than the composition of a batch explains."""
     return ~np.isclose(one, other, rtol=SAME_ANSWER, atol=SAME_ANSWER)
+
+
+def is_same(one: Answers, other: Answers) -> NDArray[np.bool_]:
+    """Where both are the same answer: decision, and score if there is one."""
+    changed = differ(one.decision, other.decision)
+    if one.score is not None and other.score is not None:
+        changed |= differ(one.score, other.score)
+    return ~changed
 
 
 def find_seen(table: Frame, audited: Answers, rows: Frame, answers: Answers) -> IntArray:

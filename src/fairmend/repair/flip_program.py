@@ -19,7 +19,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.progress import progress
 
-__all__ = ["CLOSE", "FEW_ROUNDS", "FlipProgram", "Solution", "agreeing"]
+__all__ = ["CLOSE", "FEW_ROUNDS", "ROUNDS", "FlipProgram", "Solution", "Solve", "agreeing"]
 
 ROUNDS, FEW_ROUNDS = 150, 20
 CLOSE = 1e-10
@@ -28,8 +28,13 @@ _SHORTEST = 1e-4
 """A step shorter than this does not help any more."""
 _SETTLED_BY, _SETTLED_SHARE = (16, 32, 64, 128), 0.02
 """Rows nearest to indifference that close what the steps leave, at most this share of all."""
+_TROUBLE = 4
+"""The solver's status where numbers are too far apart for it."""
 _IN_DOUBT = 400
 """Rows that the program is solved over where prices are known from before."""
+_SLACKS = (1e-9, 1e-7, 1e-6, 1e-5)
+"""Added to the smallest excess, which is known to the solver's tolerance only: as little as works.
+"""
 
 Solution = tuple[FloatArray, FloatArray]
 """Chances and prices."""
@@ -41,17 +46,19 @@ def agreeing(
     solved: tuple[FloatArray, FloatArray],
     start: FloatArray,
     excess: Callable[[FloatArray], FloatArray],
+    *,
     rounds: int = ROUNDS,
+    close: float = CLOSE,
 ) -> tuple[FloatArray, FloatArray]:
     """Move the program's right-hand side until what people experience is closed, not its model.
 
     The solution moves with the right-hand side without jumps, but not always by the same amount:
-    a step that does not help is halved.
+    a step that does not help is halved. What is less than ``close`` counts as closed.
     """
     best, aimed_at, missed, step = solved, start, excess(solved[0]), 1.0
     with progress("closing the gaps", rounds) as advance:
         for _ in range(rounds):
-            if np.abs(missed).max() <= CLOSE or step < _SHORTEST:
+            if np.abs(missed).max() <= close or step < _SHORTEST:
                 break
             trial = solve(aimed_at + step * missed)
             left = missed if trial is None else excess(trial[0])
@@ -171,14 +178,16 @@ class FlipProgram:
             ],
             b_ub=np.r_[-excess, excess, self.room],
         )
-        slack = 1e-9  # the smallest is known to the solver's tolerance only
-        limit = float(np.asarray(smallest.x)[-1]) + slack
-        answer = _simplex(
-            self._price,
-            self._bounds,
-            A_ub=np.r_[both_sides, self.lost],
-            b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
-        )
+        for slack in _SLACKS:
+            limit = float(np.asarray(smallest.x)[-1]) + slack
+            answer = _simplex(
+                self._price,
+                self._bounds,
+                A_ub=np.r_[both_sides, self.lost],
+                b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
+            )
+            if answer.status == 0:
+                break
         marginals = np.asarray(answer.ineqlin.marginals)
         prices = marginals[:count] - marginals[count : 2 * count]
         return np.clip(np.asarray(answer.x), 0.0, 1.0), np.asarray(prices, np.float64)
@@ -193,7 +202,32 @@ class FlipProgram:
 
 
 def _simplex(price: FloatArray, bounds: Any, **constraints: Any) -> Any:
-    """Solve a program; its answer is a vertex, with at most one drawn row per constraint."""
+    """Solve a program; its answer is a vertex, with at most one drawn row per constraint.
+
+    The solver's tolerances are absolute, and masses of many people are smaller: the largest number
+    of each line is made 1.
+    """
     from scipy.optimize import linprog
 
-    return linprog(price, bounds=bounds, method="highs-ds", **constraints)
+    unit = float(np.abs(price).max(initial=0.0)) or 1.0
+    lines = {kind: _largest(constraints[f"A_{kind}"]) for kind in ("eq", "ub")
+             if f"A_{kind}" in constraints}  # fmt: skip
+    scaled: dict[str, Any] = dict(constraints)
+    for kind, line in lines.items():
+        scaled[f"A_{kind}"] = constraints[f"A_{kind}"] / line[:, None]
+        scaled[f"b_{kind}"] = constraints[f"b_{kind}"] / line
+    answer = linprog(price / unit, bounds=bounds, method="highs-ds", **scaled)
+    if answer.status == _TROUBLE:
+        scaled["options"] = {"presolve": False}
+        answer = linprog(price / unit, bounds=bounds, method="highs-ds", **scaled)
+    if answer.status == 0:
+        for kind, line in lines.items():
+            part = answer[{"eq": "eqlin", "ub": "ineqlin"}[kind]]
+            part["marginals"] = np.asarray(part["marginals"]) * unit / line
+    return answer
+
+
+def _largest(matrix: FloatArray) -> FloatArray:
+    """The largest number of each line; 1 where all are 0."""
+    largest = np.abs(matrix).max(axis=1, initial=0.0)
+    return np.where(largest > 0, largest, 1.0)

@@ -15,6 +15,7 @@ from fairmend.data.columns import FloatArray, Frame
 from fairmend.data.rows import find_rows, stacked
 from fairmend.measure.population import AuditData
 from fairmend.model.blackbox import BlackBox
+from fairmend.repair.blind.fit import BlindLevels
 from fairmend.repair.destinations import Destinations, Donors, join
 from fairmend.repair.least_change import FlipPlan, Turning
 from fairmend.repair.plan import Plan
@@ -76,6 +77,8 @@ def plans_by_level(
     plans: Mapping[Hashable, Plan], data: AuditData, settings: RepairSettings, box: BlackBox
 ) -> Callable[[float], Mapping[Hashable, Plan]]:
     """The plans of any level: fitted ones with another cut, or made anew if that cannot be."""
+    if settings.blind:
+        return BlindLevels(data, settings, box).at
     flips = [plan for plan in plans.values() if isinstance(plan, FlipPlan)]
     together = settings.reference == "rest" and len(flips) > 1
     other_rule = settings.two_sided or settings.method != "least_change" or together

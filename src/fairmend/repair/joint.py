@@ -166,7 +166,7 @@ def _solved(
             solutions = [program.settled(solutions[0], start, observed) or solutions[0]]
     solutions = [
         *solutions,
-        agreeing(program.nearest, solutions[0], start, excess, FEW_ROUNDS),
+        agreeing(program.nearest, solutions[0], start, excess, rounds=FEW_ROUNDS),
         nobody,
     ]
     chance, prices = min(solutions, key=left)  # the first of equals

@@ -81,7 +81,8 @@ class RepairSettings:
     favorable_label
         The decision that people want; by default the positive label of y.
     do_no_harm
-        Refuse a repair that takes favourable decisions away from people of its target group.
+        Refuse a repair that takes favourable decisions away from people of its target group. With
+        blind, find a rule that takes them from nobody.
     require_significant
         Refuse to repair a gap that is not significant, instead of warning.
     unknown_group
@@ -280,6 +281,14 @@ class RepairSettings:
                     f"got {value!r}",
                     f"Leave it out, or leave {setting} out.",
                 )
+
+        check(
+            not self.blind or self.outcome_model != "empirical",
+            "outcome_model",
+            "must be a model that speaks of new rows for blind",
+            "got 'empirical'",
+            "Observed shares would also say the group of whoever is alone on a row. Use 'auto'.",
+        )
 
     def check_data(self, data: AuditData) -> None:
         """Refuse groups, labels and features that the audit data does not have."""

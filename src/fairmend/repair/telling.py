@@ -1,23 +1,29 @@
-"""Inputs that say which group somebody is of: the group itself, or a column that decides it."""
+"""Inputs that say which group somebody is of: the group itself, or a column that decides it.
+
+A column need not tell all groups apart. One of several yes-or-no columns tells who is of one group,
+and of groups by sex and age the sex tells half.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.data.columns import Encoded, FloatArray
+from fairmend.data.naming import JOINER
 from fairmend.measure.population import AuditData
 
 __all__ = ["telling_inputs"]
 
 TELLING = 0.01
-"""An input tells the group if it leaves less than this share of the doubt about it."""
+"""An input tells who is of a group if it leaves less than this share of the doubt about it."""
 
 
 def telling_inputs(data: AuditData) -> tuple[str, ...]:
-    """Inputs by which almost everybody's group is known.
+    """Inputs by which it is known of almost everybody whether they are of some group, or not.
 
-    Each person's group is guessed as that of most other people with the same value, so that a value
-    of one person tells nothing. The doubt is how often the largest group is the wrong guess.
+    Each person is guessed to be as most other people with the same value, so that a value of one
+    person tells nothing. The doubt is how often the more frequent guess is wrong.
 
     >>> from fairmend.datasets import example_one
     >>> telling_inputs(example_one().tabulated())
@@ -25,13 +31,30 @@ def telling_inputs(data: AuditData) -> tuple[str, ...]:
     """
     assert data.table is not None
     people = np.stack([_people_by_row(data, k) for k in range(len(data.groups))])
-    each = people.sum(axis=1)
-    doubt = 1 - each.max() / each.sum()
+    questions = _questions(data)
     return tuple(
         name
         for name, column in zip(data.table.names, data.table.encoded, strict=True)
-        if _wrong(column, people) < TELLING * doubt
+        if any(_tells(column, people, members) for members in questions)
     )
+
+
+def _questions(data: AuditData) -> list[NDArray[np.bool_]]:
+    """Who is of a group; of several attributes, who has a value of one of them."""
+    groups, attributes = data.groups, data.attribute.split(JOINER)
+    asked = [[group == one for group in groups] for one in groups]
+    labels = [str(group).split(JOINER) for group in groups]
+    if len(attributes) > 1 and all(len(parts) == len(attributes) for parts in labels):
+        for values in zip(*labels, strict=True):
+            asked += [[value == one for value in values] for one in dict.fromkeys(values)]
+    return [np.array(members) for members in asked if sum(members) < len(groups)]
+
+
+def _tells(column: Encoded, people: FloatArray, members: NDArray[np.bool_]) -> bool:
+    """Whether an input tells who is of some groups."""
+    both = np.stack([people[members].sum(axis=0), people[~members].sum(axis=0)])
+    doubt = both.sum(axis=1).min() / both.sum()
+    return bool(_wrong(column, both) < TELLING * doubt)
 
 
 def _people_by_row(data: AuditData, group: int) -> FloatArray:
@@ -44,11 +67,8 @@ def _people_by_row(data: AuditData, group: int) -> FloatArray:
 
 
 def _wrong(column: Encoded, people: FloatArray) -> float:
-    """The share of people whose group is not that of most others with their value."""
+    """The share of people who are not as most others with their value."""
     size = len(column.values)
     by_value = np.stack([np.bincount(column.codes, part, size) for part in people])
-    wrong = 0.0
-    for group in range(len(people)):
-        others = np.delete(by_value, group, axis=0).max(axis=0)
-        wrong += by_value[group][by_value[group] - 1 <= others].sum()
+    wrong = by_value[by_value - 1 <= by_value[::-1]].sum()
     return float(wrong / people.sum())

@@ -87,4 +87,6 @@ class TradeOff:
         return float(1 - 2 * loss / weight.sum())
 
     def __str__(self) -> str:
-        return f"a false positive costs {self.cut:.2f}, a false negative {1 - self.cut:.2f}"
+        whose = "as told" if self.told else "as the model's own decisions imply"
+        costs = f"a false positive costs {self.cut:.2f}, a false negative {1 - self.cut:.2f}"
+        return f"{costs}, {whose}"

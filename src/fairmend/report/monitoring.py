@@ -78,6 +78,8 @@ class MonitorFigures:
     monitored: tuple[Monitored, ...]
     edits: tuple[LoggedEdit, ...]
     alerts: tuple[Alert, ...]
+    blind: bool = False
+    """Whether the repair reads no group."""
 
 
 def find_alerts(monitored: Sequence[Monitored], changed: int, probed_at: float) -> list[Alert]:

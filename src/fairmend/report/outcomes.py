@@ -61,11 +61,12 @@ def make_report(
     for group in data.groups:
         outcome = applied.outcome(group)
         if group in applied.routes:
-            blind = isinstance(plans[group], BlindPlan)
+            blind = _rule_for_all(plans) is not None
             seen = audited.table if blind else _rows(audited, group)
             outcome = applied.with_edits(outcome, seen, smallest_cell)
-            model, baseline = outcomes.get(group), plans[group].baseline
+            model = outcomes.get(group)
             if model is not None:
+                baseline = plans[group].baseline
                 other = data.rest(group) if baseline == "rest" else data[baseline]
                 followed = applied.counterfactual(group, other, disparities, model)
                 outcome = replace(outcome, counterfactual=followed)
@@ -85,6 +86,7 @@ def make_report(
             PlanSummary.of(plan) for group, plan in plans.items() if group in applied.routes
         ),
         smallest_cell=smallest_cell,
+        blind=_rule_for_all(plans) is not None,
     )
 
 
@@ -134,10 +136,12 @@ class _Applied:
         probabilities: bool,
         favours_positive: bool,
     ) -> _Applied:
+        rule = _rule_for_all(plans)
         routes = {
-            group: plans[group].route(_rows(data, group), data[group].answers)
+            group: plan.route(_rows(data, group), data[group].answers)
             for group in data.groups
-            if group in plans
+            for plan in [plans.get(group, rule)]
+            if plan is not None
         }
         repaired = (
             _repaired(population, routes[group]) if group in routes else population
@@ -236,6 +240,11 @@ class _Applied:
             for one in disparities
             if isinstance(one, RateGap)
         )
+
+
+def _rule_for_all(plans: Mapping[Hashable, Plan]) -> Plan | None:
+    """A blind plan, which holds for people of groups that it does not speak of as well."""
+    return next((plan for plan in plans.values() if isinstance(plan, BlindPlan)), None)
 
 
 def _rows(data: AuditData, group: Hashable) -> Frame:

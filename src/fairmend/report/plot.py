@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from fairmend.explain.counterfactual import Counterfactual
+    from fairmend.repair.price_of_blindness import PriceOfBlindness
 
     Explained = Counterfactual | Explanation
 
@@ -322,6 +323,34 @@ def frontier(points: Sequence[FrontierPoint], metric: str, start: float) -> Spec
     known = [point.accuracy for point in points if not isnan(point.accuracy)]
     window = [min(known) - 0.01, max(known) + 0.01] if known else []  # noise must not fill it
     return _spec("frontier", rows=rows, metric=metric, accuracies=window, signed=SIGNED)
+
+
+def blindness(price: PriceOfBlindness) -> Spec:
+    """Accuracy against the gap that is left, for repairs without the group and with it."""
+    repairs = ["without the group", "reads the group"]
+    start = {"level": 0.0, "gap": 100 * price.gap, "accuracy": price.accuracy,
+             "low": price.accuracy, "high": price.accuracy}  # fmt: skip
+    rows: list[dict[str, Any]] = [{**start, "repair": repair} for repair in repairs]
+    rows += [
+        {
+            "repair": repairs[one.reads_group],
+            "level": one.level,
+            "gap": 100 * one.gap,
+            "accuracy": one.accuracy,
+            "low": one.accuracy_low,
+            "high": one.accuracy_high,
+        }
+        for one in price.points
+    ]
+    ends = [min(row["low"] for row in rows) - 0.01, max(row["high"] for row in rows) + 0.01]
+    return _spec(
+        "blindness",
+        rows=rows,
+        metric=price.metric,
+        repairs=repairs,
+        accuracies=ends,
+        signed=SIGNED,
+    )
 
 
 # -------------------------------------------------------------------- how they look

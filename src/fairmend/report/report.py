@@ -21,6 +21,7 @@ from fairmend import doors
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.measure.result import Audit, Gap
+from fairmend.repair.price_of_blindness import PriceOfBlindness
 from fairmend.report.edits import EditedFeature
 from fairmend.report.filing import PeopleCell, filed_tables, group_metrics, impact_tables
 from fairmend.report.findings import (
@@ -108,6 +109,10 @@ class Report:
     plans: tuple[PlanSummary, ...] = ()
     explanation: Explanation | None = None
     frontier: tuple[FrontierPoint, ...] = ()
+    blind: bool = False
+    """Whether the repair reads no group when it decides."""
+    blindness: PriceOfBlindness | None = None
+    """Of a blind repair: what closing the gap costs without the group, and what with it."""
     provenance: Provenance | None = None
     smallest_cell: int = SMALLEST_CELL
     """What fewer people share is suppressed."""
@@ -247,7 +252,8 @@ class Report:
             else ""
         )
         notes = dict.fromkeys("\n".join(plan.notes) for plan in self.plans_in_order if plan.notes)
-        return "\n\n".join([tables, *notes, f"{accuracy}{whose(self)}"])
+        price = [] if self.blindness is None else [str(self.blindness)]
+        return "\n\n".join([tables, *notes, f"{accuracy}{whose(self)}", *price])
 
     def _repr_html_(self) -> str:
         answers = "".join(
@@ -260,7 +266,7 @@ class Report:
 _KEYS = (
     "schema", "metric", "favourable", "favours_positive", "verdict", "accuracy_before",
     "accuracy_after", "smallest_cell", "before", "after", "groups", "plans", "explanation",
-    "frontier", "filing", "provenance",
+    "frontier", "blind", "blindness", "filing", "provenance",
 )  # fmt: skip
 """Of `Report.to_dict`."""
 _BEFORE_AFTER = (

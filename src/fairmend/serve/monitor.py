@@ -68,6 +68,7 @@ def _look(sidecar: Sidecar, store: LogStore) -> MonitorFigures:
         probes_changed=changed,
         probed_at=sidecar.probed_at,
         monitored=tuple(monitored),
+        blind=serving.classifier.blind,
         edits=tuple(LoggedEdit(*edit) for edit in store.last_edits(12)),
         alerts=tuple(find_alerts(monitored, changed, sidecar.probed_at)),
     )
@@ -117,6 +118,8 @@ def _inputs(
     store: LogStore, serving: Any, group: Hashable, risk: float
 ) -> tuple[float, tuple[InputWindow, ...]]:
     """The share of unseen rows to expect, and each day's inputs of a group against the audit's."""
+    if serving.classifier.blind:  # its artifact does not say who of a group had which inputs
+        return 0.0, ()
     audited = AuditedInputs.of(serving.classifier.data_, serving.schema.table, group)
     by_day: dict[str, list[tuple[int, int]]] = {}
     for day, cell, n in store.inputs(serving.fingerprint, str(group)):

@@ -17,18 +17,20 @@ audit experience are closed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray
+from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import check, listed, warn
 from fairmend.measure.audit import audit_data
+from fairmend.measure.disparity import parts_of
 from fairmend.measure.population import AuditData, Population, Tally, pooled
 from fairmend.measure.result import Gap
 from fairmend.model.blackbox import BlackBox
-from fairmend.repair.blind.gaps import Audited, Constraint, Gaps
+from fairmend.repair.blind.gaps import Audited, Constraint, Gaps, as_rate
 from fairmend.repair.blind.rule import (
     AnsweredOutcome,
     BlindPlan,
@@ -53,7 +55,10 @@ from fairmend.repair.telling import telling_inputs
 from fairmend.repair.trade_off import TradeOff
 from fairmend.status import PlanStatus
 
-__all__ = ["plan_blindly"]
+__all__ = ["BlindLevels", "plan_blindly"]
+
+_FEW = 20
+"""Of fewer people nothing is learnt about who they are."""
 
 
 # -------------------------------------------------------------------- fitting
@@ -64,34 +69,64 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
 
     There is no plan where no group is worse off.
     """
-    gaps = audit_data(data, metrics=settings.disparities[:1], reference=settings.reference).gaps
-    against = {
-        gap.target: gap.baseline
-        for gap in judged(gaps)
-        if gap.gap > 0 and settings.target in (None, gap.target)
-    }
-    if not against:
-        return {}
-    if settings.level == 0:
-        found = _problems(data, settings, box, gaps, against)
-        return {target: found[target].identity() for target in against}
-    audited = Audited.of(data)
-    check(
-        bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
-        "blind",
-        "must be False for soft decisions",
-        "the model decides by chance",
-        "A blind rule turns decisions: set a threshold.",
-    )
-    problems = _problems(data, settings, box, gaps, against)
-    for target in against:
-        problems[target].warn_if_not_significant()
-    rule, feasible = _fitted(audited, settings, box, against, problems[next(iter(against))])
-    status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
-    plans = {
-        group: BlindPlan(**problem.common(status), rule=rule) for group, problem in problems.items()
-    }
-    return _finished(data, plans, problems, {gap.target: gap.rivals for gap in gaps})
+    return BlindLevels(data, settings, box).at(settings.level)
+
+
+class BlindLevels:
+    """Blind repairs of one audit at any level: what they have in common is found once."""
+
+    def __init__(self, data: AuditData, settings: RepairSettings, box: BlackBox) -> None:
+        for disparity in settings.disparities:
+            for _, part in parts_of(disparity):
+                as_rate(part)
+        check(
+            settings.target is None or settings.target != settings.reference,
+            "reference",
+            "must differ from the target",
+            f"both are {settings.target!r}",
+            "Name another group, or leave it out.",
+        )
+        self.data, self.settings, self.box = data, settings, box
+        self._gaps = audit_data(
+            data, metrics=settings.disparities[:1], reference=settings.reference
+        ).gaps
+        self._against = {
+            gap.target: gap.baseline
+            for gap in judged(self._gaps)
+            if gap.gap > 0 and settings.target in (None, gap.target)
+        }
+
+    def at(self, level: float) -> dict[Hashable, Plan]:
+        """The plans that close so much of the gaps."""
+        if not self._against:
+            return {}
+        settings = replace(self.settings, level=level)
+        problems = _problems(self.data, settings, self.box, self._gaps, self._against)
+        if level == 0:
+            return {group: problem.identity() for group, problem in problems.items()}
+        rule, feasible = _solved(self._known, settings, self._against)
+        status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
+        plans = {
+            group: BlindPlan(**problem.common(status), rule=rule)
+            for group, problem in problems.items()
+        }
+        return _finished(self.data, plans, problems, {gap.target: gap.rivals for gap in self._gaps})
+
+    @cached_property
+    def _known(self) -> _Known:
+        """Models, donors and prices, which do not depend on the level."""
+        audited = Audited.of(self.data)
+        check(
+            bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
+            "blind",
+            "must be False for soft decisions",
+            "the model decides by chance",
+            "A blind rule turns decisions: set a threshold.",
+        )
+        problems = _problems(self.data, self.settings, self.box, self._gaps, self._against)
+        for target in self._against:
+            problems[target].warn_if_not_significant()
+        return _Known.fit(audited, self.settings, self.box, problems[next(iter(self._against))])
 
 
 def _problems(
@@ -101,14 +136,26 @@ def _problems(
     gaps: Sequence[Gap],
     against: Mapping[Hashable, Hashable],
 ) -> dict[Hashable, RepairProblem]:
-    """Each group's gap: against the reference, and the reference's against the worst off."""
+    """Each group's gap: against the reference, and the reference's against the worst off.
+
+    A rate may be over nobody of a group. The rule holds for it too, but it has no gap.
+    """
     compared = {gap.target: gap.baseline for gap in gaps}
     worst = max((gap for gap in gaps if gap.target in against), key=lambda gap: gap.gap)
     problems = {}
     for group in data.groups:
         baseline = compared.get(group, worst.target)
+        if group not in against and not _has_gaps(data, settings, group, baseline):
+            continue
         problems[group] = RepairProblem.read(data, settings, box, target=group, baseline=baseline)
     return problems
+
+
+def _has_gaps(
+    data: AuditData, settings: RepairSettings, group: Hashable, baseline: Hashable
+) -> bool:
+    other = data.rest(group) if baseline == "rest" else data[baseline]
+    return not any(np.isnan(one.value(data[group], other)) for one in settings.disparities)
 
 
 def _finished(
@@ -118,12 +165,11 @@ def _finished(
     rivals: Mapping[Hashable, int],
 ) -> dict[Hashable, Plan]:
     """The plans with what the rule does to each group beside the other, as that is then decided."""
-    now, routes = {}, {}
-    for group, plan in plans.items():
-        problem = problems[group]
-        routes[group] = plan.route(problem.table, problem.source.answers)
-        decided = routes[group].expected_decision(problem.source.answers)
-        now[group] = replace(problem.source, decision=decided)
+    now, routes, rule = {}, {}, next(iter(plans.values()))
+    assert data.table is not None
+    for group, people in zip(data.groups, data.populations, strict=True):
+        routes[group] = rule.route(data.table.take(np.asarray(people.rows)), people.answers)
+        now[group] = replace(people, decision=routes[group].expected_decision(people.answers))
     finished: dict[Hashable, Plan] = {}
     for group, plan in plans.items():
         problem = problems[group]
@@ -142,64 +188,84 @@ def _as_decided(
     return pooled([now[other] for other in data.groups if other != group])
 
 
-def _fitted(
-    audited: Audited,
-    settings: RepairSettings,
-    box: BlackBox,
-    against: Mapping[Hashable, Hashable],
-    problem: RepairProblem,
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What a blind rule of any level rests on."""
+
+    audited: Audited
+    models: _Models
+    outcome: AnsweredOutcome
+    chance: FloatArray
+    """P(Y=1 | x, answer) of each row."""
+    trade_off: TradeOff
+    by: str
+    donors: tuple[Donors, Donors]
+    price: FloatArray
+    """What turning each row costs."""
+    kept_out: tuple[str, ...]
+
+    @classmethod
+    def fit(
+        cls, audited: Audited, settings: RepairSettings, box: BlackBox, problem: RepairProblem
+    ) -> _Known:
+        kept_out = telling_inputs(audited.data)
+        _say_what_is_kept_out(kept_out, audited.data)
+        models = _Models(audited, settings, kept_out)
+        outcome = models.outcome(box)
+        chance = outcome.of(models.told, audited.answers)
+        weight = audited.tally.by_row
+        trade_off = _trade_off(settings, chance, audited.answers.decision, weight)
+        donors = _donors(audited, settings, problem, kept_out)
+        by = settings.rank if settings.rank in ("flips", "cost") else "worth"
+        price = _prices_of_rows(
+            audited, donors, settings, by=by, trade_off=trade_off, chance=chance
+        )
+        return cls(audited, models, outcome, chance, trade_off, by, donors, price, kept_out)
+
+
+def _solved(
+    known: _Known, settings: RepairSettings, against: Mapping[Hashable, Hashable]
 ) -> tuple[BlindRule, bool]:
     """The cheapest rule, and whether one closes all gaps by the outcomes expected of people."""
-    data = audited.data
-    kept_out = telling_inputs(data)
-    _say_what_is_kept_out(kept_out, data)
-    models = _Models(audited, settings, kept_out)
-    outcome = models.outcome(box)
-    own = audited.answers.decision
-    chance = outcome.of(models.told, audited.answers)
-    everybody = audited.tally
-    trade_off = _trade_off(settings, chance, own, everybody.by_row)
-    donors = _donors(audited, settings, problem, kept_out)
-    by = settings.rank if settings.rank in ("flips", "cost") else "worth"
-    price = _prices_of_rows(audited, donors, settings, by=by, trade_off=trade_off, chance=chance)
-    gaps = Gaps(audited, settings, against)
+    data, trade_off, price = known.audited.data, known.trade_off, known.price
+    gaps, kind = Gaps(known.audited, settings, against), known.models.kinds()
     solved = []
     for rate in gaps.common_rates():
         constraints = gaps.constraints(rate)
-        shares = models.shares(constraints)
-        effect = np.sum([one.effect(models.told, chance) for one in shares], axis=0)
-        flips = FlipSearch(audited, constraints, effect, price).solved()
+        shares = known.models.shares(constraints)
+        effect = np.sum([one.effect(known.models.told, known.chance) for one in shares], axis=0)
+        flips = FlipSearch(known.audited, constraints, effect, price, kind).solved()
         solved.append((flips, constraints, shares, effect))
     best, constraints, shares, effect = min(solved, key=lambda one: one[0].order)
     rule = BlindRule(
-        outcome=outcome,
+        outcome=known.outcome,
         shares=shares,
         prices=best.prices,
         trade_off=trade_off,
-        by=by,
-        donors=donors,
-        kept_out=kept_out,
-        proxy_auc=models.proxy_auc(),
+        by=known.by,
+        donors=known.donors,
+        kept_out=known.kept_out,
+        proxy_auc=known.models.proxy_auc(),
         protected=settings.protected(data.labels),
     )
     if settings.words:
         search = WordSearch(
-            audited,
-            models.told,
+            known.audited,
+            known.models.told,
             constraints,
             effect=effect,
             price=price,
             prices=best.prices,
-            trade_off=trade_off if by == "worth" and data.outcome_known else None,
+            trade_off=trade_off if known.by == "worth" and data.outcome_known else None,
         )
-        words = _in_words(audited, search, trade_off, best, np.isfinite(price))
+        words = _in_words(known.audited, search, trade_off, best, np.isfinite(price))
         return replace(rule, words=words), best.feasible
     if len(best.exceptions) == 0:
         return rule, best.feasible
     return replace(
         rule,
-        exceptions=audited.table.take(best.exceptions),
-        exception_answers=audited.answers.take(best.exceptions),
+        exceptions=known.models.told.take(best.exceptions),
+        exception_answers=known.audited.answers.take(best.exceptions),
         turned=best.turned[best.exceptions].astype(np.float64),
     ), best.feasible
 
@@ -259,7 +325,16 @@ class _Models:
         names = [name for name in audited.table.names if name not in kept_out]
         self.told = audited.table.select(names) if kept_out else audited.table
         self._alike = self.told.distinct()
-        self._shares: dict[tuple[int, tuple[int, ...]], RowProbabilities] = {}
+        self._shares: dict[tuple[tuple[int, ...], tuple[int, ...]], RowProbabilities] = {}
+
+    def kinds(self) -> IntArray:
+        """The same number for rows that are one to the rule: equal inputs with equal answers."""
+        answers = self.audited.answers
+        columns = [self._alike.inverse, answers.decision]
+        if answers.score is not None:
+            columns.append(answers.score)
+        _, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        return np.asarray(kind).ravel()
 
     def outcome(self, box: BlackBox) -> AnsweredOutcome:
         """P(Y=1 | x, answer), cross-fitted."""
@@ -279,22 +354,33 @@ class _Models:
         for outcomes, some in (((0, 1), alike), ((0,), ~alike), ((1,), ~alike)):
             part = np.where(some[:, None], weights[:, :, outcomes[0]], 0.0)
             if np.abs(part).max(initial=0.0) > 0:
-                groups = range(1 if part.shape[1] == 2 else part.shape[1])
-                chances = tuple(self._share(group, outcomes) for group in groups)
-                found.append(GroupShare(outcomes, chances, part))
+                sets = self._sets(part, outcomes)
+                every = sets[:1] if len(sets) == 2 else sets
+                chances = tuple(self._share(groups, outcomes) for groups in every)
+                found.append(GroupShare(outcomes, chances, part[:, [one[0] for one in sets]]))
         return tuple(found)
 
-    def _share(self, group: int, outcomes: tuple[int, ...]) -> RowProbabilities:
-        if (group, outcomes) not in self._shares:
-            name = self.audited.data.names(self.audited.data.groups[group])
+    def _sets(self, part: FloatArray, outcomes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The groups that the gaps are of, and all others together unless they are too few."""
+        groups = range(part.shape[1])
+        sets: list[tuple[int, ...]] = [(k,) for k in groups if np.abs(part[:, k]).max() > 0]
+        others = tuple(group for group in range(part.shape[1]) if (group,) not in sets)
+        if self.audited.group_tally(others, outcomes).people[:, 1].sum() >= _FEW:
+            sets.append(others)
+        return sets
+
+    def _share(self, groups: tuple[int, ...], outcomes: tuple[int, ...]) -> RowProbabilities:
+        if (groups, outcomes) not in self._shares:
+            data = self.audited.data
+            name = " or ".join(data.names(data.groups[group]) for group in groups)
             given = "" if len(outcomes) == 2 else f", Y={outcomes[0]}"
-            tally = self.audited.group_tally(group, outcomes)
-            self._shares[group, outcomes] = self._fit(tally, f"P({name} | x{given})")
-        return self._shares[group, outcomes]
+            tally = self.audited.group_tally(groups, outcomes)
+            self._shares[groups, outcomes] = self._fit(tally, f"P({name} | x{given})")
+        return self._shares[groups, outcomes]
 
     def proxy_auc(self) -> float:
         """How well the inputs tell the first group, cross-fitted."""
-        fitted = self._share(0, (0, 1)).fitted
+        fitted = self._share((0,), (0, 1)).fitted
         return float("nan") if fitted is None else fitted.auc
 
     def _fit(self, tally: Tally, what: str) -> RowProbabilities:

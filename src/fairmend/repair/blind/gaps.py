@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
-from fairmend.errors import DataError
+from fairmend.errors import DataError, check, listed
 from fairmend.measure.disparity import Combination, Disparity, RateGap
 from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.measure.realised import half_a_person
@@ -20,7 +20,7 @@ from fairmend.repair.problem import (
 )
 from fairmend.repair.settings import RepairSettings
 
-__all__ = ["Audited", "Constraint", "Gaps"]
+__all__ = ["Audited", "Constraint", "Gaps", "as_rate"]
 
 _RATES = 15
 """Common rates that are tried where a rate is over decisions."""
@@ -65,22 +65,40 @@ class Audited:
         return self.data.table.take(self.rows)
 
     @property
+    def people(self) -> FloatArray:
+        """How many people there are, by group, row and outcome."""
+        people = np.zeros_like(self.weight)
+        for group, population in enumerate(self.data.populations):
+            at = np.searchsorted(self.rows, np.asarray(population.rows))
+            people[group, at] = _sums(population)[0]
+        return people
+
+    @property
     def tally(self) -> Tally:
         """Everybody, whatever the group."""
         totals = [np.zeros((len(self.rows), 2)) for _ in range(3)]
         for people in self.data.populations:
             at = np.searchsorted(self.rows, np.asarray(people.rows))
-            sums = 3 * (_weights(people),) if people.tally is None else people.tally.sums
-            for total, part in zip(totals, sums, strict=True):
+            for total, part in zip(totals, _sums(people), strict=True):
                 total[at] += part
         return Tally(*totals)
 
-    def group_tally(self, group: int, outcomes: Sequence[int]) -> Tally:
-        """Others and members of a group among people with these outcomes, by row."""
-        own = self.weight[group][:, outcomes].sum(axis=1)
-        every = self.weight[:, :, outcomes].sum(axis=(0, 2))
-        counted = np.stack([every - own, own], axis=1)
-        return Tally(counted, counted, counted)
+    def group_tally(self, groups: Sequence[int], outcomes: Sequence[int]) -> Tally:
+        """Others and members of some groups among people with these outcomes, by row."""
+        totals = [np.zeros((len(self.rows), 2)) for _ in range(3)]
+        for place, people in enumerate(self.data.populations):
+            at = np.searchsorted(self.rows, np.asarray(people.rows))
+            for total, part in zip(totals, _sums(people), strict=True):
+                total[at, int(place in groups)] += part[:, outcomes].sum(axis=1)
+        return Tally(*totals)
+
+
+def _sums(people: Population) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """People, weights and squared weights by row and outcome."""
+    if people.tally is not None:
+        return people.tally.sums
+    weight = _weights(people)
+    return weight, weight, weight
 
 
 def _weights(people: Population) -> FloatArray:
@@ -140,6 +158,13 @@ class Gaps:
         for factor, disparity in parts:
             rate = as_rate(disparity)
             if _over_decisions(rate):
+                check(
+                    len(parts) == 1,
+                    "disparity",
+                    "must be a sum of rates over outcomes for blind=True",
+                    f"got {rate.name!r} in a sum",
+                    "Give the parts of the sum as a list, to close each.",
+                )
                 return self._at_common_rate(rate, target, sides, rate_at)
             for sign, members in zip((1, -1), sides, strict=True):
                 r, t = self._sums(rate, members)
@@ -182,16 +207,24 @@ class Gaps:
 
     def common_rates(self) -> list[float | None]:
         """Rates to try where a rate is over decisions; [None] where none is."""
-        for disparity in self.settings.disparities:
-            if isinstance(disparity, RateGap) and _over_decisions(disparity):
-                every = {*self.against, *self.against.values()}
-                rates = [
-                    r / t
-                    for group in every
-                    for r, t in [self._sums(disparity, self._members(group, group))]
-                ]
-                return list(np.linspace(min(rates), max(rates), _RATES))
-        return [None]
+        over_decisions = [
+            one
+            for one in self.settings.disparities
+            if isinstance(one, RateGap) and _over_decisions(one)
+        ]
+        if not over_decisions:
+            return [None]
+        check(
+            len(over_decisions) == 1,
+            "disparity",
+            "must hold one rate over decisions at most for blind=True",
+            f"got {listed([one.name for one in over_decisions])}",
+            "Close one of them, or leave blind out.",
+        )
+        every = {*self.against, *self.against.values()}
+        sums = [self._sums(over_decisions[0], self._members(group, group)) for group in every]
+        rates = [r / t for r, t in sums]
+        return list(np.linspace(min(rates), max(rates), _RATES))
 
 
 def as_rate(disparity: Disparity) -> RateGap:

@@ -24,7 +24,7 @@ from fairmend.explain.crossfit import clipped
 from fairmend.explain.logistic import Logistic, logistic_regression
 from fairmend.measure import special
 from fairmend.measure.population import Tally
-from fairmend.model.answers import Answers, find_seen
+from fairmend.model.answers import Answers, find_seen, is_same
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.blind.words import WordRule
 from fairmend.repair.destinations import Donors, join
@@ -97,7 +97,8 @@ class GroupShare:
 
     def agrees(self) -> bool:
         groups = self.weights.shape[1] if self.weights.ndim == 2 else 0
-        return groups >= 2 and len(self.chances) == (1 if groups == 2 else groups)
+        known = self.outcomes in ((0, 1), (0,), (1,))
+        return known and groups >= 2 and len(self.chances) == (1 if groups == 2 else groups)
 
     def of(self, rows: Frame) -> FloatArray:
         """P(s | x, outcomes), shape (groups, rows)."""
@@ -136,7 +137,8 @@ class BlindRule:
     proxy_auc: Annotated[float, Between(0, 1, nan=True)]
     """How well the inputs tell the first group from the others, cross-fitted."""
     exceptions: Frame | None = None
-    """Rows at the margin of the rule that are decided one by one, so that the gaps close."""
+    """Rows at the margin of the rule that are decided one by one, so that the gaps close; without
+    what is kept out."""
     exception_answers: Answers | None = None
     turned: Chances | None = None
     """1 for each exception whose decision is turned, 0 for the others."""
@@ -148,12 +150,19 @@ class BlindRule:
     def agrees(self) -> bool:
         gaps = {len(one.weights) for one in self.shares}
         return (
-            gaps <= {len(self.prices)}
+            gaps == {len(self.prices)}
             and self.by in ("worth", "flips", "cost")
             and [donors.answers.decision[0] for donors in self.donors] == [1, 0]
-            and alike(self.exceptions, self.turned)
+            and self._exceptions_agree()
             and (self.words is None or not self.words.inputs & set(self.kept_out))
         )
+
+    def _exceptions_agree(self) -> bool:
+        parts = (self.exceptions, self.exception_answers, self.turned)
+        if any(part is None for part in parts):
+            return all(part is None for part in parts)
+        assert self.exception_answers is not None
+        return alike(self.exceptions, self.exception_answers.decision, self.turned)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -193,8 +202,10 @@ class BlindRule:
         turned = self.margin(rows, answers, cost) > 0
         if self.exceptions is not None and self.exception_answers is not None:
             assert self.turned is not None
-            place = find_seen(self.exceptions, self.exception_answers, rows, answers)
-            turned = np.where(place < 0, turned, self.turned[np.maximum(place, 0)] > 0)
+            place = find_seen(self.exceptions, self.exception_answers, self._told(rows), answers)
+            at = np.maximum(place, 0)
+            known = (place >= 0) & is_same(answers, self.exception_answers.take(at))
+            turned = np.where(known, self.turned[at] > 0, turned)
         return turned
 
     def _told(self, rows: Frame) -> Frame:

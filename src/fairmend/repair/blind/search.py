@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.repair.blind.gaps import Audited, Constraint
-from fairmend.repair.flip_program import CLOSE, FEW_ROUNDS, FlipProgram, Solution, agreeing
+from fairmend.repair.flip_program import (
+    FEW_ROUNDS,
+    ROUNDS,
+    FlipProgram,
+    Solution,
+    Solve,
+    agreeing,
+)
 
 __all__ = ["FlipSearch", "Solved"]
 
 _NEAR = (16, 32, 64)
 """Rows nearest to indifference, among which the last step is settled: as few as are enough."""
+_CLOSE_SHARE = 0.1
+"""How near to closed the prices bring the gaps, in tolerances."""
 _SECONDS = 5.0
 """For the last step, which is a program over whole numbers."""
 
@@ -31,6 +40,7 @@ class Solved:
     prices: FloatArray
     turned: NDArray[np.bool_]
     exceptions: IntArray
+    """One row of each kind that is decided otherwise."""
     feasible: bool
     left: float
     """The largest of the gaps, in tolerances."""
@@ -51,12 +61,16 @@ class FlipSearch:
         constraints: Sequence[Constraint],
         effect: FloatArray,
         price: FloatArray,
+        kind: IntArray,
     ) -> None:
-        """``effect`` is that of a positive decision at each row, by constraint, as expected."""
+        """``effect`` is that of a positive decision at each row, by constraint, as expected.
+
+        Rows of one ``kind`` are one to the rule, whatever else they hold.
+        """
         weight = audited.weight.sum(axis=(0, 2))
         self._way = 1 - 2 * audited.answers.decision
         self._total, self._price = float(weight.sum()), price
-        self._effect = effect
+        self._effect, self._kind = effect, kind
         self._start = np.array([one.start for one in constraints])
         self._tolerance = np.array([one.tolerance for one in constraints])
         each = np.stack([one.weights for one in constraints])
@@ -71,10 +85,9 @@ class FlipSearch:
         if best is None:
             solutions = [self._program.nearest(self._start)]
         else:
-            solutions = [agreeing(self._program.cheapest, best, self._start, self._excess)]
-        if np.abs(self._excess(solutions[0][0])).max() > CLOSE:
-            nearest = self._program.nearest
-            solutions.append(agreeing(nearest, solutions[0], self._start, self._excess, FEW_ROUNDS))
+            solutions = [self._agreeing(self._program.cheapest, best, ROUNDS)]
+        if np.abs(self._excess(solutions[0][0])).max() > self._close:
+            solutions.append(self._agreeing(self._program.nearest, solutions[0], FEW_ROUNDS))
         _, prices = min(solutions, key=self._left)
         prices = prices * self._total
         by_prices = self._margin(prices) > 0
@@ -82,11 +95,19 @@ class FlipSearch:
         return Solved(
             prices,
             turned,
-            np.flatnonzero(turned != by_prices),
+            self._one_a_kind(np.flatnonzero(turned != by_prices)),
             best is not None,
             self._in_tolerances(turned),
             float(self._mass[turned] @ self._price[turned]),
         )
+
+    @property
+    def _close(self) -> float:
+        """Closer than this is no use: a rule does not split the people of a row."""
+        return float(_CLOSE_SHARE * self._tolerance.min())
+
+    def _agreeing(self, solve: Solve, solved: Solution, rounds: int) -> Solution:
+        return agreeing(solve, solved, self._start, self._excess, rounds=rounds, close=self._close)
 
     def _excess(self, chance: Any) -> FloatArray:
         return np.asarray(self._start + self._observed @ chance, np.float64)
@@ -102,45 +123,53 @@ class FlipSearch:
     def _settled(self, prices: FloatArray, turned: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Decide rows nearest to indifference otherwise than by the prices, so that least is left.
 
-        A rule that is 0 or 1 at every row cannot split the people of one row. Which of the rows at
-        the margin to decide otherwise is a small program over whole numbers: as little as possible
-        against the prices, as people's own outcomes are partly luck.
+        A rule that is 0 or 1 at every row cannot split the people of one row, nor rows of one kind.
+        Which of the rows at the margin to decide otherwise is a small program over whole numbers:
+        as little as possible against the prices, as people's own outcomes are partly luck.
         """
-        margin = np.abs(self._margin(prices))
-        order = np.argsort(margin, kind="stable")
-        order = order[np.isfinite(margin[order])]
+        margin = self._margin(prices)
+        free = np.flatnonzero(np.isfinite(margin))
+        order = self._one_a_kind(free[np.argsort(np.abs(margin[free]), kind="stable")])
         best = turned
         for count in _NEAR:
             if self._in_tolerances(best) <= 1 or len(order) == 0:
                 break
-            near = order[:count]
-            against = self._mass[near] * margin[near] * np.where(turned[near], -1.0, 1.0)
+            kinds = self._kind[order[:count]]
+            near = free[np.isin(self._kind[free], kinds)]
+            place = np.argsort(kinds)[np.searchsorted(np.sort(kinds), self._kind[near])]
+            member = np.zeros((len(near), len(kinds)))
+            member[np.arange(len(near)), place] = 1.0
+            against = -(self._mass[near] * margin[near]) @ member
             settled = turned.copy()
-            settled[near] = self._decided_singly(near, turned, against)
+            settled[near] = self._decided_singly(near, turned, against, member)[place]
             best = min(best, settled, key=self._in_tolerances)
         return best
+
+    def _one_a_kind(self, rows: IntArray) -> IntArray:
+        """The first row of each kind, in their order."""
+        return rows[np.sort(np.unique(self._kind[rows], return_index=True)[1])]
 
     def _in_tolerances(self, turned: NDArray[np.bool_]) -> float:
         """The largest of the gaps that is left, in its tolerance."""
         return float((np.abs(self._excess(turned)) / self._tolerance).max())
 
     def _decided_singly(
-        self, near: IntArray, turned: NDArray[np.bool_], against: FloatArray
+        self, near: IntArray, turned: NDArray[np.bool_], against: FloatArray, member: FloatArray
     ) -> NDArray[np.bool_]:
-        """Which of a few rows to turn: the gaps within their tolerances first, then the least cost.
+        """Which of a few kinds to turn: the gaps within tolerances first, then the least cost.
 
-        ``against`` is what turning each costs.
+        ``against`` is what turning each costs, ``member`` tells whose rows are which.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         others = turned.copy()
         others[near] = False
-        offset, effect = self._excess(others), self._observed[:, near]
+        offset, effect = self._excess(others), self._observed[:, near] @ member
         beyond = -self._tolerance[:, None]  # times the last variable
         answer = milp(
             np.r_[against, 1.0],
-            integrality=np.r_[np.ones(len(near)), 0.0],
-            bounds=Bounds(0.0, np.r_[np.ones(len(near)), np.inf]),
+            integrality=np.r_[np.ones(len(against)), 0.0],
+            bounds=Bounds(0.0, np.r_[np.ones(len(against)), np.inf]),
             constraints=LinearConstraint(
                 np.r_[np.c_[effect, beyond], np.c_[-effect, beyond]],
                 -np.inf,
@@ -148,4 +177,6 @@ class FlipSearch:
             ),
             options={"time_limit": _SECONDS},
         )
-        return turned[near] if answer.x is None else np.round(answer.x[:-1]) > 0
+        if answer.x is None:
+            return turned[near] @ member > 0
+        return np.asarray(np.round(answer.x[:-1]) > 0)

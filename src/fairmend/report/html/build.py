@@ -22,6 +22,7 @@ _SECTIONS = {
     "counterfactual": "The counterfactual distribution",
     "repair": "The repair",
     "frontier": "The frontier",
+    "blindness": "The price of blindness",
     "holdout": "Before and after",
     "filing": "Tables to file",
     "origin": "Limits and provenance",
@@ -33,6 +34,7 @@ def of_report(report: Report) -> str:
     audit, made = report.before, report.provenance
     absent = {"counterfactual"} if report.explanation is None else set()
     absent |= set() if report.frontier else {"frontier"}
+    absent |= {"blindness"} if report.blindness is None else set()
     before, after = zip(*report.gaps_in_order, strict=True) if report.gaps_in_order else ((), ())
     context: dict[str, Any] = {
         "title": f"Fairness report: {words_of(report.metric).title or report.metric} by "
@@ -49,6 +51,8 @@ def of_report(report: Report) -> str:
     }
     if report.frontier:
         context |= repair.frontier(report)
+    if report.blindness is not None:
+        context |= repair.blindness(report.blindness)
     cells = report.cells_before, report.cells_after
     return _render(context | people.filed(audit, cells[0], report.after, cells[1]), audit, absent)
 
@@ -62,7 +66,7 @@ def of_audit(audit: Audit) -> str:
         "verdict": audit_verdict(audit),
         "gaps": people.gaps(audit.in_order(), (), audit),
     }
-    absent = {"counterfactual", "repair", "frontier", "holdout"}
+    absent = {"counterfactual", "repair", "frontier", "blindness", "holdout"}
     return _render(context | people.filed(audit, cells_of_audit(audit), None, ()), audit, absent)
 
 

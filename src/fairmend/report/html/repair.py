@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairmend.measure.wording import describe_plan, share
+from fairmend.repair.price_of_blindness import PriceOfBlindness
 from fairmend.report import plot
 from fairmend.report.edits import EditedFeature
 from fairmend.report.findings import PlanSummary
@@ -14,7 +15,7 @@ from fairmend.report.table import Column, Table, typeset
 from fairmend.status import PlanStatus
 from fairmend.tables import counted, number, percent, points
 
-__all__ = ["frontier", "groups", "suppressed"]
+__all__ = ["blindness", "frontier", "groups", "suppressed"]
 
 
 def suppressed(what: str, n: int, smallest_cell: int) -> list[str]:
@@ -123,7 +124,7 @@ def frontier(report: Report) -> dict[str, Any]:
     levels = sorted({point.level for point in points_by_level})
     in_force = 1.0 if report.provenance is None else report.provenance.level
     start = min(range(len(levels)), key=lambda place: abs(levels[place] - in_force))
-    present = {point.group for point in points_by_level}
+    present = {point.group for point in points_by_level if point.gap == point.gap}  # not nan
     parts: list[dict[str, Any]] = []
     for place, group in enumerate(one for one in report.order if one in present):
         its, name = (
@@ -153,4 +154,33 @@ def frontier(report: Report) -> dict[str, Any]:
     return {
         "data": {"level": script},
         "level": {"levels": texts, "labels": labels, "start": start, "groups": parts},
+    }
+
+
+# -------------------------------------------------------------------- the price of blindness
+
+_PRICE = (
+    Column("repair", read=lambda one: "reads the group" if one.reads_group else "blind"),
+    Column("level", "ratio"),
+    Column("reached", read=lambda one: "yes" if one.closed else "no"),
+    Column("gap, points", "points", "gap"),
+    Column("interval", "spans", "low high"),
+    Column("accuracy", "rate"),
+    Column("interval of accuracy", "rates", "accuracy_low accuracy_high"),
+    Column("worth", "decimal"),
+    Column("decisions turned", "rate", "turned"),
+)
+
+
+def blindness(price: PriceOfBlindness) -> dict[str, Any]:
+    """What closing the gap costs without the group, and what with it."""
+    caption = f"What closing the {price.metric} gap costs, without the group and with it"
+    table = Table.of("blindness-table", f"{caption}: the people of the audit", _PRICE, price.points)
+    drawn = picture(plot.blindness(price), "blindness", caption, " ".join(price.sentences), table)
+    return {
+        "blindness": {
+            "chart": drawn,
+            "sentences": price.sentences,
+            "trade_off": str(price.trade_off),
+        }
     }
