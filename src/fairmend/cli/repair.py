@@ -282,7 +282,11 @@ def _show(
 ) -> None:
     plans = worst_first(repaired)
     nobody = [] if plans else ["No group is worse off than the reference: nobody is edited."]
-    for part in (*shortfalls, *plans, *nobody):
+    first_with = {plan.notes: place for place, plan in reversed([*enumerate(plans)])}
+    texts = [
+        plan.described(notes=first_with[plan.notes] == place) for place, plan in enumerate(plans)
+    ]
+    for part in (*shortfalls, *texts, *nobody):
         show(part, end="\n\n")
     show(f"{people}{_SEEN[result.holdout]} ({which}):", end="\n\n")
     show(result)

@@ -343,7 +343,8 @@ class Plan(ABC):
         """The target and the reference group as people read them."""
         return shown(self.known_as, self.target, self.baseline)
 
-    def __str__(self) -> str:
+    def described(self, *, notes: bool = True) -> str:
+        """All of it in sentences; the notes are the same for all groups of a blind repair."""
         o, (target, baseline) = self.outlook, self.group_names
         lines = [
             f"Plan for {target} against {baseline}: {self.metric} by {self.way}",
@@ -353,9 +354,12 @@ class Plan(ABC):
             f"decisions flipped to positive for {share(o.to_positive)}, "
             f"to negative for {share(o.to_negative)}",
             *([f"destinations {self.search}"] if self.search else []),
-            *self.notes,
+            *(self.notes if notes else ()),
         ]
         return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.described()
 
 
 @stored("IdentityPlan")

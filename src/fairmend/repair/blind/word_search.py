@@ -271,7 +271,7 @@ class _Beam:
 
     def _polished(self, one: _Conjunction) -> _Conjunction:
         """Each condition anew, given the others; one that is not needed is dropped."""
-        for _ in range(3):
+        for _ in range(3 if len(one.parts) > 1 else 0):
             before = one.key
             for place in [place for place, _ in one.parts]:
                 axis, met = self.axes[place], one.matches(self.axes, but=place)
