@@ -313,7 +313,8 @@ def test_conditions_that_mean_nothing_are_faults(wrong):
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(0.1, 0.1 + 1e-15), (-3, -2), (-0.5, 0.2), (1e9, 1e9 + 1), (37, 38)]
+    ("low", "high"),
+    [(0.1, 0.1 + 1e-15), (-3, -2), (-0.5, 0.2), (1e9, 1e9 + 1), (37, 38), (9e99, 1e100)],
 )
 def test_a_cut_separates_its_neighbours_as_printed(low, high):
     cut = float(f"{cut_between(low, high):.15g}")

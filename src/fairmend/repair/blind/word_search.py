@@ -30,6 +30,7 @@ from fairmend.data.columns import (
     as_numbers,
     lookup_key,
 )
+from fairmend.data.limits import LARGE
 from fairmend.model.answers import SAME_ANSWER
 from fairmend.repair.blind.gaps import Audited, Constraint
 from fairmend.repair.blind.words import (
@@ -97,7 +98,7 @@ class _Axis:
         flag: bool = False,
         of_score: bool = False,
     ) -> _Axis:
-        known = np.isfinite(numbers)
+        known = np.abs(numbers) <= LARGE
         values, place = np.unique(numbers[known], return_inverse=True)
         near = SAME_ANSWER if of_score else 0.0
         apart = np.diff(values, prepend=-np.inf) > near
@@ -182,6 +183,8 @@ def cut_between(low: float, high: float, *, apart: bool = False) -> float:
     """
     for digits in range(-12, 18):
         step = 10.0**-digits
+        if abs(low / step) > LARGE:
+            break
         least = math.floor(low / step) + 1 if apart else math.ceil(low / step)
         for cut in (round(least * step, digits), round((least - 1) * step, digits)):
             if low <= cut < high and (low < cut or not apart):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import Frame, as_numbers, lookup_key
-from fairmend.data.limits import Figure, Finite, Label, Side, Value
+from fairmend.data.limits import LARGE, Figure, Finite, Label, Side, Value
 from fairmend.data.stored import stored
 from fairmend.model.answers import Answers
 
@@ -78,8 +78,8 @@ class Condition:
         return np.asarray(met[column.codes], bool)
 
     def _within(self, numbers: Any) -> Mask:
-        """Comparisons with nan are false."""
-        met = ~np.isnan(numbers)
+        """What is no finite number, or one beyond all limits, meets nothing."""
+        met = np.abs(numbers) <= LARGE
         if self.low is not None:
             met &= numbers > self.low
         if self.high is not None:
