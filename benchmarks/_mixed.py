@@ -44,7 +44,7 @@ def adult_or_alike(folder: Path = DATA) -> Parts:
     """Raw Adult by sex; where its files are not there, generated people of the same shape."""
     files = folder / "adult.data", folder / "adult.test"
     if all(file.exists() for file in files):
-        known, new = (_raw(file) for file in files)
+        known, new = (raw_adult(file) for file in files)
         origin = "raw Adult"
     else:
         everybody = _alike(32_561 + NEW)
@@ -55,11 +55,11 @@ def adult_or_alike(folder: Path = DATA) -> Parts:
     return Parts(known.take(order[AUDITED:]), known.take(order[:AUDITED]), new, origin)
 
 
-def _raw(file: Path) -> Part:
+def raw_adult(file: Path) -> Part:
     """UCI's table without the census weight; a missing word is a word."""
     loaded = datasets.load_adult_raw(file)
     X = loaded.X.drop(columns=["fnlwgt"])
-    words = _words(X)
+    words = words_of(X)
     X[words] = X[words].astype(object).where(X[words].notna(), "?").astype(str)
     return Part(X, np.asarray(loaded.y), np.asarray(X["sex"], object))
 
@@ -100,7 +100,7 @@ def _alike(rows: int, seed: int = 0) -> Part:
     return Part(X, y, np.asarray(X["sex"], object))
 
 
-def _words(X: pd.DataFrame) -> list[str]:
+def words_of(X: pd.DataFrame) -> list[str]:
     return [name for name in X if not pd.api.types.is_numeric_dtype(X[name])]
 
 
@@ -112,7 +112,7 @@ def boosting(learnt: Part) -> Any:
     from sklearn.preprocessing import OneHotEncoder
 
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    columns = make_column_transformer((encoder, _words(learnt.X)), remainder="passthrough")
+    columns = make_column_transformer((encoder, words_of(learnt.X)), remainder="passthrough")
     model = HistGradientBoostingClassifier(random_state=0)
     return make_pipeline(columns, model).fit(learnt.X, learnt.y)
 

@@ -5,7 +5,8 @@
 
 What is kept is docs/peers.json: means over the splits, verdicts and versions, no single record. A
 ``note`` in the figures, on how they came about where that was not one run, is shown above them.
-What a run without the cost race could not judge is kept from before, and the note says so.
+What a run without the cost race could not judge is kept from before, and the note says so. A run of
+the rules without the group alone renews their table and keeps the others.
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ def benchmark() -> ModuleType:
 
 def kept_of(found: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
     """The means, the verdicts and the packages' own versions; ``before``: what was kept last."""
+    blind = {
+        "blind": [_rounded(row) for row in found.get("blind", [])],
+        "beside_published": _rounded(found.get("beside_published") or {}) or None,
+    }
+    if before and blind["blind"] and not found["summary"]:
+        return {**before, **blind}
     known = {bar["promise"]: bar for bar in before["bars"]} if before else {}
     bars = [bar if bar["measured"] else known.get(bar["promise"], bar) for bar in found["bars"]]
     note = found.get("note", "")
@@ -60,13 +67,15 @@ def kept_of(found: dict[str, Any], before: dict[str, Any] | None = None) -> dict
         "note": note,
         "versions": [pins[0] for pins in found["pins"].values() if pins],
         "bars": bars,
-        "summary": [
-            {
-                name: round(value, DIGITS) if isinstance(value, float) else value
-                for name, value in row.items()
-            }
-            for row in found["summary"]
-        ],
+        "summary": [_rounded(row) for row in found["summary"]],
+        **blind,
+    }
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: round(value, DIGITS) if isinstance(value, float) else value
+        for name, value in row.items()
     }
 
 

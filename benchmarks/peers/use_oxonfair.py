@@ -20,6 +20,10 @@ CONSTRAINTS = {
 WITHIN = 0.01
 """How near to parity; its guide uses .01 and .02, and searches a grid that rarely meets 0."""
 
+UNCERTAIN = 2 / 3
+"""Its default: nobody is inferred to be of a group with less. It fails where that leaves a group
+empty, as on COMPAS, and is then told to do without (its threshold of 0)."""
+
 
 def fair_predictor(of: str) -> contest.Learner:
     """One variant: over the model's labels or its two columns of probabilities."""
@@ -38,10 +42,13 @@ def inferred(task: contest.Task) -> Blind:
     """Thresholds by the group that the inputs suggest."""
     people = task.people
     groups = LogisticRegression(max_iter=2_000).fit(people.X, people.s)
+    guessed = groups.predict_proba(people.X).max(axis=1) >= UNCERTAIN
+    unsure = len(np.unique(groups.predict(people.X)[guessed])) < len(groups.classes_)
     mended = FairPredictor(
         task.model.both,
         {"data": people.X, "target": task.y, "groups": people.s},
         inferred_groups=groups,
+        threshold=0 if unsure else UNCERTAIN,
     )
     mended.fit(gm.accuracy, CONSTRAINTS[task.aim], WITHIN)
     return Blind(mended)

@@ -92,3 +92,16 @@ def test_what_a_run_could_not_judge_is_kept_from_before_and_said():
 def test_figures_that_are_not_of_one_run_say_so():
     found = {"splits": 1, "slow_splits": 1, "pins": {}, "bars": [], "summary": []}
     assert "Two runs." in peers_page.made(peers_page.kept_of({**found, "note": "Two runs."}))
+
+
+def test_a_run_of_blind_rules_alone_keeps_the_other_tables():
+    before = json.loads(peers_page.KEPT.read_text(encoding="utf-8"))
+    row = {"data": "adult", "aim": "sp", "contestant": "fairmend.blind", "gap": 0.00123456789}
+    found = {"summary": [], "bars": [], "blind": [row], "beside_published": None}
+    kept = peers_page.kept_of(found, before)
+    assert kept["blind"] == [{**row, "gap": 0.001235}]
+    assert {**kept, "blind": None, "beside_published": None} == {
+        **before,
+        "blind": None,
+        "beside_published": None,
+    }

@@ -123,6 +123,37 @@ def test_results_can_be_written_and_drawn(peers, found, tmp_path):
     assert len(peers.chart(found["summary"]).to_dict()["vconcat"]) == 4
 
 
+@pytest.mark.slow
+def test_blind_rules_answer_equals_alike_and_have_a_table(peers, found):
+    keys = {one.key for one in peers.BLIND if one.package != "oxonfair"}
+    seen = [one for one in found["blind_records"] if one["contestant"] != "model"]
+    assert {one["contestant"] for one in seen} == keys
+    for one in seen:
+        if one["contestant"].startswith("fairmend"):
+            assert one["mixed"] == one["reordered"] == 0, one
+    table = peers.blind_table(found["blind"], {"oxonfair.inferred": "it could not be installed"})
+    assert "did not run: it could not be installed" in str(table)
+    assert "LinearPost" in str(table)
+    assert {len(cells) for cells in table.cells} == {len(table.headers)}
+
+
+def test_levels_are_compared_at_the_gap_that_a_peer_leaves(peers):
+    accuracy = {"fairmend.blind": (0.0, 0.7), "fairmend.blind_90": (0.1, 0.75),
+                "fairmend.blind_80": (0.2, 0.8), "fairmend.blind_60": (0.4, 0.82)}  # fmt: skip
+    here = {key: {"gap": gap, "accuracy": right} for key, (gap, right) in accuracy.items()}
+    assert peers.accuracy_at(here, 0.15) == pytest.approx(0.775)
+    assert peers.accuracy_at(here, -0.1) == pytest.approx(0.7)  # no further than all of the gap
+    del here["fairmend.blind"]
+    assert peers.accuracy_at(here, 0.15) is None
+
+
+def test_only_those_who_retrain_are_given_the_training_part(peers):
+    split = peers.Split.make(peers.load("compas"), 0)
+    jobs = peers.jobs_of("fairlearn", 0, 0, peers.BLIND)
+    assert len(split.as_arrays(jobs)["y_train"]) == 1_852
+    assert "X_train" not in split.as_arrays(peers.jobs_of("fairmend", 0, 0, peers.BLIND))
+
+
 def test_a_package_that_fails_is_reported(peers):
     false = shutil.which("false")
     if false is None:
