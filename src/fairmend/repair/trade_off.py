@@ -56,8 +56,8 @@ class TradeOff:
     def implied(cls, outcome: FloatArray, decision: FloatArray, weight: FloatArray) -> TradeOff:
         """The cut on P(Y=1 | x) that explains most of the decisions.
 
-        >>> TradeOff.implied(np.array([0.1, 0.6, 0.7]), np.array([0, 0, 1]), np.ones(3)).cut
-        0.65
+        >>> TradeOff.implied(np.array([0.1, 0.5, 0.75]), np.array([0, 0, 1]), np.ones(3)).cut
+        0.625
         """
         order = np.argsort(outcome, kind="stable")
         at, agreed = outcome[order], np.cumsum((weight * (1 - 2 * decision))[order])
