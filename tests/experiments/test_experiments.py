@@ -443,7 +443,8 @@ def test_a_blind_split_keeps_what_it_promises(experiments, metric):
     # equal inputs, edits and what nobody may lose are checked inside, person by person
     blind, here = experiments.blind, experiments.shared.split("compas", 0)
     [row] = [row for row in blind.EMBEDDED if row.name == f"compas {metric}"]
-    lines = [blind.one_run(row, way, 0, here) for way in blind.WAYS]
+    lines = [line for way in blind.WAYS for line in blind.one_run(row, way, 0, here)]
+    assert len(lines) == len(blind.WAYS)
     for line in lines:
         check(line)
         assert 0 < line["cut"] < 1
@@ -473,9 +474,11 @@ def test_a_blind_rule_that_takes_decisions_away_is_caught(experiments, monkeypat
 def test_blind_repair_of_raw_adult(experiments, tmp_path, monkeypatch):
     blind = experiments.blind
     monkeypatch.setattr(blind, "EMBEDDED", ())
+    # sexes are alike in this file: by luck one or the other is worse off, who is then repaired
+    both = (blind.Row("raw adult", "sp", "Female"), blind.Row("raw adult", "sp", "Male"))
+    monkeypatch.setattr(blind, "RAW", both)
     found = blind.run(SPLITS, 1, adult_file(tmp_path))
-    ways = [one["experiment"] for one in found["rows"] if one["experiment"] != blind.RACE]
-    assert ways == len(blind.RAW) * list(blind.WAYS)
+    assert [one["experiment"] for one in found["rows"]][:3] == list(blind.WAYS)
     races = [one for one in found["rows"] if one["experiment"] == blind.RACE]
     assert races
     for one in races:
