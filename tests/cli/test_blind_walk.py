@@ -132,7 +132,7 @@ def test_the_report_on_other_people(made, call, tmp_path):
 def test_inspect_says_that_it_is_blind(made, call):
     done = call("inspect", "blind.fairmend", cwd=made)
     assert done.code == 0, done.err
-    assert "one blind rule, which reads no group" in done.out
+    assert "one rule for everybody, without the group" in done.out
     settings = json.loads(call("inspect", "blind.fairmend", "--json", cwd=made).out)["settings"]
     assert settings["blind"] is True
 

@@ -82,6 +82,8 @@ class FlipProgram:
     lost: FloatArray
     room: FloatArray
     """lost u <= room, besides."""
+    scaled_first: bool = False
+    """Whether lines are scaled before the solver sees them; otherwise where it fails alone."""
     last: list[FloatArray] = field(default_factory=list)
     """The prices of the last solution, where there is one."""
 
@@ -154,6 +156,7 @@ class FlipProgram:
         answer = _simplex(
             self._price[rows],
             self._bounds[rows],
+            scaled_first=self.scaled_first,
             A_eq=effect[:, rows],
             b_eq=-excess - effect @ sure,
             A_ub=self.lost[:, rows],
@@ -173,6 +176,7 @@ class FlipProgram:
         smallest = _simplex(
             np.r_[np.zeros(rows), 1.0],
             np.r_[self._bounds, [(0.0, np.inf)]],
+            scaled_first=self.scaled_first,
             A_ub=np.r_[
                 np.c_[both_sides, -np.ones(2 * count)], np.c_[self.lost, np.zeros(len(self.room))]
             ],
@@ -183,6 +187,7 @@ class FlipProgram:
             answer = _simplex(
                 self._price,
                 self._bounds,
+                scaled_first=self.scaled_first,
                 A_ub=np.r_[both_sides, self.lost],
                 b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
             )
@@ -201,14 +206,18 @@ class FlipProgram:
         return self.mass * np.where(np.isfinite(self.cost), self.cost, 0.0)
 
 
-def _simplex(price: FloatArray, bounds: Any, **constraints: Any) -> Any:
+def _simplex(price: FloatArray, bounds: Any, *, scaled_first: bool, **constraints: Any) -> Any:
     """Solve a program; its answer is a vertex, with at most one drawn row per constraint.
 
-    The solver's tolerances are absolute, and masses of many people are smaller: the largest number
-    of each line is made 1.
+    The solver's tolerances are absolute, and masses of many people are smaller. With
+    ``scaled_first``, or where it fails, the largest number of each line is made 1.
     """
     from scipy.optimize import linprog
 
+    if not scaled_first:
+        answer = linprog(price, bounds=bounds, method="highs-ds", **constraints)
+        if answer.status != _TROUBLE:
+            return answer
     unit = float(np.abs(price).max(initial=0.0)) or 1.0
     lines = {kind: _largest(constraints[f"A_{kind}"]) for kind in ("eq", "ub")
              if f"A_{kind}" in constraints}  # fmt: skip

@@ -38,6 +38,9 @@ class Constraint:
     start: float
     """What is to be taken off."""
     tolerance: float
+    over: FloatArray | None = None
+    """For a rate over decisions: what one more positive decision adds to the people it is over, as
+    a share of them, by group and outcome."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +191,9 @@ class Gaps:
             weights = np.zeros((len(self._groups), 2))
             weights[members] = (slope_r - aim * slope_t) / t
             tolerance = max(half_a_person(rate, self.audited.data.populations[m]) for m in members)
-            found.append(Constraint(weights, (r - aim * t) / t, tolerance))
+            over = np.zeros_like(weights)
+            over[members] = slope_t / t
+            found.append(Constraint(weights, (r - aim * t) / t, tolerance, over))
         return found
 
     def _members(self, group: Hashable, target: Hashable) -> list[int]:

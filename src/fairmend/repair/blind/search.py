@@ -26,6 +26,8 @@ _NEAR = (16, 32, 64)
 """Rows nearest to indifference, among which the last step is settled: as few as are enough."""
 _CLOSE_SHARE = 0.1
 """How near to closed the prices bring the gaps, in tolerances."""
+_KEPT = 0.5
+"""The share of the people that a rate over decisions must keep: fewer can be anything by luck."""
 _SECONDS = 5.0
 """For the last step, which is a program over whole numbers."""
 
@@ -76,8 +78,16 @@ class FlipSearch:
         each = np.stack([one.weights for one in constraints])
         self._observed = np.einsum("ksy,sry->kr", each, audited.weight) * self._way
         self._mass = weight / self._total
-        nothing = np.zeros((0, len(weight))), np.zeros(0)
-        self._program = FlipProgram(self._mass, price, effect * weight * self._way, *nothing)
+        over = [one.over for one in constraints if one.over is not None]
+        lost = [-np.einsum("sy,sry->r", one, audited.weight) * self._way for one in over]
+        self._program = FlipProgram(
+            self._mass,
+            price,
+            effect * weight * self._way,
+            np.reshape(lost, (len(over), len(weight))),
+            np.full(len(over), 1 - _KEPT),
+            scaled_first=True,
+        )
 
     def solved(self) -> Solved:
         """Prices by the program, moved until people's own outcomes agree; then the last step."""
