@@ -1165,11 +1165,7 @@ def tables(found: dict[str, Any]) -> list[TextTable]:
         blind = [blind_table(found["blind"], found["did_not_run"], beside)]
     return [
         *(quality_table(rows, data, aim) for data, aim in present),
-        *(
-            [blind_table(blind, found["did_not_run"], found.get("beside_published"))]
-            if blind
-            else []
-        ),
+        *blind,
         *([cost_table(found["cost"])] if found["cost"] else []),
         *([bars_table(judged), offers_table()] if rows else []),
         *([absent_table(found["did_not_run"])] if found["did_not_run"] else []),
