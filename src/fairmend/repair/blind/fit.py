@@ -57,6 +57,9 @@ from fairmend.status import PlanStatus
 
 __all__ = ["BlindLevels", "plan_blindly"]
 
+_SPREAD = 1.2
+"""How much wider the gap of new people spreads than counting the people of the fit tells: without
+it the interval covered .88 to .96 over six simulated worlds (see tests/theory)."""
 _FEW = 20
 """Of fewer people nothing is learnt about who they are."""
 
@@ -176,8 +179,20 @@ def _finished(
         other = _as_decided(data, group, problem.baseline, now)
         met = replace(problem, other=other, gaps=tuple(gap.against(other) for gap in problem.gaps))
         done = met.finished(plan, route=routes[group])
-        finished[group] = allow_for_rivals(done, rivals.get(group, 1))
+        finished[group] = allow_for_rivals(_allow_for_the_fit(done), rivals.get(group, 1))
     return finished
+
+
+def _allow_for_the_fit(plan: Plan) -> Plan:
+    """The plan with a wider expectation: the rule was fitted on the people it is counted on.
+
+    By how much new people's gap spreads more than the count tells was found by simulation.
+    """
+    outlook = plan.outlook
+    centre = (outlook.expected_low + outlook.expected_high) / 2
+    half = _SPREAD * (outlook.expected_high - outlook.expected_low) / 2
+    low, high = max(-1.0, centre - half), min(1.0, centre + half)
+    return replace(plan, outlook=replace(outlook, expected_low=low, expected_high=high))
 
 
 def _as_decided(
