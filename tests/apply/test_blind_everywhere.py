@@ -24,7 +24,7 @@ from fairmend.serve import monitor
 from fairmend.serve.config import read_config
 from fairmend.serve.sidecar import Sidecar
 from fairmend.serve.upstream import Upstream
-from mapped import fetched
+from mapped import assert_same, fetched, plain
 
 N = 600
 INPUTS = ["member", "urban", "income", "trade"]
@@ -93,16 +93,7 @@ class Case:
         return versions(self.people, self.groups)
 
     def check(self, decision, edited=None):
-        np.testing.assert_array_equal(np.asarray(decision), self.decision)
-        if edited is not None:
-            for name in INPUTS:
-                assert list(map(plain, edited[name])) == list(map(plain, self.edited[name])), name
-
-
-def plain(value):
-    if pd.isna(value):
-        return None
-    return value if isinstance(value, str) else float(value)
+        assert_same((decision, edited), (self.decision, self.edited), INPUTS)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from fairmend.model.protocols import protocol_named
 from fairmend.serve.config import read_config
 from fairmend.serve.sidecar import Sidecar
 from fairmend.serve.upstream import Upstream
-from mapped import fetched
+from mapped import assert_same, fetched, plain
 
 N = 2_000
 INPUTS = ["member", "urban", "income", "trade"]
@@ -125,16 +125,7 @@ class Case:
 
     def check(self, decision, edited=None):
         """The same decisions, and the same edited cells."""
-        np.testing.assert_array_equal(np.asarray(decision), self.decision)
-        if edited is not None:
-            for name in INPUTS:
-                assert list(map(plain, edited[name])) == list(map(plain, self.edited[name])), name
-
-
-def plain(value):
-    if pd.isna(value):
-        return None
-    return value if isinstance(value, str) else float(value)
+        assert_same((decision, edited), (self.decision, self.edited), INPUTS)
 
 
 @pytest.fixture(scope="module", params=KINDS)
