@@ -48,8 +48,9 @@ def fit(cell: Cell, people: People, **changed: Any) -> RepairedClassifier:
     options = dict(cell.options)
     named = {name: options.pop(name) for name in _SETTINGS if name in options}
     settings: dict[str, Any] = {
-        "method": "least_change" if method == "two_sided" else method,
+        "method": "least_change" if method in ("two_sided", "blind") else method,
         "rank": rank or None,
+        "blind": method == "blind",
         "two_sided": method == "two_sided",
         "reference": cell.named_reference if cell.reference == "named" else cell.reference,
         "target": cell.target,
@@ -94,7 +95,8 @@ def sum_of(parts: dict[str, float]) -> Any:
 
 def chances(repair: RepairedClassifier, people: People) -> np.ndarray:
     """Everybody's chance of a positive decision with all plans in force."""
-    return np.asarray(repair.positive_chance(people.X, sensitive_features=people.groups))
+    groups = None if repair.blind else people.groups
+    return np.asarray(repair.positive_chance(people.X, sensitive_features=groups))
 
 
 # -------------------------------------------------------------------- statements about a plan
