@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fairmend.artifact import load
     from fairmend.classifier import RepairedClassifier
     from fairmend.model.remote import RemoteModel
+    from fairmend.search import Alternatives, alternatives
 
 __all__ = [
     "FDR",
@@ -42,6 +43,7 @@ __all__ = [
     "FPR",
     "SP",
     "Alignment",
+    "Alternatives",
     "ArtifactError",
     "Audit",
     "AuditData",
@@ -62,6 +64,7 @@ __all__ = [
     "RepairRefused",
     "RepairedClassifier",
     "__version__",
+    "alternatives",
     "audit",
     "audit_data",
     "counterfactual",
@@ -76,8 +79,10 @@ __all__ = [
 
 
 _LATER = {
+    "Alternatives": "fairmend.search",
     "RemoteModel": "fairmend.model.remote",
     "RepairedClassifier": "fairmend.classifier",
+    "alternatives": "fairmend.search",
     "load": "fairmend.artifact",
 }
 """Loaded on first use: the estimator is a scikit-learn class, and importing that takes a while."""

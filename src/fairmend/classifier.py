@@ -208,6 +208,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             self._keep(box, data, audited, plans)
         return self
 
+    def keep_plans(self, box: BlackBox, data: AuditData, plans: dict[Hashable, Plan]) -> None:
+        """Be fitted with plans that were made elsewhere, on these people and for these settings."""
+        self.key_ = self._make_key()
+        self._keep(box, data, audit_data(data, reference=self.reference), plans)
+
     def _tabulated(
         self,
         box: BlackBox,

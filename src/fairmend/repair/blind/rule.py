@@ -181,8 +181,8 @@ class BlindRule:
 
     def margin(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> FloatArray:
         """By how much the prices outweigh what turning each row's decision costs."""
-        outcome = self.outcome.of(self._told(rows), answers)
-        effect = np.sum([one.effect(self._told(rows), outcome) for one in self.shares], axis=0)
+        outcome = self.outcome.of(self.told(rows), answers)
+        effect = np.sum([one.effect(self.told(rows), outcome) for one in self.shares], axis=0)
         gain = self.prices @ effect * (1 - 2 * answers.decision)
         price = flip_prices(self.by, self.trade_off, outcome, answers.decision, cost)
         return np.asarray(gain - price, np.float64)
@@ -202,13 +202,13 @@ class BlindRule:
         turned = self.margin(rows, answers, cost) > 0
         if self.exceptions is not None and self.exception_answers is not None:
             assert self.turned is not None
-            place = find_seen(self.exceptions, self.exception_answers, self._told(rows), answers)
+            place = find_seen(self.exceptions, self.exception_answers, self.told(rows), answers)
             at = np.maximum(place, 0)
             known = (place >= 0) & is_same(answers, self.exception_answers.take(at))
             turned = np.where(known, self.turned[at] > 0, turned)
         return turned
 
-    def _told(self, rows: Frame) -> Frame:
+    def told(self, rows: Frame) -> Frame:
         """The inputs that the rule may look at."""
         if not self.kept_out:
             return rows

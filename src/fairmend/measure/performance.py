@@ -1,0 +1,331 @@
+"""What decisions are worth to whoever makes them, and whether two sets of them are worth the same.
+
+A measure of performance is estimated with its influence function, person by person. So the
+difference between two sets of decisions about the same people has a standard error that accounts
+for their being the same people, and needs no resampling.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairmend.data.columns import FloatArray, IntArray
+from fairmend.errors import DataError, ModelError, check, foreign_code, in_a_line
+from fairmend.measure import special
+from fairmend.measure.intervals import normal_quantile
+from fairmend.model.answers import Answers
+
+PSEUDO_PEOPLE = 2.0
+"""Half a person in each cell of two decisions (Agresti and Min, 2005), so that a handful of changed
+decisions does not look more certain than it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What really happened to people, one entry a row of the data."""
+
+    outcome: FloatArray
+    """0 or 1."""
+    weight: FloatArray
+    person: IntArray | None = None
+    """Whose row it is, where some people have several."""
+
+    def __len__(self) -> int:
+        return len(self.outcome)
+
+    @property
+    def share(self) -> FloatArray:
+        """Each row's share of the whole weight."""
+        return np.asarray(self.weight / self.weight.sum())
+
+    def variance(self, psi: FloatArray) -> float:
+        """Of a mean whose influence function is ``psi``; a person's rows are added up first."""
+        each = self.share * psi
+        if self.person is not None:
+            each = np.bincount(self.person, each).astype(np.float64)
+        return float(each @ each)
+
+    @property
+    def effective(self) -> float:
+        """How many equally weighted people these are worth."""
+        return 1 / self.variance(np.ones(len(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A measure of some decisions, and the influence of each row on it."""
+
+    value: float
+    psi: FloatArray
+
+
+class Performance(ABC):
+    """A measure of decisions; more is better."""
+
+    name: str
+    relative = False
+    """Whether a margin is a share of the measure of the current decisions."""
+
+    @abstractmethod
+    def of(self, people: Outcomes, answers: Answers) -> Estimate:
+        """The measure of these decisions about these people."""
+
+    def gains(self, people: Outcomes) -> FloatArray | None:
+        """What each person adds if decided 0 and if decided 1; None if the measure is no mean."""
+        return None
+
+    def typical_step(self, people: Outcomes) -> float:
+        """What one changed decision typically does to its person's part of the measure."""
+        gains = self.gains(people)
+        if gains is None:
+            return 1.0
+        return float(np.sqrt(people.share @ (gains[:, 1] - gains[:, 0]) ** 2))
+
+
+@dataclass(frozen=True)
+class Worth(Performance):
+    """1 - 2 (k FP + (1-k) FN): wrong decisions weighed; accuracy at k = 1/2.
+
+    >>> people = Outcomes(np.array([1.0, 0.0, 0.0, 1.0]), np.ones(4))
+    >>> Worth("accuracy", 0.5).of(people, Answers(np.array([1.0, 0.0, 1.0, 1.0]), None)).value
+    0.75
+    """
+
+    name: str = "accuracy"
+    cut: float = 0.5
+
+    def gains(self, people: Outcomes) -> FloatArray:
+        y = people.outcome
+        return np.stack([1 - 2 * (1 - self.cut) * y, 1 - 2 * self.cut * (1 - y)], axis=1)
+
+    def of(self, people: Outcomes, answers: Answers) -> Estimate:
+        return _mean(people, answers, self.gains(people))
+
+
+@dataclass(frozen=True)
+class BalancedAccuracy(Performance):
+    """The mean of the two shares of right decisions, by outcome.
+
+    >>> people = Outcomes(np.array([1.0, 0.0, 0.0, 0.0]), np.ones(4))
+    >>> BalancedAccuracy().of(people, Answers(np.zeros(4), None)).value
+    0.5
+    """
+
+    name: str = "balanced accuracy"
+
+    def gains(self, people: Outcomes) -> FloatArray:
+        y = people.outcome
+        positive = _positive_share(people)
+        return np.stack([(1 - y) / (2 * (1 - positive)), y / (2 * positive)], axis=1)
+
+    def of(self, people: Outcomes, answers: Answers) -> Estimate:
+        right = _mean(people, answers, self.gains(people))
+        y, positive = people.outcome, _positive_share(people)
+        found = float(people.share @ (y * answers.decision)) / positive
+        spared = 2 * right.value - found
+        psi = right.psi + right.value - found * y / (2 * positive)
+        return Estimate(right.value, psi - spared * (1 - y) / (2 * (1 - positive)))
+
+
+@dataclass(frozen=True)
+class AreaUnderCurve(Performance):
+    """The chance that somebody with a positive outcome is ranked above somebody without one.
+
+    By scores where there are any, otherwise by the decisions. Its influence function is that of
+    DeLong, DeLong and Clarke-Pearson (1988).
+
+    >>> people = Outcomes(np.array([1.0, 0.0, 0.0, 1.0]), np.ones(4))
+    >>> AreaUnderCurve().of(people, Answers(np.ones(4), np.array([0.9, 0.1, 0.5, 0.5]))).value
+    0.875
+    """
+
+    name: str = "AUC"
+
+    def of(self, people: Outcomes, answers: Answers) -> Estimate:
+        rank = answers.decision if answers.score is None else answers.score
+        y, share, positive = people.outcome, people.share, _positive_share(people)
+        values, place = np.unique(rank, return_inverse=True)
+        above = []  # the share of the other side that each row is ranked above, ties by half
+        for side, total in ((1 - y, 1 - positive), (y, positive)):
+            at = np.bincount(place, share * side, len(values)) / total
+            above.append((np.cumsum(at) - at / 2)[place])
+        placement = np.where(y == 1, above[0], 1 - above[1])
+        value = float(share @ (y * placement)) / positive
+        return Estimate(value, (placement - value) * np.where(y == 1, 1 / positive,
+                                                              1 / (1 - positive)))  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Profit(Performance):
+    """The mean of what a positive decision about each person brings; a negative one brings 0.
+
+    >>> people = Outcomes(np.array([1.0, 0.0]), np.ones(2))
+    >>> Profit("profit", np.array([30.0, -50.0])).of(people, Answers(np.ones(2), None)).value
+    -10.0
+    """
+
+    name: str
+    amount: FloatArray
+    relative = True
+
+    def gains(self, people: Outcomes) -> FloatArray:
+        return np.stack([np.zeros(len(people)), self.amount], axis=1)
+
+    def of(self, people: Outcomes, answers: Answers) -> Estimate:
+        return _mean(people, answers, self.gains(people))
+
+
+@dataclass(frozen=True)
+class OwnMeasure(Performance):
+    """A function of decisions and outcomes, both as arrays of 0 and 1.
+
+    A decision and an outcome make four kinds of people. Leaving out one person of a kind tells
+    what each of that kind adds: the jackknife, in four calls.
+
+    >>> share_right = OwnMeasure(lambda decided, outcome: (decided == outcome).mean())
+    >>> people = Outcomes(np.array([1.0, 0.0, 0.0, 1.0]), np.ones(4))
+    >>> share_right.of(people, Answers(np.array([1.0, 0.0, 1.0, 1.0]), None)).value
+    0.75
+    """
+
+    function: Callable[[Any, Any], float]
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        called = getattr(self.function, "__name__", "")
+        return called if called.isidentifier() else "own measure"
+
+    def of(self, people: Outcomes, answers: Answers) -> Estimate:
+        check(
+            bool(np.isin(answers.decision, (0.0, 1.0)).all() and np.ptp(people.weight) == 0),
+            "measure",
+            "must be a named measure where people are weighted or decisions are drawn",
+            f"got the function {self.name!r}",
+            "Name worth, accuracy, balanced_accuracy or auc, or give a column of profit.",
+        )
+        decided, outcome = answers.decision.astype(np.int64), people.outcome.astype(np.int64)
+        value, n = self._called(decided, outcome), len(people)
+        psi = np.zeros(n)
+        for d in (0, 1):
+            for y in (0, 1):
+                alike = np.flatnonzero((decided == d) & (outcome == y))
+                if len(alike) == 0:
+                    continue
+                others = np.arange(n) != alike[0]
+                psi[alike] = (n - 1) * (value - self._called(decided[others], outcome[others]))
+        return Estimate(value, psi - psi.mean())
+
+    def _called(self, decided: IntArray, outcome: IntArray) -> float:
+        def complain(error: BaseException) -> ModelError:
+            return ModelError("measure", "must take decisions and outcomes as arrays of 0 and 1",
+                              f"it raised {in_a_line(error)}", "Call it by hand.")  # fmt: skip
+
+        with foreign_code(complain):
+            value = np.asarray(self.function(decided, outcome), np.float64)
+        check(
+            value.ndim == 0 and bool(np.isfinite(value)),
+            "measure",
+            "must return one finite number",
+            f"got {value!r:.80}",
+            "More must be better: return minus a loss.",
+        )
+        return float(value)
+
+
+def _mean(people: Outcomes, answers: Answers, gains: FloatArray) -> Estimate:
+    each = gains[:, 0] + answers.decision * (gains[:, 1] - gains[:, 0])
+    value = float(people.share @ each)
+    return Estimate(value, each - value)
+
+
+def _positive_share(people: Outcomes) -> float:
+    positive = float(people.share @ people.outcome)
+    if not 0 < positive < 1:
+        raise DataError(
+            "y",
+            "must have both outcomes among the people judged, for this measure",
+            "everybody has the same",
+            "Use measure='accuracy', or judge on more people.",
+        )
+    return positive
+
+
+# -------------------------------------------------------------------- two sets of decisions
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """The measure of other decisions about the same people, beside that of the current ones."""
+
+    value: float
+    low: float
+    high: float
+    """With its 95 % interval."""
+    difference: float
+    """From the measure of the current decisions."""
+    difference_low: float
+    difference_high: float
+    margin: float
+    """In the unit of the measure."""
+    error: float
+    """The standard error of the difference."""
+    p_worse: float
+    """Of the one-sided test that the measure is worse by the margin or more."""
+    p_better: float
+    """Of the one-sided test that it is better by the margin or more."""
+
+    @property
+    def p_value(self) -> float:
+        """Of the two one-sided tests together: the larger of both."""
+        return max(self.p_worse, self.p_better)
+
+
+def compare(
+    measure: Performance,
+    people: Outcomes,
+    current: Answers,
+    other: Answers,
+    *,
+    margin: float,
+    confidence: float = 0.95,
+) -> Equivalence:
+    """Two one-sided tests at a margin (Schuirmann, 1987), on pairs of decisions.
+
+    >>> rng = np.random.default_rng(0)
+    >>> people = Outcomes((rng.random(4_000) < 0.4).astype(float), np.ones(4_000))
+    >>> now = Answers((rng.random(4_000) < 0.5).astype(float), None)
+    >>> same = compare(Worth(), people, now, now, margin=0.005)
+    >>> same.difference, same.p_value < 0.001
+    (0.0, True)
+    """
+    here, there = measure.of(people, current), measure.of(people, other)
+    n = people.effective
+    shrunk = n / (n + PSEUDO_PEOPLE)
+    step = measure.typical_step(people)
+    whole = abs(here.value) * margin if measure.relative else margin
+    psi = there.psi - here.psi
+    if measure.relative:  # the margin is estimated on the same people
+        psi = psi + np.sign(here.value) * margin * here.psi
+    error, plain = (
+        float(np.sqrt(shrunk**2 * people.variance(one) + step**2 / (n + PSEUDO_PEOPLE) ** 2))
+        for one in (psi, there.psi - here.psi)
+    )
+    own = float(np.sqrt(people.variance(there.psi) + step**2 / (n + PSEUDO_PEOPLE) ** 2))
+    z, difference = normal_quantile(confidence), there.value - here.value
+    return Equivalence(
+        value=there.value,
+        low=there.value - z * own,
+        high=there.value + z * own,
+        difference=difference,
+        difference_low=shrunk * difference - z * plain,
+        difference_high=shrunk * difference + z * plain,
+        margin=whole,
+        error=error,
+        p_worse=float(special.ndtr(-(shrunk * difference + whole) / error)),
+        p_better=float(special.ndtr(-(whole - shrunk * difference) / error)),
+    )

@@ -1,0 +1,387 @@
+"""The result of a search: every candidate with its figures, the best one, and the bound."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairmend.data.files import refuse_existing, writing
+from fairmend.data.naming import GroupNames
+from fairmend.errors import FairmendWarning, check_choice, require
+from fairmend.measure.result import Audit
+from fairmend.measure.wording import share
+from fairmend.repair.held import HeldPlan
+from fairmend.repair.plan import Plan
+from fairmend.repair.problem import RepairProblem
+from fairmend.repair.settings import RepairSettings
+from fairmend.repair.trade_off import TradeOff
+from fairmend.report.findings import Provenance
+from fairmend.search.bound import Bound
+from fairmend.search.candidates import Candidate
+from fairmend.search.judge import Figures, width
+from fairmend.search.people import Part
+from fairmend.tables import TextTable, number, percent, points
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fairmend.classifier import RepairedClassifier
+
+__all__ = ["Alternative", "Alternatives"]
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """A candidate with its figures on both parts, and what the tests say of it."""
+
+    candidate: Candidate
+    choosing: Figures
+    judging: Figures
+    place: int | None
+    """Its place in the order that was named before judging; None for those not named."""
+    reached: bool
+    """Whether it was its turn: all before it had passed."""
+    passed: bool
+    """Whether it is shown to be no worse than the margin allows and to have a lesser gap."""
+    equivalent: bool
+    """By two one-sided tests at the margin, corrected for how many candidates there are."""
+
+    @property
+    def name(self) -> str:
+        return self.candidate.name
+
+    @property
+    def kind(self) -> str:
+        return self.candidate.kind
+
+    @property
+    def reads_group(self) -> bool:
+        return self.candidate.reads_group
+
+    @property
+    def gap(self) -> float:
+        """The gap that is left, on the people who judge."""
+        return self.judging.gap.gap
+
+    @property
+    def why(self) -> str:
+        """What became of it, in a few words."""
+        if self.kind == "current":
+            return "what is compared with"
+        if self.reads_group:
+            return "reads the group: for comparison"
+        if self.passed:
+            return "passed"
+        before, after = self.choosing, self.judging
+        if self.place is not None and not self.reached:
+            return "not judged: one before it did not pass"
+        if self.place is not None:
+            worse = after.performance.p_worse > 0.05
+            return ("not shown to be within the margin" if worse
+                    else "not shown to have a lesser gap")  # fmt: skip
+        if before.reduction <= 0:
+            return "no lesser gap on the people chosen on"
+        if before.performance.difference < -before.performance.margin:
+            return "beyond the margin on the people chosen on"
+        return "another was more promising on the people chosen on"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Alternatives:
+    """What could be done about a model without retraining it, and how well each would do.
+
+    Candidates were made and chosen on one part of the people ("choosing") and judged once on the
+    other ("judging"). All figures are of the people who judge unless they say otherwise.
+    """
+
+    candidates: tuple[Alternative, ...]
+    """The model as it is comes first."""
+    metric: str
+    title: str
+    measure: str
+    margin: float
+    relative_margin: bool
+    """Whether the margin is a share of the model's own measure, as for profit."""
+    trade_off: TradeOff
+    bound: Bound | str
+    """What no alternative of this kind can do; or in a sentence why that is not known."""
+    provenance: Provenance
+    audit: Audit
+    """The model as it is, on the people who judge."""
+    names: GroupNames
+    favours_positive: bool
+    choosing: Part = field(repr=False)
+    settings: RepairSettings = field(repr=False)
+
+    @property
+    def current(self) -> Alternative:
+        """The model as it is."""
+        return self.candidates[0]
+
+    @property
+    def named(self) -> tuple[Alternative, ...]:
+        """The candidates that were named to be judged, in their order."""
+        some = [one for one in self.candidates if one.place is not None]
+        return tuple(sorted(some, key=lambda one: one.place or 0))
+
+    @property
+    def best(self) -> Alternative | None:
+        """The last of those named that passed: least gap, no worse than the margin, reads no group.
+
+        None where none passed.
+        """
+        passed = [one for one in self.named if one.passed]
+        return passed[-1] if passed else None
+
+    @property
+    def frontier(self) -> tuple[Alternative, ...]:
+        """The candidates that read no group and that no other beats in both gap and measure."""
+        some = [one for one in self.candidates if not one.reads_group]
+        some.sort(key=lambda one: (-one.judging.performance.value, width(one.judging.gap)))
+        found, least = [], float("inf")
+        for one in some:
+            if width(one.judging.gap) < least:
+                found.append(one)
+                least = width(one.judging.gap)
+        return tuple(found)
+
+    def __getitem__(self, name: str) -> Alternative:
+        known = [one.name for one in self.candidates]
+        check_choice("candidate", name, known, "to_frame() lists them.")
+        return self.candidates[known.index(name)]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a candidate; figures of the people who judge."""
+        pandas = require("pandas", extra="pandas", why="Alternatives.to_frame()")
+        frame: pd.DataFrame = pandas.DataFrame([_record(one) for one in self.candidates])
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, ready for JSON; what is not known is None."""
+        best = self.best
+        return {
+            "schema": "fairmend.alternatives/1",
+            "metric": self.metric,
+            "measure": self.measure,
+            "margin": self.margin,
+            "margin_is_share": self.relative_margin,
+            "trade_off": self.trade_off.cut,
+            "people": {"choosing": self.provenance.audited, "judging": self.provenance.reported},
+            "candidates": [
+                {key: _plain(value) for key, value in _record(one).items()}
+                for one in self.candidates
+            ],
+            "named": [one.name for one in self.named],
+            "best": None if best is None else best.name,
+            "bound": self.bound.gap if isinstance(self.bound, Bound) else None,
+            "bound_text": str(self.bound),
+            "verdict": self.verdict(),
+        }
+
+    # ---------------------------------------------------------------- in words
+
+    @property
+    def margin_text(self) -> str:
+        """The margin in its unit."""
+        if self.relative_margin:
+            return f"{100 * self.margin:g} % of {self.measure}"
+        return f"{100 * self.margin:g} points of {self.measure}"
+
+    def measure_text(self, value: float, *, signed: bool = False) -> str:
+        """A value of the measure, or a difference of two, in its unit."""
+        if self.relative_margin:
+            return number(value, signed=signed)
+        return points(value) if signed else percent(value)
+
+    def verdict(self) -> str:
+        """The answer in a few sentences."""
+        best, now = self.best, self.current.judging
+        gap = now.gap
+        who, other = self.names(gap.target), self.names(gap.baseline)
+        begin = (f"The model's gap in {gap.metric} is {points(gap.gap)} points for {who} against "
+                 f"{other}.")  # fmt: skip
+        if best is None:
+            tried = len(self.candidates) - 1
+            told = f"None of {tried} candidates is shown to be better: "
+            if not self.named:
+                told += "none has a lesser gap on the people candidates were chosen on."
+            else:
+                first = next(one for one in self.named if not one.passed)
+                told += f"the first to be judged, {first.name}, was {first.why}."
+                told = told.replace("was not shown", "is not shown")
+            return f"{begin} {told} That is not proof that there is none."
+        after = best.judging
+        low, high = (self.measure_text(end, signed=True)
+                     for end in (after.performance.difference_low,
+                                 after.performance.difference_high))  # fmt: skip
+        return (
+            f"{begin} Yes, there is an alternative: {best.name}. It leaves a gap of "
+            f"{points(after.gap.gap)} points (95 % interval {points(after.gap.low)} to "
+            f"{points(after.gap.high)}) and changes {self.measure} by "
+            f"{self.measure_text(after.performance.difference, signed=True)} ({low} to {high}), "
+            f"which is within the margin of {self.margin_text}. It reads no group. "
+            f"{share(after.gain)} of all people gain the decision they want and "
+            f"{share(after.lose)} lose it."
+        )
+
+    def table(self) -> TextTable:
+        """The candidates as a table, by kind and gap."""
+        return TextTable(
+            f"Alternatives on {self.provenance.reported:,} people who judge; chosen on "
+            f"{self.provenance.audited:,} others",
+            ("<candidate", "gap", "95 % interval", self.measure, "change", "95 % interval",
+             "<equivalent", "changed", "gain", "lose", "<"),
+            [
+                (
+                    one.name,
+                    points(one.gap),
+                    f"{points(one.judging.gap.low)} to {points(one.judging.gap.high)}",
+                    self.measure_text(one.judging.performance.value),
+                    self.measure_text(one.judging.performance.difference, signed=True),
+                    " to ".join(self.measure_text(end, signed=True) for end in (
+                        one.judging.performance.difference_low,
+                        one.judging.performance.difference_high)),
+                    "yes" if one.equivalent else "no",
+                    percent(one.judging.changed),
+                    percent(one.judging.gain),
+                    percent(one.judging.lose),
+                    one.why,
+                )
+                for one in self.candidates
+            ],
+            [
+                f"gap: the widest in {self.metric}, in percentage points",
+                f"change: in {self.measure}, beside the model as it is",
+                f"equivalent: two one-sided tests at a margin of {self.margin_text}, corrected for "
+                "the number of candidates",
+                "changed, gain, lose: shares of all people; gain and lose the decision they want",
+            ],
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        parts = (fill(self.verdict(), 100), str(self.table()), fill(str(self.bound), 100))
+        return "\n\n".join(parts)
+
+    def __repr__(self) -> str:
+        best = self.best
+        told = "none better shown" if best is None else f"best: {best.name}"
+        return f"<Alternatives: {len(self.candidates)} candidates for {self.metric}, {told}>"
+
+    # ---------------------------------------------------------------- to deploy and to file
+
+    def classifier(self, candidate: str | Alternative | None = None) -> RepairedClassifier:
+        """The fitted classifier of a candidate, by default of the best, to save and deploy."""
+        from fairmend.classifier import RepairedClassifier
+
+        if candidate is None:
+            candidate = self.best or self.current
+        one = candidate if isinstance(candidate, Alternative) else self[candidate]
+        made, data = one.candidate, self.choosing.data
+        settings = {name: getattr(made.settings, name) for name in RepairSettings.names()}
+        repaired = RepairedClassifier(made.source if made.kind == "model" else made.box, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairmendWarning)  # the dossier says who loses what
+            if made.kind in ("model", "cut"):
+                data = _as_answered(made, self.choosing)
+            repaired.keep_plans(made.box, data, _finished(made, data))
+        return repaired
+
+    def to_html(self, *, command: str | None = None) -> str:
+        """The dossier: one page to file, which needs no network."""
+        for module in ("jinja2", "vl_convert"):
+            require(module, extra="report", why="to_html()")
+        from fairmend.search.dossier import dossier
+
+        return dossier(self, command=command)
+
+    def save_html(
+        self,
+        path: str | PathLike[str],
+        *,
+        overwrite: bool = False,
+        command: str | None = None,
+    ) -> None:
+        """Write the dossier as one file."""
+        refuse_existing(Path(path), overwrite=overwrite)
+        page = self.to_html(command=command)
+        with writing(path, overwrite=overwrite) as file:
+            file.write(page.encode())
+
+
+def _record(one: Alternative) -> dict[str, Any]:
+    after, performance = one.judging, one.judging.performance
+    return {
+        "candidate": one.name,
+        "kind": one.kind,
+        "reads_group": one.reads_group,
+        "measure": performance.value,
+        "measure_low": performance.low,
+        "measure_high": performance.high,
+        "difference": performance.difference,
+        "difference_low": performance.difference_low,
+        "difference_high": performance.difference_high,
+        "equivalent": one.equivalent,
+        "gap": after.gap.gap,
+        "low": after.gap.low,
+        "high": after.gap.high,
+        "metric": after.gap.metric,
+        "target": after.gap.target,
+        "baseline": after.gap.baseline,
+        "changed": after.changed,
+        "gain": after.gain,
+        "lose": after.lose,
+        "named": one.place,
+        "passed": one.passed,
+        "why": one.why,
+        "choosing_gap": one.choosing.gap.gap,
+        "choosing_measure": one.choosing.performance.value,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and np.isnan(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _as_answered(made: Candidate, part: Part) -> Any:
+    """The people candidates were chosen on, as another model or another cut decides about them."""
+    from fairmend.measure.tabulate import tabulate
+
+    given = part.given
+    return tabulate(
+        made.box,
+        given.X,
+        given.y,
+        sensitive_features=given.sensitive_features,
+        sample_weight=given.sample_weight,
+        ids=given.ids,
+        pos_label=part.data.labels.positive,
+    )
+
+
+def _finished(made: Candidate, data: Any) -> dict[Hashable, Plan]:
+    """The plans with what they do to the people they were made on; repairs come so."""
+    plans = dict(made.plans)
+    if not any(isinstance(plan, HeldPlan) for plan in plans.values()):
+        return plans
+    now = {
+        group: replace(people, decision=plans[group].route(
+            data.table.take(people.rows), people.answers).expected_decision(people.answers))
+        for group, people in zip(data.groups, data.populations, strict=True)
+    }  # fmt: skip
+    finished: dict[Hashable, Plan] = {}
+    for group, plan in plans.items():
+        other = data.rest(group) if plan.baseline == "rest" else now[plan.baseline]
+        problem = RepairProblem.read(
+            data, made.settings, made.box, target=group, baseline=plan.baseline, other=other
+        )
+        finished[group] = problem.again(plan)
+    return finished
