@@ -32,6 +32,7 @@ COLOURS = {
     "ink": "#333333",
     "green": "#009E73",
     "sky": "#56B4E9",
+    "purple": "#CC79A7",
     "pale": "#DADADA",
 }
 """Okabe and Ito's, which people with any kind of colour vision can distinguish, and greys."""

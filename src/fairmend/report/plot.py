@@ -353,6 +353,54 @@ def blindness(price: PriceOfBlindness) -> Spec:
     )
 
 
+# -------------------------------------------------------------------- alternatives
+
+_KINDS = {
+    "current": VERMILION, "model": COLOURS["green"], "cut": GREY, "input held": COLOURS["sky"],
+    "blind": BLUE, "reads the group": COLOURS["purple"],
+}  # fmt: skip
+
+
+def alternatives(found: Any) -> Spec:
+    """Measure against gap, every candidate with its intervals, the margin as a band."""
+    scale = 1.0 if found.relative_margin else 100.0
+    best, now = found.best, found.current.judging.performance
+    rows = [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "gap": 100 * one.judging.gap.gap,
+            "low": 100 * one.judging.gap.low,
+            "high": 100 * one.judging.gap.high,
+            "measure": scale * one.judging.performance.value,
+            "measure_low": scale * (now.value + one.judging.performance.difference_low),
+            "measure_high": scale * (now.value + one.judging.performance.difference_high),
+            "size": 200 if one in (best, found.current) else 55,
+            "shape": "diamond" if one is best else "circle",
+        }
+        for one in found.candidates
+        if one.judging.gap.judged
+    ]
+    labels = [
+        {"gap": 100 * one.gap, "measure": scale * one.judging.performance.value, "label": label}
+        for one, label in ((found.current, "the model as it is"), (best, "best"))
+        if one is not None
+    ]
+    kinds = [kind for kind in _KINDS if any(row["kind"] == kind for row in rows)]
+    return _spec(
+        "alternatives",
+        rows=rows,
+        labels=labels,
+        metric=found.metric,
+        title=found.measure if found.relative_margin else f"{found.measure}, per cent",
+        ticks="format(datum.value, '~f')",
+        signed=SIGNED,
+        band=[scale * (now.value - now.margin), scale * (now.value + now.margin)],
+        kinds=kinds,
+        colours=[_KINDS[kind] for kind in kinds],
+    )
+
+
 # -------------------------------------------------------------------- how they look
 
 

@@ -210,7 +210,7 @@ class Candidates:
         for name in names[1:]:
             values = held_at(values, table.take(np.array([rows[name]])), (name,))
         told = ", ".join(f"{name} held at {_shown(table, name, row)}" for name, row in rows.items())
-        settings = replace(self.settings, blind=True)
+        settings = self.settings
         plans: dict[Hashable, Plan] = {}
         for group, baseline in self._compared().items():
             problem = RepairProblem.read(
@@ -245,7 +245,7 @@ class Candidates:
             ("blind, in words", {"words": True}, FEW_LEVELS),
         )
         for name, more, some in ways:
-            settings = replace(self.settings, blind=True, **more)
+            settings = replace(self.settings, **more)
             at = BlindLevels(self.part.data, settings, self.part.box).at
             yield from self._repairs(name, "blind", settings, at, some)
 

@@ -109,7 +109,7 @@ def alternatives(
     with progress("searching alternatives"):
         box = BlackBox.of(model)
         settings = RepairSettings(
-            disparity=disparity, immutable=tuple(immutable), reference=reference,
+            disparity=disparity, immutable=tuple(immutable), reference=reference, blind=True,
             favorable_label=favorable_label, pos_label=pos_label, random_state=random_state,
         )  # fmt: skip
         settings.check()
