@@ -361,6 +361,21 @@ _KINDS = {
 }  # fmt: skip
 
 
+def drawn_alternatives(found: Any) -> list[Any]:
+    """The candidates to draw: not those that are worse than the model in gap and measure."""
+    now = found.current
+    return [
+        one
+        for one in found.candidates
+        if one.judging.gap.judged
+        and (
+            one is now
+            or abs(one.gap) < abs(now.gap)
+            or one.judging.performance.value >= now.judging.performance.value
+        )
+    ]
+
+
 def alternatives(found: Any) -> Spec:
     """Measure against gap, every candidate with its intervals, the margin as a band."""
     scale = 1.0 if found.relative_margin else 100.0
@@ -378,8 +393,7 @@ def alternatives(found: Any) -> Spec:
             "size": 200 if one in (best, found.current) else 55,
             "shape": "diamond" if one is best else "circle",
         }
-        for one in found.candidates
-        if one.judging.gap.judged
+        for one in drawn_alternatives(found)
     ]
     labels = [
         {"gap": 100 * one.gap, "measure": scale * one.judging.performance.value, "label": label}

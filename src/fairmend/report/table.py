@@ -31,11 +31,12 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "p": p_value,
     "rates": lambda ends: f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f} %",
     "spans": lambda ends: f"{points(ends[0])} to {points(ends[1])}",
+    "changes": lambda ends: " to ".join(number(end, signed=True) for end in ends),
     "ratios": "{0[0]:.2f} to {0[1]:.2f}".format,
     "bracket": lambda ends: f"[{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]",
 }
 """How a value is shown, by the kind of its column."""
-_INTERVALS = ("rates", "spans", "ratios", "bracket")
+_INTERVALS = ("rates", "spans", "changes", "ratios", "bracket")
 """Kinds with two ends: intervals of rates, of gaps in points, of ratios."""
 _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n")
 """A spreadsheet may take a text that begins like this for a formula."""

@@ -138,7 +138,7 @@ class Candidates:
         order = np.argsort(answers.score, kind="stable")
         upto = np.cumsum(self.part.outcomes.share[order])
         accepted = float(self.part.outcomes.share @ answers.decision)
-        rates = np.linspace(0.4 * accepted, accepted + 0.6 * (1 - accepted), CUTS)
+        rates = np.linspace(0.5 * accepted, accepted + 0.3 * (1 - accepted), CUTS)
         lowest = np.unique(answers.score[order][np.searchsorted(upto, 1 - rates)])
         tried = []
         for score in lowest:

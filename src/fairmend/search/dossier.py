@@ -50,7 +50,7 @@ def dossier(found: Alternatives, *, command: str | None = None) -> str:
         "data": {},
         "sections": _SECTIONS,
         "headline": _headline(found),
-        "beneath": found.verdict(),
+        "beneath": _beneath(found),
         "figures": _figures(found),
         "scatter": _scatter(found),
         "model_now": audit.verdict(),
@@ -82,6 +82,15 @@ def _headline(found: Alternatives) -> str:
     now, then = (points(abs(one.gap)).removeprefix("+") for one in (found.current, best))
     return (f"Yes. “{best.name}” leaves a gap of {then} points where the model leaves {now}, "
             "and performs as well.")  # fmt: skip
+
+
+def _beneath(found: Alternatives) -> str:
+    told = list(found.sentences)
+    if found.measure == "worth":
+        told.append(
+            f"Worth is the share of right decisions, wrong ones weighed: {found.trade_off}."
+        )
+    return " ".join(told)
 
 
 def _figures(found: Alternatives) -> list[tuple[str, str, str]]:
@@ -127,6 +136,9 @@ def _scatter(found: Alternatives) -> Any:
         ),
         found.frontier,
     )
+    hidden = len(found.candidates) - len(plot.drawn_alternatives(found))
+    if hidden:
+        caption += f" ({hidden} that are worse in both are not drawn)"
     description = (
         f"Points further left have a lesser gap, points higher a higher {found.measure}. The band "
         "is the margin around the model as it is."
@@ -189,7 +201,8 @@ def _about_candidates(found: Alternatives) -> str:
 
 def _every(found: Alternatives) -> Table:
     kind = _kind(found)
-    span = "points" if kind == "rate" else "change"
+    one, both = ("points", "spans") if kind == "rate" else ("change", "changes")
+    performance = "judging.performance"
     return Table.of(
         "candidates-table",
         "Every candidate, on the people who judged",
@@ -199,14 +212,14 @@ def _every(found: Alternatives) -> Table:
             Column("gap, points", "points", "gap"),
             Column("95 % interval", "spans", "judging.gap.low judging.gap.high"),
             Column(found.measure, kind, "judging.performance.value"),
-            Column("change", span, "judging.performance.difference"),
-            Column("change, low", span, "judging.performance.difference_low"),
-            Column("change, high", span, "judging.performance.difference_high"),
+            Column("change", one, "judging.performance.difference"),
+            Column(
+                "95 % interval", both, f"{performance}.difference_low {performance}.difference_high"
+            ),
             Column("equivalent", read=lambda one: "yes" if one.equivalent else "no"),
             Column("changed", "share", "judging.changed"),
             Column("gain", "share", "judging.gain"),
             Column("lose", "share", "judging.lose"),
-            Column("reads the group", read=lambda one: "yes" if one.reads_group else "no"),
             Column("what became of it", read="why"),
         ),
         found.candidates,
@@ -314,10 +327,6 @@ def _method(found: Alternatives) -> list[tuple[str, str]]:
         (
             "What was compared?",
             f"The model as it is with {len(found.candidates) - 1} candidates that need no "
-            f"retraining, by the gap in {found.metric} and by {found.measure}. "
-            f"Worth weighs wrong decisions: {found.trade_off}."
-            if found.measure == "worth"
-            else f"The model as it is with {len(found.candidates) - 1} candidates that need no "
             f"retraining, by the gap in {found.metric} and by {found.measure}.",
         ),
         (

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
-from fairmend.errors import FairmendWarning, check_choice, require
+from fairmend.errors import DataError, FairmendWarning, nearest, require
 from fairmend.measure.result import Audit
 from fairmend.measure.wording import share
 from fairmend.repair.held import HeldPlan
@@ -25,6 +25,7 @@ from fairmend.repair.trade_off import TradeOff
 from fairmend.report.findings import Provenance
 from fairmend.search.bound import Bound
 from fairmend.search.candidates import Candidate
+from fairmend.search.choice import RISK
 from fairmend.search.judge import Figures, width
 from fairmend.search.people import Part
 from fairmend.tables import TextTable, number, percent, points
@@ -81,16 +82,15 @@ class Alternative:
             return "passed"
         before, after = self.choosing, self.judging
         if self.place is not None and not self.reached:
-            return "not judged: one before it did not pass"
+            return "not its turn: one before it did not pass"
         if self.place is not None:
-            worse = after.performance.p_worse > 0.05
-            return ("not shown to be within the margin" if worse
-                    else "not shown to have a lesser gap")  # fmt: skip
+            worse = after.performance.p_worse > RISK
+            return "not shown to be within the margin" if worse else "gap not shown to be lesser"
         if before.reduction <= 0:
-            return "no lesser gap on the people chosen on"
+            return "choosing: no lesser gap"
         if before.performance.difference < -before.performance.margin:
-            return "beyond the margin on the people chosen on"
-        return "another was more promising on the people chosen on"
+            return "choosing: beyond the margin"
+        return "choosing: others did better"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,7 +154,9 @@ class Alternatives:
 
     def __getitem__(self, name: str) -> Alternative:
         known = [one.name for one in self.candidates]
-        check_choice("candidate", name, known, "to_frame() lists them.")
+        if name not in known:
+            must = f"must be one of the {len(known)} that to_frame() lists"
+            raise DataError("candidate", must, f"got {name!r}", nearest(name, known))
         return self.candidates[known.index(name)]
 
     def to_frame(self) -> pd.DataFrame:
@@ -202,34 +204,48 @@ class Alternatives:
 
     def verdict(self) -> str:
         """The answer in a few sentences."""
-        best, now = self.best, self.current.judging
-        gap = now.gap
-        who, other = self.names(gap.target), self.names(gap.baseline)
-        begin = (f"The model's gap in {gap.metric} is {points(gap.gap)} points for {who} against "
-                 f"{other}.")  # fmt: skip
+        best = self.best
+        told = "No alternative is shown." if best is None else f"There is one: {best.name}."
+        return f"{told} {' '.join(self.sentences)}"
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What the answer rests on."""
+        best, now = self.best, self.current.judging.gap
+        who, other = self.names(now.target), self.names(now.baseline)
+        told = [f"The model's gap in {now.metric} is {points(now.gap)} points for {who} against "
+                f"{other}."]  # fmt: skip
         if best is None:
-            tried = len(self.candidates) - 1
-            told = f"None of {tried} candidates is shown to be better: "
-            if not self.named:
-                told += "none has a lesser gap on the people candidates were chosen on."
-            else:
-                first = next(one for one in self.named if not one.passed)
-                told += f"the first to be judged, {first.name}, was {first.why}."
-                told = told.replace("was not shown", "is not shown")
-            return f"{begin} {told} That is not proof that there is none."
+            told.append(self._why_none())
+            told.append("That is not proof that there is none.")
+            return tuple(told)
         after = best.judging
-        low, high = (self.measure_text(end, signed=True)
-                     for end in (after.performance.difference_low,
-                                 after.performance.difference_high))  # fmt: skip
-        return (
-            f"{begin} Yes, there is an alternative: {best.name}. It leaves a gap of "
-            f"{points(after.gap.gap)} points (95 % interval {points(after.gap.low)} to "
-            f"{points(after.gap.high)}) and changes {self.measure} by "
-            f"{self.measure_text(after.performance.difference, signed=True)} ({low} to {high}), "
-            f"which is within the margin of {self.margin_text}. It reads no group. "
-            f"{share(after.gain)} of all people gain the decision they want and "
-            f"{share(after.lose)} lose it."
-        )
+        change, low, high = (
+            self.measure_text(value, signed=True)
+            for value in (after.performance.difference, after.performance.difference_low,
+                          after.performance.difference_high)
+        )  # fmt: skip
+        told += [
+            f"The alternative leaves {points(after.gap.gap)} points (95 % interval "
+            f"{points(after.gap.low)} to {points(after.gap.high)}).",
+            f"It changes {self.measure} by {change} ({low} to {high}); it is shown to be no worse "
+            f"than the margin of {self.margin_text} allows.",
+            "It reads no group.",
+            f"{share(after.gain)} of all people gain the decision they want, {share(after.lose)} "
+            "lose it.",
+        ]
+        if after.lose > after.gain:
+            told.append("It narrows the gap mostly by taking favourable decisions away.")
+        return tuple(told)
+
+    def _why_none(self) -> str:
+        tried = len(self.candidates) - 1
+        if not self.named:
+            return (f"None of {tried} candidates has a lesser gap on the people they were chosen "
+                    "on.")  # fmt: skip
+        first = self.named[0]
+        return (f"Of {tried} candidates the most promising, {first.name}, did not pass on the "
+                f"people who judge: {first.why}.")  # fmt: skip
 
     def table(self) -> TextTable:
         """The candidates as a table, by kind and gap."""
