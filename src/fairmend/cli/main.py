@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
+from fairmend.cli.alternatives import alternatives
 from fairmend.cli.apply import apply
 from fairmend.cli.audit import audit
 from fairmend.cli.demo import demo
@@ -101,7 +102,7 @@ def paragraphs(text: str) -> str:
 COMMANDS: dict[str, Callable[..., None]] = {
     command.__name__: with_groups(command)
     for command in (
-        demo, audit, explain, repair, apply, report, inspect, key, serve, reproduce
+        demo, audit, explain, repair, apply, report, alternatives, inspect, key, serve, reproduce
     )
 }  # fmt: skip
 for name, command in COMMANDS.items():

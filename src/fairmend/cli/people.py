@@ -188,15 +188,18 @@ def read_people(
     *,
     known: Mapping[str, Any] | None = None,
     many: bool = False,
+    beside: Sequence[str] = (),
 ) -> FilePeople:
     """Read one file, or count many, and find the role of each column.
 
     ``known`` are the inputs, with their types, where a repair or an earlier file knows them.
-    ``many``: one file is read as many are.
+    ``many``: one file is read as many are. ``beside`` are columns of one file that come along
+    with the inputs and are none.
     """
     columns.refuse_two_roles(box.column)
-    read = _count_files if many or is_many(file) else _read_file
-    return read(file, columns, box, spelling, known or {})
+    if many or is_many(file):
+        return _count_files(file, columns, box, spelling, known or {})
+    return _read_file(file, columns, box, spelling, known or {}, beside)
 
 
 # -------------------------------------------------------------------- which column is what
@@ -259,6 +262,7 @@ def _read_file(
     box: BlackBox,
     spelling: Spelling,
     known: Mapping[str, Any],
+    beside: Sequence[str],
 ) -> FilePeople:
     """Read a file; people without an outcome or a group are counted and left out."""
     import polars as pl
@@ -268,7 +272,11 @@ def _read_file(
     text = {} if columns.id is None else {columns.id: pl.String}  # 007 and 7 are two people
     read = read_table(file, types={**text, **known}, spelling=spelling)
     table = read.frame
-    inputs, _ = _inputs(table.columns, columns, box, known, spelling)
+    for name in beside:
+        _check_there(table.columns, name, name, "must name a column of the file")
+    inputs, _ = _inputs(
+        [name for name in table.columns if name not in beside], columns, box, known, spelling
+    )
     answers = [box.column] if box.column is not None and box.column not in inputs else []
     label = [] if columns.label is None else [columns.label]
     weight = [] if columns.weight is None else [columns.weight]
@@ -299,7 +307,7 @@ def _read_file(
         grouped = table.drop_nulls([*columns.group, *answers])
         selection = _selected(box, grouped, [*inputs, *answers], columns.label, positive)
     call = {
-        "X": kept.select([*inputs, *answers]),
+        "X": kept.select([*inputs, *answers, *beside]),
         "y": kept[columns.label] if columns.label is not None else None,
         "sensitive_features": {name: kept[name] for name in columns.group},
         "sample_weight": None if columns.weight is None else kept[columns.weight],

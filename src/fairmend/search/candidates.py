@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, as_numbers, scalar
+from fairmend.data.columns import FloatArray, Frame, as_column, as_numbers, encode, scalar
 from fairmend.errors import FairmendError, FairmendWarning, check, listed
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
@@ -102,11 +102,11 @@ class Candidate:
             yield np.flatnonzero(part.group == part.data.groups.index(group)), plan
 
     def _of_other_model(self, part: Part) -> Answers:
+        if self.name in part.given.beside:
+            recorded = encode(as_column(part.given.beside[self.name], self.name), self.name)
+            answers = self.box.interpret(recorded, part.data.labels).take(recorded.codes)
+            return answers.take(part.kept)
         frame = Frame.read(part.given.X)
-        recorded = self.box.recorded(frame, len(frame))
-        if recorded is not None:
-            found = self.box.interpret(recorded, part.data.labels).take(recorded.codes)
-            return found.take(part.kept)
         names = self.box.inputs_among(frame.names, named=not frame.is_array) or part.table.names
         inputs = frame.select(names).take(part.kept)
         alike = inputs.distinct()

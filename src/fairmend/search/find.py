@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, as_column, as_numbers
-from fairmend.errors import DataError, check, check_between, check_length, warn
+from fairmend.errors import DataError, check, check_between, nearest, warn
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Disparity, words_of
 from fairmend.measure.performance import (
@@ -37,6 +37,8 @@ from fairmend.search.result import Alternative, Alternatives
 
 __all__ = ["alternatives"]
 
+AMOUNT = "measure"
+"""What a column of amounts is called beside the inputs."""
 MEASURES = ("worth", "accuracy", "balanced_accuracy", "auc")
 _spent: set[str] = set()
 """The people who have judged a search of this process."""
@@ -118,11 +120,33 @@ def alternatives(
                 as_rate(part[1])
         check_between("margin", margin, 0, np.inf, "For example 0.005.", open_ended=True)
         given = Given(X, y, sensitive_features, sample_weight, ids, pos_label)
+        _check_measure(measure, X)
         others = _check_models(models)
-        choosing, judging = split(box, given, measure, holdout, settings.seed)
+        beside = {name: one for name, one in others.items() if not BlackBox.of(one).can_query}
+        if _is_amount(measure):
+            beside[AMOUNT] = measure
+        choosing, judging = split(box, given, beside, holdout, settings.seed)
         settings.check_data(choosing.data)
         return _search(
             choosing, judging, settings, measure=measure, margin=float(margin), models=others
+        )
+
+
+def _is_amount(measure: Any) -> bool:
+    """Whether a measure is a column of amounts, or its name."""
+    return not (callable(measure) or isinstance(measure, Mapping) or (
+        isinstance(measure, str) and measure in MEASURES))  # fmt: skip
+
+
+def _check_measure(measure: Any, X: Any) -> None:
+    if isinstance(measure, str) and measure not in MEASURES:
+        names = Frame.read(X).names
+        check(
+            measure in names,
+            "measure",
+            f"must be {', '.join(MEASURES)}, a column of X, the costs of both errors or a function",
+            f"got {measure!r}",
+            nearest(measure, [*MEASURES, *names]),
         )
 
 
@@ -282,17 +306,9 @@ def read_measure(given: Any, part: Part, trade_off: TradeOff) -> Performance:
         return Worth("worth", trade_off.cut)
     if callable(given):
         return OwnMeasure(given)
-    if part.given.amount is not None:
-        amount = _amounts(as_column(part.given.amount, "measure"))
-        check_length("measure", amount, len(Frame.read(part.given.X)), "X")
+    if AMOUNT in part.given.beside:
+        amount = _amounts(as_column(part.given.beside[AMOUNT], "measure"))
         return Profit(given if isinstance(given, str) else "profit", amount[part.kept])
-    check(
-        given in MEASURES,
-        "measure",
-        f"must be {', '.join(MEASURES)}, a column of X, the costs of both errors or a function",
-        f"got {given!r}",
-        "Default is worth.",
-    )
     return {
         "worth": Worth("worth", trade_off.cut),
         "accuracy": Worth("accuracy", 0.5),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from fairmend.data.groups import are_names, group_columns, read_groups
 from fairmend.data.ids import read_people
 from fairmend.data.outcomes import read_outcome
 from fairmend.data.weights import read_weights
-from fairmend.errors import DataError, check, check_between, check_length
+from fairmend.errors import DataError, check, check_between, check_length, listed
 from fairmend.measure.elsewhere import is_elsewhere
 from fairmend.measure.performance import Outcomes
 from fairmend.measure.population import AuditData, ByPerson, Population, Tally
@@ -37,23 +37,20 @@ class Given:
     sample_weight: Any = None
     ids: Any = None
     pos_label: Any = None
-    amount: Any = None
-    """What a positive decision about each person brings, where that is the measure."""
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """Columns that are no inputs: amounts of a measure, recorded answers of other models."""
 
-    def with_amount(self, measure: Any) -> Given:
-        """The same with the amounts of a measure: a column of X, which is then no input, or values.
-
-        Any other measure needs none.
-        """
-        if callable(measure) or isinstance(measure, Mapping):
-            return self
-        if not isinstance(measure, str):
-            return replace(self, amount=measure)
+    def with_beside(self, columns: Mapping[str, Any]) -> Given:
+        """The same with columns set aside, each given by its name in X or by its values."""
         frame = Frame.read(self.X)
-        if measure not in frame.names:
-            return self
-        column = frame.column(measure, "measure")
-        return replace(self, X=frame.drop([measure]).native, amount=_native(column))
+        named = [column for column in columns.values() if isinstance(column, str)]
+        beside = {
+            name: _native(frame.column(column)) if isinstance(column, str) else column
+            for name, column in columns.items()
+        }
+        for name, column in beside.items():
+            check_length(name, as_column(column, name), len(frame), "X")
+        return replace(self, X=frame.drop(named).native if named else self.X, beside=beside)
 
     def take(self, rows: IntArray) -> Given:
         """Some of the rows."""
@@ -77,7 +74,7 @@ class Given:
             sensitive_features=groups,
             sample_weight=taken(self.sample_weight),
             ids=taken(self.ids),
-            amount=taken(self.amount),
+            beside={name: taken(column) for name, column in self.beside.items()},
         )
 
 
@@ -202,7 +199,9 @@ class Part:
         )  # fmt: skip
 
 
-def split(box: BlackBox, given: Given, measure: Any, holdout: Any, seed: int) -> tuple[Part, Part]:
+def split(
+    box: BlackBox, given: Given, beside: Mapping[str, Any], holdout: Any, seed: int
+) -> tuple[Part, Part]:
     """The people to make and choose candidates on, and those to judge them on.
 
     ``holdout`` is the share of people who judge, or other people who do.
@@ -231,20 +230,21 @@ def split(box: BlackBox, given: Given, measure: Any, holdout: Any, seed: int) ->
             "sample_weight and ids may be there too.",
         )
         other = replace(given, **{"sample_weight": None, "ids": None, **holdout})
+        values = [name for name, column in beside.items() if not isinstance(column, str)]
         check(
-            measure is None or callable(measure) or isinstance(measure, str | Mapping),
-            "measure",
-            "must name a column of both tables where other people judge",
-            f"got {type(measure).__name__}",
-            "Put the amounts into a column of X.",
+            not values,
+            listed(values),
+            "must be a column of both tables where other people judge",
+            "got values",
+            "Put them into a column of X of the same name in both.",
         )
-        given, other = given.with_amount(measure), other.with_amount(measure)
+        given, other = given.with_beside(beside), other.with_beside(beside)
         choosing = Part.read("choosing", box, given)
         return choosing, Part.read("judging", box, other, choosing)
     share = 0.5 if holdout is None else holdout
     fix = "It is the share of the people who judge; or give a dict with X, y, sensitive_features."
     check_between("holdout", share, 0, 1, fix, open_ended=True)
-    given = given.with_amount(measure)
+    given = given.with_beside(beside)
     judging = _drawn(given, float(share), seed)
     parts = [given.take(np.flatnonzero(judging == side)) for side in (False, True)]
     boxes = [box, box]

@@ -1,0 +1,223 @@
+"""``fairmend alternatives``: was there a less discriminatory alternative?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from fairmend.cli import options as o
+from fairmend.cli.audit import gate
+from fairmend.cli.model import ModelOptions
+from fairmend.cli.output import (
+    command_line,
+    print_json,
+    refuse_one_place_for_two,
+    refuse_unwritable,
+    say,
+    show,
+)
+from fairmend.cli.people import InputOptions, is_many, read_people, same_value
+from fairmend.measure.selection import refuse_selected
+
+_search_option = partial(o.option, panel="The search")
+_MEASURES = ("worth", "accuracy", "balanced_accuracy", "auc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What to search for."""
+
+    metric: Annotated[
+        list[str],
+        _search_option(
+            "The gap to narrow: {metrics}; of several the widest counts.",
+            "NAME",
+            check=o.a_metric,
+        ),
+    ] = field(default_factory=lambda: ["sp"])
+    measure: Annotated[
+        str,
+        _search_option(
+            "What must stay: worth (wrong decisions, weighed as the model's own decisions imply), "
+            "accuracy, balanced_accuracy, auc, a column with what a positive decision about each "
+            "person brings, or the costs of both errors as false_positive=1,false_negative=5.",
+            "NAME",
+        ),
+    ] = "worth"
+    margin: Annotated[
+        float,
+        _search_option(
+            "How far the measure may be off: 0.005 is half a point; of a column a share of its "
+            "mean.",
+            "NUMBER",
+        ),
+    ] = 0.005
+    models: Annotated[
+        list[str],
+        _search_option(
+            "Another model that the vendor offers: its name, and a column with its answers or the "
+            "model itself; may be repeated.",
+            "NAME=MODEL",
+        ),
+    ] = field(default_factory=list)
+    immutable: Annotated[
+        list[str],
+        _search_option("An input that no alternative may change; may be repeated.", "COLUMN"),
+    ] = field(default_factory=list)
+    reference: Annotated[
+        str, _search_option("Compare with: best, rest, or the name of a group.", "GROUP")
+    ] = "best"
+    favourable: Annotated[
+        str | None,
+        _search_option(
+            "The decision that people want; by default the positive value of the label.", "VALUE"
+        ),
+    ] = None
+    holdout: Annotated[
+        str | None,
+        _search_option("Judge on the people of this file; none of them is in FILE.", "FILE"),
+    ] = None
+    holdout_share: Annotated[
+        float,
+        _search_option("Without --holdout: the share of FILE's people who judge.", "SHARE"),
+    ] = 0.5
+    seed: Annotated[int, _search_option("Of the split and the folds.", "N", min=0)] = 0
+
+    def amount(self) -> str | None:
+        """The column of amounts, where the measure is one."""
+        named = self.measure in _MEASURES or "=" in self.measure
+        return None if named else self.measure
+
+    def read_measure(self) -> Any:
+        """The measure as the library takes it."""
+        if "=" not in self.measure:
+            return self.measure
+        costs = {}
+        for part in self.measure.split(","):
+            name, _, value = part.partition("=")
+            try:
+                costs[name.strip()] = float(value)
+            except ValueError:
+                raise typer.BadParameter(
+                    f"must read false_positive=COST,false_negative=COST; got {self.measure!r}",
+                    param_hint="--measure",
+                ) from None
+        return costs
+
+    def read_models(self) -> dict[str, str]:
+        """The other models by name, as they were typed."""
+        found: dict[str, str] = {}
+        for text in self.models:
+            name, mark, value = text.partition("=")
+            if not (name and mark and value) or name in found:
+                raise typer.BadParameter(
+                    f"must read NAME=COLUMN or NAME=MODEL, each name once; got {text!r}",
+                    param_hint="--models",
+                )
+            found[name] = value
+        return found
+
+
+def alternatives(
+    file: o.File,
+    columns: InputOptions,
+    cells: o.CellAndWordOptions,
+    call: ModelOptions,
+    how: SearchOptions,
+    output: Annotated[
+        str | None,
+        o.output_option("Write the dossier here, in HTML.", "FILE", "--output", "-o"),
+    ] = None,
+    save: Annotated[
+        str | None,
+        o.output_option("Write the artifact of the best alternative here.", "FILE", "--save"),
+    ] = None,
+    fail_if_better: Annotated[
+        bool,
+        o.output_option(
+            "Exit with 1 if an equivalent, less discriminatory alternative is shown.",
+            None,
+            "--fail-if-better",
+        ),
+    ] = False,
+    force: o.Force = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Search for an alternative that performs as well and has a lesser gap, without retraining.
+
+    Candidates are made and chosen on one part of the people and judged once on the other.
+    """
+    from fairmend.model.modelfile import load_model, model_kind
+    from fairmend.report.findings import now
+    from fairmend.search import alternatives as run
+
+    for flag, path in (("--output", output), ("--save", save)):
+        if path is not None:
+            others = (file, how.holdout, output if flag == "--save" else None)
+            refuse_one_place_for_two(flag, path, *others)
+            refuse_unwritable(path, force=force)
+    for name, path in (("FILE", file), ("--holdout", how.holdout)):
+        if path is not None and is_many(path):
+            raise typer.BadParameter(
+                "must be one file for a search: its people are read into memory", param_hint=name
+            )
+    if columns.label is None:
+        raise typer.BadParameter(
+            "must be given: whether an alternative performs as well needs outcomes",
+            param_hint="--label",
+        )
+    measure, amount, typed = how.read_measure(), how.amount(), how.read_models()
+    recorded = [value for value in typed.values() if not _is_model(value, model_kind)]
+    beside = list(dict.fromkeys([*recorded, *([amount] if amount is not None else [])]))
+    box = call.box()
+    people = read_people(file, columns, box, cells.spelling, beside=beside)
+    refuse_selected(people.selection, how.metric, columns.without_label)
+    holdout: Any = how.holdout_share
+    if how.holdout is not None:
+        known = {name: kind for name, kind in people.call["X"].schema.items()
+                 if name in people.input_names}  # fmt: skip
+        judges = read_people(how.holdout, columns, box, cells.spelling, known=known, beside=beside)
+        holdout = judges.call | {"ids": judges.ids}
+    found = run(
+        box,
+        **people.call,
+        disparity=how.metric if len(how.metric) > 1 else how.metric[0],
+        measure=measure,
+        margin=how.margin,
+        models={
+            name: value if value in recorded else load_model(value, trust=call.trust)
+            for name, value in typed.items()
+        },
+        immutable=how.immutable,
+        holdout=holdout,
+        ids=people.ids,
+        reference=people.as_group(how.reference),
+        favorable_label=same_value(people.values[columns.label], how.favourable),
+        pos_label=people.positive,
+        random_state=how.seed,
+    )
+    best = found.best
+    if output is not None:
+        found.save_html(output, overwrite=force, command=command_line())
+        say(f"wrote {output}")
+    if save is not None and best is not None:
+        found.classifier(best).save(save, created=now(), overwrite=force)
+        say(f"wrote {save}")
+    elif save is not None:
+        say(f"no alternative is shown: {save} is not written")
+    if as_json:
+        content = found.to_dict() | {"left_out": people.left_out, "dossier": output}
+        print_json(content.pop("schema"), content)
+    else:
+        show(found)
+    better = [] if best is None else [f"there is a less discriminatory alternative: {best.name}"]
+    gate(better if fail_if_better else [])
+
+
+def _is_model(text: str, model_kind: Any) -> bool:
+    """Whether a text names a model rather than a column: a file, an address, or module:object."""
+    return text.startswith(("http://", "https://")) or text.endswith((".skops", ".onnx")) or (
+        ":" in text and model_kind(text) == "module")  # fmt: skip
