@@ -101,12 +101,15 @@ async def vend(port, delay):
             await asyncio.sleep(10)
         if how == "bad json":
             return web.Response(text="<html>secret</html>")
-        if how in ("500", "429", "400"):
-            return web.Response(status=int(how), body=body)
+        if how in ("500", "503", "429", "400"):
+            wait = {"Retry-After": "7"} if how in ("503", "429") else {}
+            sent = json.loads(body)["instances"][0]
+            refused = {"refused": sent["dose"] if isinstance(sent, dict) else sent[1]}
+            return web.json_response(refused, status=int(how), headers=wait)
         if how == "redirect":
             return web.Response(status=307, headers={"Location": "/elsewhere"})
         rows = [
-            [row[name] for name in ("age", "dose", "urban")]
+            row if isinstance(row, list) else [row[name] for name in ("age", "dose", "urban")]
             for row in json.loads(body)["instances"]
         ]
         said = [chance(row) for row in rows]

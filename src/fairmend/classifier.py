@@ -191,6 +191,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             data = self._tabulated(
                 box, X, y, sensitive_features, sample_weight=sample_weight, ids=ids
             )
+            box = box.settled()
             one_decision = find_one_decision(data)
             audited = audit_data(data, reference=self.reference, one_decision=one_decision)
             plans = make_plans(data, settings, box)

@@ -190,7 +190,7 @@ def _body(repaired: RepairedClassifier) -> Body:
     return Body(
         settings=settings,
         model=ModelSettings(
-            box._method, box.output, box.threshold, box.soft, box.random, box.batch_size,
+            box._method, box.settled().output, box.threshold, box.soft, box.random, box.batch_size,
             not box.can_query, box.column, box.words,
         ),
         # a person's place in the data read is nobody's business later, nor is, of a blind repair,
@@ -542,7 +542,7 @@ def _box(model: Any, settings: ModelSettings) -> BlackBox:
     box = model if isinstance(model, BlackBox) else BlackBox(model, **_as_in_fit(settings))
     if box.output == "auto":  # what settled it in fit has been forgotten
         box.output = settings.output
-    return box
+    return box.settled()  # older files say "auto" where all answers were labels
 
 
 def _as_in_fit(settings: ModelSettings) -> dict[str, Any]:

@@ -8,6 +8,7 @@ themselves. It is never cloned, never refitted, and queried once per distinct ro
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from typing import Any, Literal, NoReturn, get_args
 
 import narwhals as nw
@@ -195,6 +196,17 @@ class BlackBox:
     def of(cls, model: Any) -> BlackBox:
         """The model as a black box; one that is already wrapped keeps its settings."""
         return model if isinstance(model, cls) else cls(model)
+
+    def settled(self) -> BlackBox:
+        """The box once it has answered: what has only ever given labels is read as labels.
+
+        So one odd answer later is an error, and does not change how all others are read.
+        """
+        if self.output != "auto":
+            return self
+        box = copy(self)
+        box.output = "label"
+        return box
 
     def __repr__(self) -> str:
         return f"BlackBox({type(self.model).__name__}, answers by {self._method})"

@@ -57,7 +57,11 @@ class Probe:
         spread = [rows[np.linspace(0, len(rows) - 1, min(each, len(rows))).astype(int)]
                   for rows in strata]  # fmt: skip
         chosen = np.unique(np.concatenate(spread))[:most]
-        return cls(table.take(chosen), Answers(decision, score).take(chosen))
+        return cls(table, Answers(decision, score)).take(chosen)
+
+    def take(self, places: IntArray) -> Probe:
+        """Some of the rows."""
+        return Probe(self.rows.take(places), self.answers.take(places))
 
     @property
     def sha256(self) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "RequestFailed",
     "json_object",
     "json_rows",
+    "media_type",
     "per_row",
     "strict_json",
 ]
@@ -68,6 +69,8 @@ class Query(Struct, frozen=True):
     id: str | None = None
     text: bool = False
     """Whether all cells are text, as in CSV, and have no types yet."""
+    form: Any = None
+    """How its protocol wrote the rows, for `Protocol.again`."""
 
 
 class Protocol(ABC):
@@ -82,6 +85,8 @@ class Protocol(ABC):
     answers_key: ClassVar[str] = "predictions"
     """The key of a response that holds the answers."""
     content_types: ClassVar[tuple[str, ...]] = (JSON,)
+    has_types: ClassVar[bool] = False
+    """Whether requests say the type of each column, so that the vendor must get it as it came."""
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:
@@ -112,6 +117,34 @@ class Protocol(ABC):
     def decode(self, body: bytes) -> list[Any]:
         """The answers in a response body, one per row."""
 
+    # ---------------------------------------------------------------- between client and vendor
+
+    def again(
+        self,
+        query: Query,
+        names: Sequence[str] | None,
+        rows: Sequence[Sequence[Any]],
+        parameters: Mapping[str, Any],
+    ) -> tuple[bytes, str] | None:
+        """A body and its content type in the form of a request read before, about these rows.
+
+        None where the protocol cannot do this: then `encode` is used.
+        """
+        return None
+
+    def answers(self, body: bytes, content_type: str) -> list[Any]:
+        """The answers in a vendor's response, one per row."""
+        return self.decode(body)
+
+    def replace(
+        self, body: bytes, content_type: str, answers: Mapping[int, Any], more: Mapping[str, Any]
+    ) -> tuple[bytes, str] | None:
+        """A vendor's response with other answers for some rows and further fields, else unchanged.
+
+        None where the protocol cannot do this: then `write` is used.
+        """
+        return None
+
     # ---------------------------------------------------------------- as a server
 
     @abstractmethod
@@ -133,11 +166,20 @@ class Protocol(ABC):
         return {}
 
     def check_content_type(self, content_type: str) -> str:
-        kind = content_type.partition(";")[0].strip().lower()
+        kind = media_type(content_type)
         if kind not in self.content_types:
             allowed = " or ".join(self.content_types)
             raise BadRequest("bad_content_type", f"send {allowed}", 415)
         return kind
+
+
+def media_type(content_type: str) -> str:
+    """A content type without its parameters.
+
+    >>> media_type("application/json; charset=utf-8")
+    'application/json'
+    """
+    return content_type.partition(";")[0].strip().lower()
 
 
 # -------------------------------------------------------------------- strict JSON
@@ -195,22 +237,28 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
 # -------------------------------------------------------------------- JSON schemas
 
 
-def json_object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object with exactly these keys."""
+def json_object(
+    properties: Mapping[str, Any], optional: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The schema of an object with these keys, and perhaps some others."""
     return {
         "type": "object",
-        "properties": dict(properties),
+        "properties": {**properties, **(optional or {})},
         "required": list(properties),
         "additionalProperties": False,
     }
 
 
 def json_rows(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schemas of rows as lists of cells, and as records; ``optional`` keys may be left out."""
-    n = len(columns)
+    """The schemas of rows as lists of cells, and as records; ``optional`` keys may be left out.
+
+    Columns that come ``beside`` the inputs are known by their names alone.
+    """
+    by_place = [{"type": c["type"]} for c in columns.values() if not c.get("beside")]
+    n = len(by_place)
     cells = {name: {"type": column["type"]} for name, column in columns.items()}
     needed = [name for name, column in columns.items() if not column.get("optional")]
-    row = {"type": "array", "prefixItems": list(cells.values()), "minItems": n, "maxItems": n}
+    row = {"type": "array", "prefixItems": by_place, "minItems": n, "maxItems": n}
     record = {"type": "object", "properties": cells, "required": needed}
     return (
         {"type": "array", "items": row, "minItems": 1},

@@ -82,13 +82,34 @@ class MonitorFigures:
     """Whether the repair reads no group."""
 
 
-def find_alerts(monitored: Sequence[Monitored], changed: int, probed_at: float) -> list[Alert]:
-    """What an operator should look at, the latest first."""
+def find_alerts(
+    monitored: Sequence[Monitored],
+    changed: int,
+    probed_at: float,
+    *,
+    probe_failed: str = "",
+    policy: str = "",
+    retention_paused: bool = False,
+) -> list[Alert]:
+    """What an operator should look at, the latest first.
+
+    ``policy`` is what is done now because the model has changed: shadow, refuse, or nothing.
+    """
     alerts = []
     if changed:
         alerts.append(
             Alert(probed_at, "model", f"The vendor answers {changed} of its probes otherwise than "
-                  "in the audit: the model has changed. Audit it again.")
+                  f"in the audit: the model has changed. {_POLICIES[policy]}Audit it again.")
+        )  # fmt: skip
+    if probe_failed:
+        alerts.append(
+            Alert(time.time(), "probe", "The vendor could not be queried about rows of the audit "
+                  f"({probe_failed}): whether the model has changed is not known.")
+        )  # fmt: skip
+    if retention_paused:
+        alerts.append(
+            Alert(time.time(), "retention", "The clock jumped: no decisions are deleted for a day. "
+                  "Check the clock.")
         )  # fmt: skip
     for one in monitored:
         for at, text in _strays(one):
@@ -104,6 +125,14 @@ def find_alerts(monitored: Sequence[Monitored], changed: int, probed_at: float) 
                       f"{100 * moved.now:.0f} %.")
             )  # fmt: skip
     return sorted(alerts, key=lambda alert: -alert.at)
+
+
+_POLICIES = {
+    "": "",
+    "alert": "Decisions are repaired all the same. ",
+    "shadow": "Nobody is repaired: clients get its own answers. ",
+    "refuse": "Requests are refused. ",
+}
 
 
 def _drifts(inputs: Sequence[InputWindow]) -> Iterator[list[InputWindow]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -13,7 +15,7 @@ from fairmend.errors import FairmendError
 from fairmend.model.wire import RequestFailed
 from fairmend.report.html.monitor import POLICY, monitor_page
 from fairmend.report.monitoring import MonitorFigures
-from fairmend.serve.http import Port, problem, reply
+from fairmend.serve.http import Port, reply
 from fairmend.serve.monitor import look
 from fairmend.serve.sidecar import Sidecar
 
@@ -31,16 +33,20 @@ _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.ASCII)
 def make_admin(sidecar: Sidecar) -> Starlette:
     """The application on the operators' port."""
     operators = _Operators(sidecar)
-    return Starlette(
+    app = Starlette(
         routes=[
             operators.route("/", operators.monitor),
             operators.route("/figures", operators.figures),
             operators.route("/metrics", operators.metrics),
             operators.route("/live", operators.live),
             operators.route("/ready", operators.ready),
+            operators.route("/livez", operators.live, is_open=True),
+            operators.route("/readyz", operators.ready, is_open=True),
             operators.route("/reload", operators.reload, method="POST"),
         ]
     )
+    app.router.redirect_slashes = False  # a redirect would name whatever host was asked for
+    return app
 
 
 class _Operators(Port):
@@ -50,11 +56,13 @@ class _Operators(Port):
         super().__init__("admin", sidecar, sidecar.config.admin_token_env, 'Basic realm="fairmend"')
         self._reading: asyncio.Task[MonitorFigures] | None = None
 
-    def refusal(self, request: Request) -> Response | None:
-        host = request.headers.get("host", "")
-        if self.token is None and not _LOCAL.fullmatch(host):  # a foreign name may point here
-            return problem(RequestFailed("bad_host", "use the local address", 421))
-        return super().refusal(request)
+    def refusal(
+        self, headers: Mapping[str, str], path_params: Mapping[str, Any]
+    ) -> RequestFailed | None:
+        host = headers.get("host", "")
+        if not self.tokens and not _LOCAL.fullmatch(host):  # a foreign name may point here
+            return RequestFailed("bad_host", "use the local address", 421)
+        return super().refusal(headers, path_params)
 
     async def _figures(self) -> MonitorFigures:
         """The log is read once at a time, for all who wait: plans need the other threads."""
@@ -72,6 +80,7 @@ class _Operators(Port):
     async def metrics(self, _: Request) -> Response:
         self.counts.in_flight.set(self.sidecar.in_flight)
         self.counts.ready.set(self.sidecar.ready)
+        self.counts.repairing.set(self.sidecar.mode == "repair" and not self.sidecar.refuses)
         return PlainTextResponse(self.counts.text(), media_type="text/plain; version=0.0.4")
 
     async def reload(self, request: Request) -> Response:

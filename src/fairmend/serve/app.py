@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,12 +12,16 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairmend._version import __version__
 from fairmend.model.protocols import protocol_named, protocol_names
-from fairmend.model.protocols.v2 import DATATYPES
+from fairmend.model.protocols.v2 import BINARY, HEAD_LENGTH
 from fairmend.model.wire import JSON, BadRequest, Cell, Protocol, RequestFailed, strict_json
-from fairmend.serve.http import Port, note, problem, read_body, reply
+from fairmend.serve.exchange import Decided
+from fairmend.serve.http import ErrorBody, Port, problem, receive_body, reply
+from fairmend.serve.notes import note, where
 from fairmend.serve.openapi import document
 from fairmend.serve.sidecar import Sidecar
 
@@ -48,14 +53,15 @@ def model_name(upstream: str) -> str:
 def make_app(sidecar: Sidecar) -> Starlette:
     """The application on the clients' port."""
     clients = _Clients(sidecar)
-    predictions = [
-        clients.route(
-            path, partial(clients.predict, protocol), method="POST", error_body=protocol.error
-        )
-        for protocol in clients.protocols
-        for path in protocol.paths
-    ]
-    return Starlette(
+    usual: dict[str, _Predicting] = {}
+    predictions = []
+    for protocol in clients.protocols:
+        predicting = _Predicting(clients, protocol)
+        for path in clients.paths(protocol):
+            predictions.append(Route(path, predicting, methods=["POST"]))
+            usual.setdefault(path.replace("{model}", clients.model), predicting)
+    app = _App(
+        usual,
         routes=[
             *predictions,
             clients.route("/outcomes", clients.outcomes, method="POST"),
@@ -69,8 +75,22 @@ def make_app(sidecar: Sidecar) -> Starlette:
             clients.route("/v2/models/{model}/ready", clients.ready),
             clients.route("/openapi.json", clients.openapi),
         ],
-        exception_handlers={404: _not_found, 405: _other_method},
+        exception_handlers={404: clients.not_found, 405: clients.other_method},
     )
+    app.router.redirect_slashes = False  # a redirect would name whatever host was asked for
+    return app
+
+
+class _App(Starlette):
+    """Predictions, most requests by far, need no search for a route and no other layers."""
+
+    def __init__(self, usual: Mapping[str, ASGIApp], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._usual = usual
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        usual = self._usual.get(scope["path"]) if scope.get("method") == "POST" else None
+        await (usual or super().__call__)(scope, receive, send)
 
 
 class _Clients(Port):
@@ -85,46 +105,41 @@ class _Clients(Port):
         self.protocols = [
             protocol_named(name, output=output, model=self.model) for name in protocol_names()
         ]
+        self._by_path = {path.split("{")[0]: protocol for protocol in self.protocols
+                         for path in protocol.paths}  # fmt: skip
 
-    def refusal(self, request: Request) -> Response | None:
-        refused = super().refusal(request)
-        if refused is None and request.path_params.get("model", self.model) != self.model:
-            return problem(RequestFailed("unknown_model", "there is no such model", 404))
+    def paths(self, protocol: Protocol) -> list[str]:
+        """Where predictions are requested; of the vendor's protocol also at its own path."""
+        own = urlsplit(self.config.upstream).path
+        speaks = protocol.name == self.sidecar.upstream.protocol.name
+        more = [own] if speaks and own.strip("/") and "{" not in own else []
+        return list(dict.fromkeys([*protocol.paths, *more]))
+
+    def refusal(
+        self, headers: Mapping[str, str], path_params: Mapping[str, Any]
+    ) -> RequestFailed | None:
+        refused = super().refusal(headers, path_params)
+        if refused is None and path_params.get("model", self.model) != self.model:
+            return RequestFailed("unknown_model", "there is no such model", 404)
         return refused
 
-    def answered(self, request: Request, response: Response, code: str, seconds: float) -> None:
+    def error_body(self, path: str) -> ErrorBody:
+        if path.startswith("/v2"):
+            return protocol_named("v2").error
+        protocol = self._by_path.get(path)
+        return super().error_body(path) if protocol is None else protocol.error
+
+    def answered(self, response: Response) -> None:
         if self.sidecar.draining:
             response.headers["Connection"] = "close"
-        protocol = getattr(request.state, "protocol", None)
-        if protocol is None:
-            return
-        self.counts.requests.labels(protocol, code).inc()
-        self.counts.request_seconds.observe(seconds)
-        note("request", protocol=protocol, code=code, status=response.status_code,
-             ms=round(1000 * seconds, 2),
-             decision=response.headers.get("Fairmend-Decision", ""))  # fmt: skip
-
-    async def predict(self, protocol: Protocol, request: Request) -> Response:
-        request.state.protocol = protocol.name
-        sidecar, config = self.sidecar, self.config
-        if sidecar.in_flight >= config.concurrency:
-            raise RequestFailed("too_many_requests", "too many requests at once", 429, 1)
-        sidecar.in_flight += 1
-        try:
-            body = await read_body(request, config.most_bytes, config.timeout)
-            kind = request.headers.get("content-type", JSON)
-            decided = await sidecar.answer(
-                protocol, body, kind, request.headers, request.scope["path"]
-            )
-        finally:
-            sidecar.in_flight -= 1
-        return Response(
-            decided.content, headers={"Fairmend-Decision": decided.decision}, media_type=JSON
-        )
 
     async def outcomes(self, request: Request) -> Response:
-        most = self.config.most_rows
-        body = await read_body(request, self.config.most_bytes, self.config.timeout)
+        most, bytes_ = self.config.most_rows, self.config.most_bytes
+        body, rest = await receive_body(
+            request.receive, request.headers, bytes_, self.config.timeout
+        )
+        if rest is not None:
+            raise BadRequest("too_long", f"a body has at most {bytes_} bytes", 413)
         outcomes = strict_json(body, _outcomes).outcomes
         if not 1 <= len(outcomes) <= most:
             raise BadRequest("bad_request", f"1 to {most} outcomes at a time", 422)
@@ -143,32 +158,106 @@ class _Clients(Port):
         return PlainTextResponse(__version__)
 
     async def server(self, _: Request) -> Response:
-        return reply({"name": "fairmend", "version": __version__, "extensions": []})
-
-    async def about(self, _: Request) -> Response:
-        schema = self.sidecar.serving.schema
-        about: dict[str, Any] = {
-            "name": self.model,
-            "versions": [self.config.version],
-            "platform": "fairmend",
-            "inputs": [
-                {"name": column, "datatype": DATATYPES[kind], "shape": [-1, 1]}
-                for column, kind in zip(schema.names, schema.kinds, strict=True)
-            ],
-            "outputs": [{"name": self.output, "datatype": "FP64", "shape": [-1, 1]}],
-        }
+        about = {"name": "fairmend", "version": __version__, "extensions": ["binary_tensor_data"]}
         return reply(about)
 
+    async def about(self, _: Request) -> Response:
+        """The vendor's own description of its model, or ours where it speaks another protocol."""
+        own = await self.sidecar.upstream.about()
+        if own is not None:
+            return Response(own, media_type=JSON)
+        return reply(self.sidecar.serving.metadata(self.model, self.output, self.config.version))
+
     async def openapi(self, _: Request) -> Response:
-        schema = self.sidecar.serving.schema
-        return reply(document(self.model, schema, self.protocols, token=self.token is not None))
+        return reply(document(self.model, self.sidecar.serving.schema, self.protocols, self.config))
+
+    async def not_found(self, request: Request, _: Exception) -> Response:
+        failed = RequestFailed("not_found", "there is nothing here", 404)
+        return problem(failed, self.error_body(request.scope["path"]))
+
+    async def other_method(self, request: Request, error: Exception) -> Response:
+        allow = (getattr(error, "headers", None) or {}).get("Allow", "")
+        failed = RequestFailed("method_not_allowed", "another method is needed", 405)
+        return problem(failed, self.error_body(request.scope["path"]), {"Allow": allow})
 
 
-async def _not_found(_: Request, __: Exception) -> Response:
-    return problem(RequestFailed("not_found", "there is nothing here", 404))
+class _Predicting:
+    """Answers requests for predictions in one protocol, counts them and notes them."""
+
+    def __init__(self, clients: _Clients, protocol: Protocol) -> None:
+        self._clients, self._protocol = clients, protocol
+        self._sidecar, self._config = clients.sidecar, clients.config
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        headers = _headers_of(scope)
+        refused = self._clients.refusal(headers, scope.get("path_params", {}))
+        if refused is not None:
+            await self._clients.refused(refused, scope["path"])(scope, receive, send)
+            return
+        try:
+            decided, code = await self._decided(scope, headers, receive), "ok"
+            if decided.status != 200:
+                code = f"vendor_{decided.status}"
+        except RequestFailed as error:
+            decided, code = self._problem(error), error.code
+        except Exception as error:
+            note("error", "error", error=where(error))
+            failed = RequestFailed("internal", "something went wrong here", 500)
+            decided, code = self._problem(failed), failed.code
+        await self._send(decided, send)
+        self._note(code, decided, time.perf_counter() - started)
+
+    async def _decided(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Decided:
+        sidecar, config = self._sidecar, self._config
+        if sidecar.in_flight >= config.concurrency:
+            raise RequestFailed("too_many_requests", "too many requests at once", 429, 1)
+        sidecar.in_flight += 1
+        try:
+            body, rest = await receive_body(receive, headers, config.most_bytes, config.timeout)
+            kind = headers.get("content-type", JSON)
+            if HEAD_LENGTH in headers:
+                kind = f"{BINARY}; {HEAD_LENGTH}={headers[HEAD_LENGTH]}"
+            query = scope.get("query_string", b"").decode("latin-1")
+            return await sidecar.answer(
+                self._protocol, body, kind, headers, scope["path"], query, rest
+            )
+        finally:
+            sidecar.in_flight -= 1
+
+    def _problem(self, error: RequestFailed) -> Decided:
+        response = problem(error, self._protocol.error)
+        return Decided(bytes(response.body), "", error.status, response.raw_headers)
+
+    async def _send(self, decided: Decided, send: Send) -> None:
+        headers = [each for each in decided.headers if each[0] != b"content-length"]
+        if decided.decision:
+            headers.append((b"fairmend-decision", decided.decision.encode()))
+        if self._sidecar.draining:
+            headers.append((b"connection", b"close"))
+        if decided.rest is None:
+            headers.append((b"content-length", b"%d" % len(decided.content)))
+        start = {"type": "http.response.start", "status": decided.status, "headers": headers}
+        await send(start)
+        if decided.rest is not None:
+            await send({"type": "http.response.body", "body": decided.content, "more_body": True})
+            async for part in decided.rest:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        body = decided.content if decided.rest is None else b""
+        await send({"type": "http.response.body", "body": body})
+
+    def _note(self, code: str, decided: Decided, seconds: float) -> None:
+        counts, protocol = self._sidecar.metrics, self._protocol.name
+        counts.requests.labels(protocol, code).inc()
+        counts.request_seconds.observe(seconds)
+        note("request", protocol=protocol, code=code, status=decided.status,
+             ms=round(1000 * seconds, 2), decision=decided.decision)  # fmt: skip
 
 
-async def _other_method(_: Request, error: Exception) -> Response:
-    allow = (getattr(error, "headers", None) or {}).get("Allow", "")
-    failed = RequestFailed("method_not_allowed", "another method is needed", 405)
-    return problem(failed, headers={"Allow": allow})
+def _headers_of(scope: Scope) -> dict[str, str]:
+    """A request's headers by their names in small letters; several of a name are one list."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers

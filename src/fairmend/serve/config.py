@@ -38,6 +38,8 @@ class Config:
     """The column, or columns, that hold the group."""
     id: str = "id"
     """The column that holds the person's id."""
+    vendor_changed: Literal["alert", "shadow", "refuse"] = "shadow"
+    """What follows, in repair, where the vendor's model is no longer the one that was audited."""
     explain: bool = False
     """Whether answers also carry the original and the repaired decision."""
     vendor: str = "vendor"
@@ -71,7 +73,7 @@ class Config:
     concurrency: Count = 64
     most_bytes: Count = 4 << 20
     most_rows: Count = 10_000
-    drain_seconds: Annotated[float, Between(0, LARGE)] = 1.0
+    drain_seconds: Annotated[float, Between(0, LARGE)] = 10.0
     probe_seconds: Positive = 300.0
     """How often rows of the audit are put to the vendor again, to see whether it answers alike."""
     tolerance: Annotated[float, Between(0, 1)] = 0.05
@@ -107,6 +109,13 @@ class Config:
             ("admin_host", self.admin_host, "administrators", self.admin_token_env),
         ):
             check(
+                all(map(_can_be_sent, self.tokens(token))),
+                f"the token in {token}",
+                f"must have at least {_SHORTEST} printable characters of ASCII",
+                "it has fewer, or others",
+                "Make one with: python -c 'import secrets; print(secrets.token_urlsafe())'.",
+            )
+            check(
                 host in _LOOPBACK or self.secret(token),
                 f"config {name}",
                 f"must be a loopback address where {who} need no token",
@@ -114,6 +123,11 @@ class Config:
                 f"Set a token in the environment variable {token}.",
             )
         return self
+
+    @classmethod
+    def tokens(cls, name: str) -> tuple[str, ...]:
+        """The tokens that are valid: that of a variable, and a second one while they change."""
+        return tuple(filter(None, (cls.secret(name), cls.secret(f"{name}_2"))))
 
     @staticmethod
     def secret(name: str) -> str | None:
@@ -126,7 +140,14 @@ _REQUIRED = {
     "upstream": 'Say --upstream URL, or upstream = "URL" in the file of --config.',
 }
 """How to give the settings that have no default."""
+_SHORTEST = 6
+"""Characters of a token."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def _can_be_sent(secret: str) -> bool:
+    """Whether a token can stand in a header, and is more than a slip."""
+    return secret.isascii() and secret.isprintable() and len(secret.strip()) >= _SHORTEST
 
 
 def read_config(path: str | os.PathLike[str] | None, **given: Any) -> Config:

@@ -1,4 +1,4 @@
-"""What both ports share: who may come in, how much may be sent, how errors look, the event log."""
+"""What both ports share: who may come in, how much may be sent, how errors look."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import asyncio
 import base64
 import binascii
 import hmac
-import sys
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive
 
 from fairmend.model.wire import JSON, BadRequest, RequestFailed
+from fairmend.serve.notes import note, where
 from fairmend.serve.sidecar import Sidecar
 
-__all__ = ["Port", "flush", "note", "problem", "read_body", "reply", "where"]
+__all__ = ["Port", "problem", "receive_body", "reply"]
 
+ErrorBody = Callable[[str, str], bytes]
 Handler = Callable[[Request], Awaitable[Response]]
 _json = msgspec.json.Encoder()
 
@@ -36,7 +37,7 @@ def _error(code: str, message: str) -> bytes:
 
 def problem(
     error: RequestFailed,
-    body: Callable[[str, str], bytes] = _error,
+    body: ErrorBody = _error,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """An error, in the shape that the clients of a path expect."""
@@ -53,17 +54,27 @@ class Port:
 
     def __init__(self, name: str, sidecar: Sidecar, token_env: str, challenge: str) -> None:
         self.name, self.sidecar, self.challenge = name, sidecar, challenge
-        self.token = sidecar.config.secret(token_env)
+        self.tokens = sidecar.config.tokens(token_env)
         self.counts = sidecar.metrics
 
-    def refusal(self, request: Request) -> Response | None:
-        """The answer to somebody who may not come in."""
-        if is_allowed(request.headers, self.token):
+    def refusal(
+        self, headers: Mapping[str, str], path_params: Mapping[str, Any]
+    ) -> RequestFailed | None:
+        """Why somebody may not come in."""
+        if is_allowed(headers, self.tokens):
             return None
         self.counts.unauthorized.labels(self.name).inc()
         note("request", "warning", port=self.name, code="unauthorized", status=401)
-        failed = RequestFailed("unauthorized", "a token is needed", 401)
-        return problem(failed, headers={"WWW-Authenticate": self.challenge})
+        return RequestFailed("unauthorized", "a token is needed", 401)
+
+    def refused(self, error: RequestFailed, path: str) -> Response:
+        """The answer to somebody who may not come in."""
+        challenge = {"WWW-Authenticate": self.challenge} if error.status == 401 else None
+        return problem(error, self.error_body(path), challenge)
+
+    def error_body(self, path: str) -> ErrorBody:
+        """The shape of errors that the clients of a path expect."""
+        return _error
 
     async def live(self, _: Request) -> Response:
         return reply({"live": True})
@@ -71,45 +82,40 @@ class Port:
     async def ready(self, _: Request) -> Response:
         return reply({"ready": self.sidecar.ready}, 200 if self.sidecar.ready else 503)
 
-    def answered(self, request: Request, response: Response, code: str, seconds: float) -> None:
+    def answered(self, response: Response) -> None:
         """What to do with a response before it is sent."""
 
     def route(
-        self,
-        path: str,
-        handler: Handler,
-        *,
-        method: str = "GET",
-        error_body: Callable[[str, str], bytes] = _error,
+        self, path: str, handler: Handler, *, method: str = "GET", is_open: bool = False
     ) -> Route:
-        """A guarded route; errors have the shape of ``error_body``."""
+        """A guarded route; one that ``is_open`` needs no token."""
 
         async def guarded(request: Request) -> Response:
-            started = time.perf_counter()
-            refused = self.refusal(request)
+            refused = None
+            if not is_open:
+                refused = self.refusal(request.headers, request.path_params)
             if refused is not None:
-                return refused
-            code = "ok"
+                return self.refused(refused, request.scope["path"])
             try:
                 response = await handler(request)
             except RequestFailed as error:
-                code, response = error.code, problem(error, error_body)
+                response = problem(error, self.error_body(request.scope["path"]))
             except Exception as error:
                 note("error", "error", error=where(error))
                 failed = RequestFailed("internal", "something went wrong here", 500)
-                code, response = failed.code, problem(failed, error_body)
-            self.answered(request, response, code, time.perf_counter() - started)
+                response = problem(failed, self.error_body(request.scope["path"]))
+            self.answered(response)
             return response
 
         return Route(path, guarded, methods=[method])
 
 
-def is_allowed(headers: Mapping[str, str], token: str | None) -> bool:
+def is_allowed(headers: Mapping[str, str], tokens: Sequence[str]) -> bool:
     """Whether the bearer token is right, in time that does not depend on how right it is.
 
     Browsers can send it as the password of basic authentication.
     """
-    if token is None:
+    if not tokens:
         return True
     scheme, _, given = headers.get("authorization", "").partition(" ")
     secret = given.strip().encode()
@@ -120,57 +126,40 @@ def is_allowed(headers: Mapping[str, str], token: str | None) -> bool:
             return False
     elif scheme.lower() != "bearer":
         return False
-    return hmac.compare_digest(secret, token.encode())
+    same = [hmac.compare_digest(secret, token.encode()) for token in tokens]
+    return any(same)
 
 
-async def read_body(request: Request, most: int, seconds: float) -> bytes:
-    """The body, unless it is too long or takes too long."""
-    too_long = BadRequest("too_long", f"a body has at most {most} bytes", 413)
-    length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > most:
-        raise too_long
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise BadRequest("bad_encoding", "send the body as it is, not compressed", 415)
-    body = bytearray()
+async def receive_body(
+    receive: Receive, headers: Mapping[str, str], most: int, seconds: float
+) -> tuple[bytes, AsyncIterator[bytes] | None]:
+    """The body; of one longer than ``most`` the beginning, and the rest as it arrives."""
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        return b"", _rest_of(receive, seconds)
+    body, more = b"", True
     try:
         async with asyncio.timeout(seconds):
-            async for part in request.stream():
-                body += part
-                if len(body) > most:
-                    raise too_long
-    except ClientDisconnect:
-        raise BadRequest("hung_up", "the client hung up", 400) from None
+            while more and len(body) <= most:
+                part, more = await _part(receive)
+                body = body + part if body else part
     except TimeoutError:
         raise BadRequest("slow_body", "the body took too long to arrive", 408) from None
-    return bytes(body)
+    return body, _rest_of(receive, seconds, more=more) if len(body) > most else None
 
 
-# -------------------------------------------------------------------- the event log
-
-_unwritten: list[bytes] = []
-"""Lines about requests are written together: one system call per line would cost too much."""
-
-
-def note(event: str, level: str = "info", **detail: Any) -> None:
-    """One line of JSON on standard error; never any applicant's data."""
-    line = {"at": round(time.time(), 3), "level": level, "event": event, **detail}
-    _unwritten.append(_json.encode(line) + b"\n")
-    if event != "request":
-        flush()
+async def _rest_of(receive: Receive, seconds: float, *, more: bool = True) -> AsyncIterator[bytes]:
+    while more:
+        try:
+            async with asyncio.timeout(seconds):
+                part, more = await _part(receive)
+        except TimeoutError:
+            raise BadRequest("slow_body", "the body took too long to arrive", 408) from None
+        yield part
 
 
-def flush() -> None:
-    """Write the lines noted so far."""
-    lines = b"".join(_unwritten)
-    _unwritten.clear()
-    sys.stderr.buffer.write(lines)
-    sys.stderr.buffer.flush()
-
-
-def where(error: BaseException) -> str:
-    """Type and place of an unforeseen error, without its message, which may hold data."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-    return f"{type(error).__name__}{place}"
+async def _part(receive: Receive) -> tuple[bytes, bool]:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise BadRequest("hung_up", "the client hung up", 400)
+    return message.get("body", b""), message.get("more_body", False)

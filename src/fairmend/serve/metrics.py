@@ -45,6 +45,12 @@ class Metrics:
         self.upstream_calls = counter("upstream_calls", "Calls to the vendor, by result.", "code")
         self.request_seconds = seconds("request_seconds", "Time from request to response.")
         self.upstream_seconds = seconds("upstream_seconds", "Time of one call to the vendor.")
+        self.not_repaired = counter(
+            "not_repaired", "Requests passed on that could not be repaired, by reason.", "reason"
+        )
+        self.unrecorded = counter("unrecorded", "Requests passed on that could not be logged.")
+        self.probe_failed = gauge("probe_failed", "Whether the last look at the probes failed.")
+        self.repairing = gauge("repairing", "Whether decisions are repaired now.")
         self.in_flight = gauge("in_flight", "Requests in progress.")
         self.ready = gauge("ready", "Whether the sidecar is ready.")
         self.probe_changed = gauge("probe_changed", "Probe rows answered unlike in the audit.")

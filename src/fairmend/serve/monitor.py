@@ -53,10 +53,11 @@ def _look(sidecar: Sidecar, store: LogStore) -> MonitorFigures:
     counts = store.counts(width)
     monitored = _monitored(sidecar, store, counts)
     labelled = sum(n for (_, _, _, _, y), n in counts.items() if y is not None)
-    changed = sidecar.probes_changed
+    probes = sidecar.probes
+    changed, repairs = probes.changed, config.mode == "repair"
     return MonitorFigures(
         at=time.time(),
-        mode=config.mode,
+        mode=sidecar.mode,
         ready=sidecar.ready,
         artifact=serving.fingerprint,
         tolerance=config.tolerance,
@@ -66,11 +67,20 @@ def _look(sidecar: Sidecar, store: LogStore) -> MonitorFigures:
         edited=totals.edited,
         labelled=labelled,
         probes_changed=changed,
-        probed_at=sidecar.probed_at,
+        probed_at=probes.at,
         monitored=tuple(monitored),
         blind=serving.classifier.blind,
         edits=tuple(LoggedEdit(*edit) for edit in store.last_edits(12)),
-        alerts=tuple(find_alerts(monitored, changed, sidecar.probed_at)),
+        alerts=tuple(
+            find_alerts(
+                monitored,
+                changed,
+                probes.at,
+                probe_failed=probes.failed,
+                policy=config.vendor_changed if repairs and probes.are_changed else "",
+                retention_paused=sidecar.retention.is_paused,
+            )
+        ),
     )
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from fairmend._version import __version__
 from fairmend.model.wire import Protocol, json_object
+from fairmend.serve.config import Config
 from fairmend.serve.schema import Schema
 
 __all__ = ["document"]
 
 _TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string"}
+_PERSON = ["string", "integer", "number", "boolean", "null"]
 _STATUSES = (400, 401, 404, 405, 408, 413, 415, 422, 429, 500, 502, 503, 504)
 _ERRORS = {
     str(status): {"description": "an error", "content": {"application/json": {}}}
@@ -29,9 +31,9 @@ _GET = {  # path: the statuses of a JSON answer
 
 
 def document(
-    model: str, schema: Schema, protocols: Sequence[Protocol], *, token: bool
+    model: str, schema: Schema, protocols: Sequence[Protocol], config: Config
 ) -> dict[str, Any]:
-    """An OpenAPI 3.1 document about this model's inputs."""
+    """An OpenAPI 3.1 document about this model's inputs, and who a request is about."""
     columns = {
         name: {
             "type": [_TYPES[kind], "null"] if optional else _TYPES[kind],
@@ -39,6 +41,12 @@ def document(
         }
         for name, kind, optional in zip(schema.names, schema.kinds, schema.optional, strict=True)
     }
+    columns |= {
+        name: {"type": _PERSON, "optional": True, "beside": True}
+        for name in (*config.groups, config.id)
+        if name not in columns
+    }
+    who = _who(config)
     outcome = json_object(
         {"decision": {"type": "string"}, "y": {"type": ["integer", "string", "boolean"]}}
     )
@@ -51,6 +59,7 @@ def document(
         for path in protocol.paths:
             if "{version}" not in path:
                 made = _post(protocol.title, request, answer, "200", texts)
+                made["post"]["parameters"] = who
                 paths[path.replace("{model}", model)] = made
     for path, statuses in _GET.items():
         answers = {status: _json({"type": "object"}) for status in statuses}
@@ -62,10 +71,25 @@ def document(
         "info": {"title": "fairmend", "version": __version__},
         "paths": paths,
     }
-    if token:
+    if config.tokens(config.token_env):
         about["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
         about["security"] = [{"token": []}]
     return about
+
+
+def _who(config: Config) -> list[dict[str, Any]]:
+    """The headers that say who a request is about."""
+    groups = " & ".join(config.groups)
+    about = {
+        "Fairmend-Group": f"The group, {groups}, percent-encoded; instead of columns of that name.",
+        "Fairmend-Id": f"The person's id, {config.id}, percent-encoded; for one row.",
+        "Idempotency-Key": "The same key and request get the same answer, for a day.",
+    }
+    return [
+        {"name": name, "in": "header", "required": False, "description": text,
+         "schema": {"type": "string"}}
+        for name, text in about.items()
+    ]  # fmt: skip
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:

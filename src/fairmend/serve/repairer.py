@@ -21,11 +21,16 @@ from fairmend.data.groups import UNKNOWN
 from fairmend.data.ids import content_ids
 from fairmend.errors import DataError, ModelError
 from fairmend.model.answers import Answers
+from fairmend.model.probe import Probe
+from fairmend.model.protocols.v2 import DATATYPES
 from fairmend.model.remote import as_answers, cells
 from fairmend.model.wire import BadAnswer, BadRequest
 from fairmend.serve.schema import Row, Schema
 
 __all__ = ["Answer", "Law", "Repairer", "as_arrays"]
+
+PROBES = 64
+"""Rows of the audit that the vendor is queried about now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Repairer:
     ) -> None:
         """``person`` are columns that say who somebody is; ``log_groups`` as in `Config`."""
         self.classifier, self.fingerprint = classifier, fingerprint
-        self._reads_groups = log_groups or not classifier.blind
+        self.reads_groups = log_groups or not classifier.blind
         self.repair = classifier.fitted_repair
         self.schema = Schema.of(self.repair.table, person)
         self.labels = self.repair.data.labels
@@ -68,6 +73,37 @@ class Repairer:
         self._laws: Bounded[Law] = Bounded()
         self._read: Bounded[Answer] = Bounded()
         self.cells = self.schema.known_rows()
+        self.probe = self._find_probe()
+
+    def _find_probe(self) -> Probe | None:
+        """Rows of the audit with the model's answers; None where it does not stand by them."""
+        classifier, data = self.classifier, self.repair.data
+        if self.repair.box.random:
+            return None
+        if classifier._probe is None:
+            return Probe.choose(self.schema.table, data.populations, PROBES)
+        places = np.linspace(0, len(classifier._probe.rows) - 1, PROBES).astype(np.int64)
+        return classifier._probe.take(np.unique(places))
+
+    def metadata(self, model: str, output: str, version: str) -> dict[str, Any]:
+        """The model as the Open Inference Protocol describes one."""
+        schema, label = self.schema, self.labels.positive
+        tensors = list(zip(schema.names, schema.kinds, [1] * len(schema.kinds), strict=True))
+        if schema.sent_names is None:
+            wide = next((k for k in ("str", "float") if k in schema.kinds), schema.kinds[0])
+            tensors = [("input-0", wide, len(schema.kinds))]
+        kind = "float" if self.repair.box.output != "label" else type(label).__name__
+        outputs = {"name": output, "datatype": DATATYPES.get(kind, "BYTES"), "shape": [-1, 1]}
+        return {
+            "name": model,
+            "versions": [version],
+            "platform": "fairmend",
+            "inputs": [
+                {"name": name, "datatype": DATATYPES[of_kind], "shape": [-1, width]}
+                for name, of_kind, width in tensors
+            ],
+            "outputs": [outputs],
+        }
 
     # ---------------------------------------------------------------- who is who
 
@@ -76,7 +112,7 @@ class Repairer:
 
         A blind repair needs no group: it is read for the log alone, if the log is to have it.
         """
-        if not self._reads_groups:
+        if not self.reads_groups:
             return None
         place = self.repair.groups.place(labels)
         if place >= 0:
@@ -85,6 +121,10 @@ class Repairer:
         if place == UNKNOWN and strict:
             raise BadRequest("unknown_group", "the group must be among those audited", 422)
         return None
+
+    def is_same_group(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
+        """Whether two ways to say a group mean the same one."""
+        return self.repair.groups.place(one) == self.repair.groups.place(other)
 
     def plan_place(self, group: str | None) -> int | None:
         """The place of the plan for somebody of a group; None for people who are not repaired."""
@@ -96,7 +136,10 @@ class Repairer:
     def read(self, values: Sequence[Any]) -> list[Answer]:
         """Answers as decisions and scores, by the settings the model was audited with."""
         keys = [(type(value), value) for value in values]
-        answers = [self._read.get(key) for key in keys]
+        try:
+            answers = [self._read.get(key) for key in keys]
+        except TypeError:
+            raise BadAnswer("answers that are lists or objects") from None
         missing = [i for i, answer in enumerate(answers) if answer is None]
         if missing:
             fresh = self._interpret([values[i] for i in missing])
@@ -104,11 +147,24 @@ class Repairer:
                 answers[i] = self._read[keys[i]] = answer
         return answers  # type: ignore[return-value]
 
+    def read_each(self, values: Sequence[Any]) -> list[Answer | None]:
+        """As `read`; None for an answer that cannot be read, which is that row's matter alone."""
+        try:
+            return list(self.read(values))
+        except BadAnswer:
+            return [self._read_one(value) for value in values]
+
+    def _read_one(self, value: Any) -> Answer | None:
+        try:
+            return self.read([value])[0]
+        except BadAnswer:
+            return None
+
     def _interpret(self, values: list[Any]) -> list[Answer]:
         try:
             column = encode(as_answers(values))
             answers = self.repair.box.interpret(column, self.labels).take(column.codes)
-        except (ModelError, DataError):
+        except (ModelError, DataError, TypeError):  # an answer may be of any JSON type
             raise BadAnswer("answers that are no decisions as audited") from None
         scores = [None] * len(values) if answers.score is None else answers.score.tolist()
         return [Answer(*pair) for pair in zip(answers.decision.tolist(), scores, strict=True)]
@@ -122,12 +178,20 @@ class Repairer:
     def find_laws(self, place: int, rows: Sequence[Row], given: Sequence[Answer]) -> list[Law]:
         """Find a plan's laws, and remember them; may query the vendor, so belongs in a thread."""
         answers = as_arrays(given)
-        frame = self.schema.frame(rows)
+        frame = self._frame(rows)
         route = self._plans.route(place, None, frame, answers, cast=False)
         laws = laws_of(route, self._rows)
         for row, each, law in zip(rows, given, laws, strict=True):
             self._laws[place, row, each] = law
         return laws
+
+    def _frame(self, rows: Sequence[Row]) -> Frame:
+        """Rows as a frame; text that is no date where the audit had dates is a `BadRequest`."""
+        try:
+            return self.schema.frame(rows)
+        except Exception:  # whatever the container says
+            message = "a column must hold values of the audit's own type"
+            raise BadRequest("bad_type", message, 422) from None
 
     def _rows(self, table: Frame) -> list[Row]:
         """Rows in the types of the columns: an integer column gets integers."""

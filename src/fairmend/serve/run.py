@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
+import json
 import logging
 import signal
 import socket
+import struct
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
+import httptools
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -20,16 +24,19 @@ from fairmend.model.wire import RequestFailed
 from fairmend.serve.admin import make_admin
 from fairmend.serve.app import make_app
 from fairmend.serve.config import Config
-from fairmend.serve.http import flush, note, where
+from fairmend.serve.notes import flush, note, where
 from fairmend.serve.sidecar import Sidecar
 
 __all__ = ["run"]
 
 HEAD_BYTES, HEAD_SECONDS = 1 << 16, 10.0
 """Limits for the headers of a request."""
-_FLUSH_SECONDS, _FORGET_SECONDS = 0.2, 3_600.0
+_FLUSH_SECONDS, _LOG_SECONDS, _FORGET_SECONDS = 0.2, 1.0, 3_600.0
+_AGAIN_SECONDS = 30.0
+"""When the vendor is looked at again after that failed."""
 _GRACE_SECONDS = 0.2
 """Grace period for connections accepted before the listener closed."""
+_ATTACH_FILTER = 26  # SO_ATTACH_FILTER of Linux, for which Python has no name
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """To stop, to stop, and to reload the artifact."""
 
@@ -84,6 +91,21 @@ class _Bounded(HttpToolsProtocol):
         elif self._received > HEAD_BYTES:
             self.transport.close()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """An offer of another protocol (Java's clients offer h2c) is not taken up.
+
+        The parser stops where the other protocol would begin; a new one reads what comes next.
+        """
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    def send_400_response(self, msg: str) -> None:
+        content = json.dumps({"error": {"code": "bad_http", "message": msg}}).encode()
+        head = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+        head += f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(head.encode() + content)
+        self.transport.close()
+
     def _wait(self) -> None:
         if self._waiting is None:
             self._waiting = self.loop.call_later(HEAD_SECONDS, self.transport.close)
@@ -133,7 +155,8 @@ async def _serve(config: Config) -> None:
         asyncio.create_task(chore)
         for chore in (
             _repeat(_FLUSH_SECONDS, _flush),
-            _repeat(config.probe_seconds, partial(_probe, sidecar)),
+            _probe(sidecar),
+            _repeat(_LOG_SECONDS, sidecar.try_log),
             _repeat(_FORGET_SECONDS, partial(_forget, sidecar)),
             _repeat(0, partial(_reload, sidecar, again)),
         )
@@ -146,9 +169,10 @@ async def _serve(config: Config) -> None:
     sidecar.draining = True  # readiness goes first, so that no new requests are sent here
     note("draining")
     await asyncio.sleep(config.drain_seconds)
+    _take_no_more(sockets[0])
+    await asyncio.sleep(_GRACE_SECONDS)  # those who were let in before are still served
     for listener in servers[0].servers:
         listener.close()
-    await asyncio.sleep(_GRACE_SECONDS)
     for server, ended in zip(servers, serving, strict=True):
         server.should_exit = True
         await ended
@@ -159,6 +183,21 @@ async def _serve(config: Config) -> None:
     note("stopped")
     for number in _SIGNALS:  # a signal on its last steps must not change how it ended
         signal.signal(number, signal.SIG_IGN)
+
+
+def _take_no_more(listening: socket.socket) -> None:
+    """Let nobody new in, while those who are in the queue are served.
+
+    Closing the listener would reset connections that the system has accepted and this process has
+    not. So a filter first drops the first packet of new ones, SYN without ACK: clients try again,
+    and are refused once the listener is closed.
+    """
+    steps = [(0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0),
+             (0x06, 0, 0, 0xFFFF)]  # fmt: skip
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = struct.pack("HL", len(steps), ctypes.addressof(code))
+    with contextlib.suppress(OSError):  # not on every system
+        listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
 
 
 def _on_signals() -> tuple[asyncio.Event, asyncio.Event]:
@@ -198,14 +237,16 @@ async def _reload(sidecar: Sidecar, again: asyncio.Event) -> None:
 
 
 async def _probe(sidecar: Sidecar) -> None:
-    try:
-        await sidecar.probe()
-        changed = sidecar.probes_changed
-        note("probed", "warning" if changed else "info", changed=changed)
-    except (RequestFailed, FairmendError) as error:
-        note("probe failed", "warning", code=getattr(error, "code", type(error).__name__))
-    except Exception as error:
-        note("probe failed", "error", error=where(error))
+    """Look at the vendor again and again; sooner where the last look failed."""
+    while True:
+        seconds = sidecar.config.probe_seconds
+        await asyncio.sleep(min(seconds, _AGAIN_SECONDS) if sidecar.probes.failed else seconds)
+        try:
+            await sidecar.probe()
+        except (RequestFailed, FairmendError) as error:
+            note("probe failed", "warning", code=getattr(error, "code", type(error).__name__))
+        except Exception as error:
+            note("probe failed", "error", error=where(error))
 
 
 async def _forget(sidecar: Sidecar) -> None:

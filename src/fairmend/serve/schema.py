@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ _Moderate = Annotated[float, msgspec.Meta(ge=-(2.0**63), lt=2.0**63)]
 _CELLS: dict[str, Any] = {"bool": bool, "int": Whole, "float": _Moderate, "str": str}
 _cells = msgspec.structs.astuple
 Read = tuple[list[Row], dict[str, list[Any]]]
+ReadEach = tuple[list[Row | None], list[BadRequest | None], dict[str, list[Any]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,8 @@ class Schema:
     """Columns that say who somebody is: group and id."""
     personal: frozenset[str]
     """Inputs among them; people who opt out leave these empty, or out."""
+    who: frozenset[str]
+    """The others among them, which the vendor is not sent."""
     _types: tuple[type, ...]
     _decoders: dict[str, Any] = field(default_factory=dict)
 
@@ -56,7 +59,8 @@ class Schema:
             for name, column in zip(table.names, table.encoded, strict=True)
         )
         types = tuple(_TYPES[kind] for kind in of_kind)
-        return cls(table, of_kind, optional, tuple(person), personal, types)
+        who = frozenset(person) - personal
+        return cls(table, of_kind, optional, tuple(person), personal, who, types)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,22 +79,58 @@ class Schema:
 
     def read(self, query: Query) -> Read:
         """The model's inputs in their order and types, and the columns that say who is who."""
+        rows, problems, columns = self.read_each(query)
+        for problem in problems:
+            if problem is not None:
+                raise problem
+        return [row for row in rows if row is not None], columns
+
+    def read_each(self, query: Query) -> ReadEach:
+        """As `read`, but what is wrong with a row is that row's: no row, or a problem beside it."""
         if not query.rows:
             raise BadRequest("no_rows", "there must be at least one row", 422)
         names = self.names if query.names is None else query.names
-        order, person = self._place(names)
-        rows = []
+        spot = {name: j for j, name in enumerate(names)}
+        if len(spot) != len(names):
+            raise BadRequest("bad_columns", "column names must be distinct", 422)
+        order = [spot.get(name) for name in self.names]
+        wrong = self._wrong_columns(spot)
+        rows: list[Row | None] = []
+        problems: list[BadRequest | None] = []
         for row in query.rows:
-            if len(row) != len(names):
-                raise BadRequest("bad_row", "every row must have as many cells as columns", 422)
-            inputs = tuple(None if j is None else row[j] for j in order)
-            typed = tuple(map(type, inputs)) == self._types
-            rows.append(inputs if typed else self.typed(inputs, text=query.text))
+            typed, problem = None, wrong
+            try:
+                if len(row) != len(names):
+                    message = "every row must have as many cells as columns"
+                    raise BadRequest("bad_row", message, 422)
+                typed = self._typed_row(row, order, query.text)
+            except BadRequest as error:
+                problem = problem or error
+            rows.append(typed)
+            problems.append(problem)
         columns = {
-            name: [None if row[j] is UNSET else row[j] for row in query.rows]
-            for name, j in person.items()
+            name: [None if len(row) <= j or row[j] is UNSET else row[j] for row in query.rows]
+            for name, j in spot.items()
+            if name in self.person
         }
-        return rows, columns
+        return rows, problems, columns
+
+    def _wrong_columns(self, names: Collection[str]) -> BadRequest | None:
+        for name in self.names:
+            if name not in names and name not in self.personal:
+                return missing_column(name)
+        if any(name not in self.names and name not in self.person for name in names):
+            message = "there is a column that does not belong here"
+            return BadRequest("bad_columns", message, 422)
+        return None
+
+    def _typed_row(self, row: Sequence[Any], order: Sequence[int | None], text: bool) -> Row:
+        inputs = tuple(
+            (None if name in self.personal else UNSET) if j is None else row[j]
+            for name, j in zip(self.names, order, strict=True)
+        )
+        typed = tuple(map(type, inputs)) == self._types
+        return inputs if typed else self.typed(inputs, text=text)
 
     def read_records(self, key: str, body: bytes) -> Read | None:
         """JSON records under a key, in the columns' own types; None for everything else.
@@ -129,19 +169,6 @@ class Schema:
             body = strict("Body", [("records", list[row])], rename={"records": key})
         decoder = self._decoders[key] = msgspec.json.Decoder(body)
         return decoder
-
-    def _place(self, names: tuple[str, ...]) -> tuple[list[int | None], dict[str, int]]:
-        """Where each of the model's inputs is among some columns, and each of `person`."""
-        spot = {name: j for j, name in enumerate(names)}
-        if len(spot) != len(names):
-            raise BadRequest("bad_columns", "column names must be distinct", 422)
-        for name in self.names:
-            if name not in spot and name not in self.personal:
-                raise missing_column(name)
-        if not spot.keys() <= {*self.names, *self.person}:
-            raise BadRequest("bad_columns", "there is a column that does not belong here", 422)
-        person = {name: spot[name] for name in self.person if name in spot}
-        return [spot.get(name) for name in self.names], person
 
     def typed(self, row: Row, *, text: bool = False) -> Row:
         """A row with each cell in its column's type, or an error that names the column."""

@@ -1,68 +1,44 @@
-"""What happens to a request: the vendor is queried, plans are applied, decisions are logged.
+"""The sidecar: an artifact, a vendor, a log, and what happens to each.
 
-The order is what makes it safe. Nothing is answered before it is on disk; nothing is edited in
+The order is what makes it safe. Nothing is repaired before it is on disk; nothing is edited in
 shadow mode; and a request sees one artifact from beginning to end, whatever is loaded meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from fairmend.apply.draw import Drawer, read_key
 from fairmend.data.columns import Frame
 from fairmend.errors import DataError, FairmendError, unreadable
-from fairmend.model.probe import Probe
 from fairmend.model.remote import as_answers, cells, kinds
-from fairmend.model.wire import BadAnswer, Protocol, Query, RequestFailed
+from fairmend.model.wire import Protocol, RequestFailed
 from fairmend.serve.config import Config
-from fairmend.serve.log import TABLES, DecisionLog, Entry, LogUnavailable, Reply, day_of, event
+from fairmend.serve.exchange import Decided, Exchange
+from fairmend.serve.log import DecisionLog, Entry, LogUnavailable, event
 from fairmend.serve.metrics import Metrics
-from fairmend.serve.people import GROUP_HEADER, ID_HEADER, Person, read_people
-from fairmend.serve.repairer import Answer, Law, Repairer, as_arrays
-from fairmend.serve.schema import Row
-from fairmend.serve.upstream import Upstream, UpstreamError
+from fairmend.serve.notes import note, where
+from fairmend.serve.people import GROUP_HEADER, ID_HEADER, Incoming
+from fairmend.serve.probes import Probes
+from fairmend.serve.repairer import Repairer
+from fairmend.serve.retention import Retention
+from fairmend.serve.upstream import Upstream
 
 __all__ = ["Decided", "Sidecar"]
 
-PROBES = 64
-"""Rows of the audit that the vendor is queried about now and then."""
 _LOADS = 3
-_json = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """An answer that is on disk."""
-
-    content: bytes
-    decision: str
-    """The id of the request's decisions: row i is ``decision/i``."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """What stays the same while a request is answered."""
-
-    serving: Repairer
-    decision: str
-    started: float
-    deadline: float
-
-    @property
-    def latency(self) -> float:
-        return 1000 * (time.perf_counter() - self.started)
+class KeyRefused(RequestFailed):
+    """An Idempotency-Key that cannot be used."""
 
 
 class Sidecar:
@@ -76,9 +52,8 @@ class Sidecar:
         self.log: DecisionLog
         """Open once there is something to serve: a failed start leaves no log behind."""
         self.draining = False
-        self.probes_changed = 0
-        """Probes that the vendor answered unlike in the audit when last queried."""
-        self.probed_at = 0.0
+        self.probes = Probes(config, self.upstream, self.metrics)
+        self.retention = Retention(config.keep_days)
         self.current: Repairer | None = None
         self.in_flight = 0
         self._pseudonyms = Drawer(self.key, "person")
@@ -94,11 +69,15 @@ class Sidecar:
             await self.upstream.start()
             undo.push_async_callback(self.upstream.close)
             current = await asyncio.to_thread(self._load)
+            await self.probes.check_start(current)
             self.log = DecisionLog(self.config.log)
             undo.callback(self.log.close)
+            paused = self.retention.begin(self.log.last())
             await self._record_start(current.fingerprint)
             undo.pop_all()
         self.current = current
+        if paused:
+            await self.record("retention paused", **paused)
 
     async def _record_start(self, artifact: str) -> None:
         config = self.config
@@ -121,7 +100,22 @@ class Sidecar:
 
     @property
     def ready(self) -> bool:
-        return not self.draining and self.current is not None and self.log.healthy
+        """Whether requests may be sent here; without its log only the vendor's own answers."""
+        can_answer = self.config.mode != "repair" or (self.log.healthy and not self.refuses)
+        return not self.draining and self.current is not None and can_answer
+
+    @property
+    def mode(self) -> str:
+        """The mode in force: repair becomes shadow where the vendor's model has changed."""
+        if self.config.mode == "repair" and self.probes.are_changed:
+            return "shadow" if self.config.vendor_changed == "shadow" else "repair"
+        return self.config.mode
+
+    @property
+    def refuses(self) -> bool:
+        """Whether nothing is answered, because the vendor's model has changed."""
+        repairs, policy = self.config.mode == "repair", self.config.vendor_changed
+        return repairs and policy == "refuse" and self.probes.are_changed
 
     @property
     def serving(self) -> Repairer:
@@ -132,13 +126,14 @@ class Sidecar:
         """Load the artifact anew; if that fails, the old one stays and the reason is raised."""
         try:
             fresh = await asyncio.to_thread(self._load)
+            checked = await self.probes.check_reload(fresh)
         except FairmendError:
             self.metrics.reloads.labels("refused").inc()
             await self.record("reload refused", kept=self.serving.fingerprint)
             raise
         await self.record("reload", artifact=fresh.fingerprint)  # or it is not served
         self.current = fresh
-        self.probes_changed, self.probed_at = 0, 0.0  # those were the old one's
+        self.probes.keep(checked)
         self.metrics.reloads.labels("ok").inc()
         return fresh.fingerprint
 
@@ -162,24 +157,25 @@ class Sidecar:
         """The model that plans query about mixtures of rows."""
         frame = Frame.read(native)
         names = None if frame.is_array else frame.names
-        query = self.upstream.query(names, cells(frame), kinds(frame), self._deadline())
+        query = self.upstream.query(names, cells(frame), kinds(frame), self.deadline())
         _, values = asyncio.run_coroutine_threadsafe(query, self.loop).result()
         return as_answers(values)
 
     async def probe(self) -> None:
         """Query the vendor about rows of the audit: does it still answer as it did?"""
-        serving = self.serving
-        data, box = serving.classifier.data_, serving.classifier.box_
-        if box.random:
-            return
-        probe = Probe.choose(serving.schema.table, data.populations, PROBES)
-        rows = [serving.schema.typed(tuple(row)) for row in cells(probe.rows)]
-        _, answers = await self._query(serving, rows, self._deadline())
-        changed = int(probe.changed(as_arrays(answers), box.cut).sum())
-        if changed != self.probes_changed:
-            await self.record("probe", changed=changed, asked=len(rows))
-        self.probes_changed, self.probed_at = changed, time.time()
-        self.metrics.probe_changed.set(changed)
+        before = self.probes.changed, self.mode, self.refuses
+        await self.probes.look(self.serving)
+        if before != (self.probes.changed, self.mode, self.refuses):
+            await self.record(
+                "probe", changed=self.probes.changed, asked=self.probes.asked, mode=self.mode,
+                policy=self.config.vendor_changed,
+            )  # fmt: skip
+
+    async def try_log(self) -> None:
+        """Write again after a failure, so that readiness comes back without a request."""
+        if not self.log.healthy:
+            with suppress(RequestFailed):
+                await self.record("log available again")
 
     # ---------------------------------------------------------------- a request
 
@@ -190,20 +186,40 @@ class Sidecar:
         content_type: str,
         headers: Mapping[str, str],
         path: str,
+        query: str = "",
+        rest: AsyncIterator[bytes] | None = None,
     ) -> Decided:
         """A request's answer, on disk before it is returned; a `RequestFailed` otherwise."""
+        incoming = Incoming(protocol, body, content_type, headers, path, query, rest)
+        if self.refuses:
+            message = "the vendor's model is not the one that was audited"
+            raise RequestFailed("vendor_changed", message, 503, 60)
         token = headers.get("idempotency-key")
-        if token is None:
-            return await self._decide(protocol, body, content_type, headers)
+        if token is None or self.mode == "off" or rest is not None:
+            return await Exchange(self, incoming).run()
+        try:
+            return await self._once(token, incoming)
+        except KeyRefused:
+            if self.mode == "repair":
+                raise
+            return await Exchange(self, incoming).run()
+
+    async def _once(self, token: str, incoming: Incoming) -> Decided:
+        """The answer to the first request with a key is that to all."""
         if not 1 <= len(token) <= 255:
-            raise RequestFailed("bad_key", "an Idempotency-Key has 1 to 255 characters", 400)
-        key = self._hash(token.encode())
-        beside = [path, content_type, headers.get(GROUP_HEADER, ""), headers.get(ID_HEADER, "")]
-        digest = self._hash("\0".join(beside).encode() + b"\0" + body)
+            raise KeyRefused("bad_key", "an Idempotency-Key has 1 to 255 characters", 400)
+        key, headers = self._hash(token.encode()), incoming.headers
+        beside = [incoming.path, incoming.content_type,
+                  headers.get(GROUP_HEADER, ""), headers.get(ID_HEADER, "")]  # fmt: skip
+        digest = self._hash("\0".join(beside).encode() + b"\0" + incoming.body)
         if key in self._pending:
             first, future = self._pending[key]
             _check_same(first, digest)
-            return await asyncio.shield(future)
+            decided = await asyncio.shield(future)
+            if decided.rest is not None:
+                message = "the answer to the first request with this key is still on its way"
+                raise KeyRefused("interrupted", message, 503, 1)
+            return decided
         before = self.log.reply(key)
         if before is not None:
             _check_same(before.body, digest)
@@ -211,7 +227,7 @@ class Sidecar:
         future = self.loop.create_future()
         self._pending[key] = digest, future
         try:
-            decided = await self._decide(protocol, body, content_type, headers, (key, digest))
+            decided = await Exchange(self, incoming, (key, digest)).run()
             future.set_result(decided)
             return decided
         except BaseException as error:
@@ -227,195 +243,23 @@ class Sidecar:
         """Keyed: a request has so few possible contents that a plain hash could be guessed."""
         return blake2b(content, key=self._hash_key, digest_size=32).digest()
 
-    def _deadline(self) -> float:
+    def deadline(self) -> float:
         return self.loop.time() + self.config.timeout
 
-    async def _decide(
-        self,
-        protocol: Protocol,
-        body: bytes,
-        content_type: str,
-        headers: Mapping[str, str],
-        idempotency: tuple[bytes, bytes] | None = None,
-    ) -> Decided:
-        # ids in the order of time, so that the log's index grows at its end
-        decision = f"{time.time_ns() // 1_000:014x}{secrets.token_hex(5)}"
-        request = _Request(self.serving, decision, time.perf_counter(), self._deadline())
-        try:
-            query, people = read_people(
-                self.config, request.serving, protocol, body, content_type, headers
-            )
-            await self._query_people(request, people)
-            status = "ok"
-            if self.config.mode != "off":
-                status = await self._repair(request, people)
-            content = self._content(protocol, query, request, people)
-        except RequestFailed as error:
-            raise await self._failed(error, request) from None
-        except BadAnswer:
-            bad = UpstreamError("upstream_bad_answer", "the vendor's answer cannot be read")
-            raise await self._failed(bad, request) from None
-        except Exception:
-            await self._failed(RequestFailed("internal", "something went wrong here", 500), request)
-            raise
-        entry = self._entry(request, people, status)
-        if idempotency is not None:
-            entry.reply = Reply(*idempotency, 200, content, decision)
-        await self._commit(entry)
-        return Decided(content, decision)
+    def pseudonym(self, person: Any) -> str:
+        """What stands for a person in the log."""
+        return self._pseudonyms.pseudonym(person)
 
-    # ---------------------------------------------------------------- its steps
-
-    async def _query(
-        self, serving: Repairer, rows: list[Row], deadline: float
-    ) -> tuple[list[Any], list[Answer]]:
-        """The vendor's answers, as they come and as they are read."""
-        schema = serving.schema
-        raw, values = await self.upstream.query(schema.sent_names, rows, schema.kinds, deadline)
-        return raw, serving.read(values)
-
-    async def _query_people(self, request: _Request, people: list[Person]) -> None:
-        rows = [each.row for each in people]
-        raw, answers = await self._query(request.serving, rows, request.deadline)
-        for each, each_raw, answer in zip(people, raw, answers, strict=True):
-            each.raw, each.answer = each_raw, answer
-
-    async def _repair(self, request: _Request, people: list[Person]) -> str:
-        """Edit rows and query the vendor about them; in shadow mode a failure is only noted."""
-        serving = request.serving
-        try:
-            laws = await self._laws(request, people)
-            for each, law in zip(people, laws, strict=True):
-                if law is not None:
-                    each.edited = serving.destination(law, each.row, each.id)
-            edited = [each for each in people if each.edited is not None]
-            if edited:
-                rows: list[Row] = [each.edited for each in edited]  # type: ignore[misc]
-                raw, answers = await self._query(serving, rows, request.deadline)
-                for each, each_raw, answer in zip(edited, raw, answers, strict=True):
-                    each.edited_raw, each.edited_answer = each_raw, answer
-        except (UpstreamError, BadAnswer, FairmendError) as error:
-            if self.config.mode == "repair":
-                raise _as_upstream(error) from None
-            for each in people:
-                each.edited = each.edited_raw = each.edited_answer = None
-            return "shadow_failed"
-        return "ok"
-
-    async def _laws(self, request: _Request, people: list[Person]) -> list[Law | None]:
-        """Everybody's law, None for people of groups that are not repaired.
-
-        Laws that are not cached are computed in a thread: that may query the vendor about mixtures.
-        """
-        serving = request.serving
-        laws: dict[tuple[int, Row, Answer], Law] = {}
-        missing: dict[int, dict[tuple[Row, Answer], None]] = {}
-        keys: list[tuple[int, Row, Answer] | None] = []
-        for each in people:
-            place, answer = serving.plan_place(each.group), each.answer
-            if place is None or answer is None:
-                keys.append(None)
-                continue
-            key = place, each.row, answer
-            keys.append(key)
-            law = serving.law(*key)
-            if law is None:
-                missing.setdefault(place, {})[each.row, answer] = None
-            else:
-                laws[key] = law
-        for place, pairs in missing.items():
-            rows, answers = zip(*pairs, strict=True)
-            try:
-                async with asyncio.timeout_at(request.deadline):
-                    fresh = await asyncio.to_thread(serving.find_laws, place, rows, answers)
-            except TimeoutError:
-                message = "the vendor did not answer in time"
-                raise UpstreamError("upstream_timeout", message, 504) from None
-            for (row, answer), law in zip(pairs, fresh, strict=True):
-                laws[place, row, answer] = law
-        return [None if key is None else laws[key] for key in keys]
-
-    def _content(
-        self, protocol: Protocol, query: Query, request: _Request, people: list[Person]
-    ) -> bytes:
-        config, labels = self.config, request.serving.labels
-        repairs = config.mode == "repair"
-        raw = [each.edited_raw if repairs and each.edited is not None else each.raw
-               for each in people]  # fmt: skip
-        if not config.explain:
-            return protocol.write(query, raw)
-
-        def label(each: Person, answer: Answer | None) -> Any:
-            assert answer is not None
-            positive = request.serving.decide(answer, each.row, each.id)
-            return labels.positive if positive else labels.negative
-
-        explained = {
-            "mode": config.mode,
-            "decision": request.decision,
-            "original": [label(each, each.answer) for each in people],
-            "repaired": [label(each, each.edited_answer or each.answer) for each in people],
-        }
-        return protocol.write(query, raw, {"fairmend": explained})
+    def unforeseen(self, error: Exception) -> RequestFailed:
+        """An error of ours that must not fail the request; where it happened is noted."""
+        note("error", "error", error=where(error))
+        return RequestFailed("internal", "something went wrong here", 500)
 
     # ---------------------------------------------------------------- the log
 
-    def _row(self, request: _Request, now: float, status: str, **values: Any) -> tuple[Any, ...]:
-        """The values of a row in the table of decisions."""
-        config = self.config
-        common = {
-            "at": now, "artifact": request.serving.fingerprint, "vendor": config.vendor,
-            "version": config.version, "mode": config.mode, "latency_ms": request.latency,
-            "status": status, "decision": request.decision,
-        }  # fmt: skip
-        row = common | values
-        return tuple(map(row.get, TABLES["decisions"]))
-
-    def _entry(self, request: _Request, people: list[Person], status: str) -> Entry:
-        serving, config, now = request.serving, self.config, time.time()
-        day, off = day_of(now), config.mode == "off"
-        entry = Entry([])
-        for i, each in enumerate(people):
-            answer, then = each.answer, each.edited_answer or each.answer
-            assert answer is not None
-            assert then is not None
-            pairs = zip(serving.schema.names, each.row, each.edited or each.row, strict=True)
-            features = None
-            if config.keep_features:
-                features = _json.encode([each.row, each.edited]).decode()
-            values = self._row(
-                request,
-                now,
-                status,
-                decision=f"{request.decision}/{i}",
-                person=None if each.id is None else self._pseudonyms.pseudonym(each.id),
-                grp=each.group,
-                original=serving.decide(answer, each.row, each.id),
-                repaired=None if off else serving.decide(then, each.row, each.id),
-                original_score=None if answer.score is None else float(answer.score),
-                repaired_score=None if off or then.score is None else float(then.score),
-                edited=",".join(name for name, old, new in pairs if old != new),
-                features=features,
-            )
-            entry.rows.append(("decisions", values))
-            cell = serving.cells.get(each.row, -1)
-            entry.cells.append((day, serving.fingerprint, each.group or "", cell))
-            edited = "yes" if each.edited is not None else "no"
-            self.metrics.rows.labels(each.group or "", edited).inc()
-        return entry
-
-    async def _failed(self, error: RequestFailed, request: _Request) -> RequestFailed:
-        """A failure, once it is on disk: that nobody was answered is part of the record."""
-        try:
-            row = self._row(request, time.time(), error.code)
-            await self._commit(Entry([("decisions", row)]))
-        except RequestFailed as worse:
-            return worse
-        return error
-
     async def record(self, kind: str, **detail: Any) -> None:
         """Log something that is no decision."""
-        await self._commit(Entry([("events", event(kind, detail))]))
+        await self.commit(Entry([("events", event(kind, detail))]))
 
     async def outcomes(self, outcomes: Sequence[tuple[str, int]]) -> int:
         """Log the outcomes of decisions; one that is not in the log refuses them all."""
@@ -424,16 +268,21 @@ class Sidecar:
         if not logged.issuperset(decisions):
             raise RequestFailed("unknown_decision", "a decision is not in the log", 422)
         now = time.time()
-        await self._commit(Entry([("outcomes", (decision, y, now)) for decision, y in outcomes]))
+        await self.commit(Entry([("outcomes", (decision, y, now)) for decision, y in outcomes]))
         return len(outcomes)
 
     async def forget(self) -> None:
-        """Delete what is older than the operator wants to keep."""
-        days = self.config.keep_days
-        before = 0.0 if days is None else time.time() - 86_400 * days
-        await self._commit(Entry([], prune_before=before))
+        """Delete what is older than the operator wants to keep, a day's worth at most."""
+        paused = self.retention.look()
+        if paused:
+            await self.record("retention paused", **paused)
+        oldest = await asyncio.to_thread(self.log.oldest)
+        before = self.retention.before(oldest)
+        await self.commit(Entry([], prune_before=before))
+        if oldest is not None and oldest < before:
+            note("retention", deleted_before=round(before))
 
-    async def _commit(self, entry: Entry) -> None:
+    async def commit(self, entry: Entry) -> None:
         written = self.loop.create_future()
         entry.done = partial(self._wake, written)
         self.log.put(entry)
@@ -484,13 +333,4 @@ def _key(config: Config) -> bytes:
 def _check_same(first: bytes, digest: bytes) -> None:
     if first != digest:
         message = "this Idempotency-Key came with another request before"
-        raise RequestFailed("key_reused", message, 422)
-
-
-def _as_upstream(error: Exception) -> Exception:
-    """What failed while a plan queried the vendor, as if the vendor were queried directly."""
-    if not isinstance(error, FairmendError):
-        return error
-    if isinstance(error.__cause__, UpstreamError):
-        return error.__cause__
-    return UpstreamError("repair_failed", "the repair could not be made")
+        raise KeyRefused("key_reused", message, 422)

@@ -1,26 +1,29 @@
-"""The vendor, queried from an event loop: deadlines, few retries, a circuit breaker, error codes.
+"""The vendor, called from an event loop: deadlines, few retries, a circuit breaker, error codes.
 
 Only what never reached the vendor is sent again: a connection that could not be made, or one kept
-open that turns out to be closed. What the vendor says in an error is never passed on.
+open that turns out to be closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from fairmend.model.protocols import protocol_for, protocol_named
+from fairmend.model.protocols.v2 import BINARY, HEAD_LENGTH
 from fairmend.model.remote import MOST_BYTES, read_address
-from fairmend.model.wire import BadAnswer, Protocol, RequestFailed, per_row
+from fairmend.model.wire import JSON, BadAnswer, Protocol, RequestFailed, media_type, per_row
 from fairmend.serve.config import Config
 from fairmend.serve.metrics import Metrics
 
-__all__ = ["Breaker", "Upstream", "UpstreamError"]
+__all__ = ["CLIENTS_OWN", "Breaker", "Given", "Upstream", "UpstreamError"]
 
 _PAUSE = 0.05  # seconds before the first retry; doubled each time
 _reused: ContextVar[bool] = ContextVar("reused", default=False)
@@ -77,6 +80,66 @@ class Breaker:
         self._trying = False
 
 
+@dataclass(slots=True)
+class Given:
+    """What the vendor gave."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    """As they came, but for those that concern one connection."""
+    content: bytes
+    content_type: str
+    rest: AsyncIterator[bytes] | None
+    """What is passed on without being read: another type, an encoding, or more than is read."""
+
+    @property
+    def code(self) -> str:
+        """What its status says."""
+        if self.status in (429, 503):
+            return "upstream_busy"
+        return _CODES.get(self.status // 100, "upstream_error")
+
+    @property
+    def retry_after(self) -> str:
+        """Its own Retry-After."""
+        return next((v.decode("latin-1") for n, v in self.headers if n == b"retry-after"), "")
+
+    def failure(self, *, own: bool) -> UpstreamError:
+        """Its failure as an error of ours; ``own`` if the rows were those of the client."""
+        message = _MESSAGES.get(self.code, "the vendor failed")
+        status = 503 if self.status in (429, 503) else 502
+        if own and self.status in CLIENTS_OWN:
+            status = self.status
+        wait = int(self.retry_after) if self.retry_after.isdecimal() else 1
+        return UpstreamError(self.code, message, status, wait if status in (429, 503) else 0)
+
+
+CLIENTS_OWN = (400, 413, 415, 422, 429)
+"""Statuses by which the vendor refuses what a client sent."""
+_CODES = {2: "ok", 3: "upstream_redirect", 4: "upstream_rejected"}
+_MESSAGES = {
+    "upstream_busy": "the vendor limits requests",
+    "upstream_redirect": "redirects of the vendor are not followed",
+    "upstream_rejected": "the vendor does not take these rows",
+}
+_JSON_HEADERS = {"Content-Type": JSON, "Accept-Encoding": "identity"}
+_NOT_PASSED_ON = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"transfer-encoding upgrade http2-settings content-length host expect date".split()
+)
+"""Headers that concern one connection alone."""
+_READ = ("", "application/json", "text/plain", "text/html", "text/json", BINARY)
+_AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+
+
+def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Headers that go from end to end; names are in small letters."""
+    kept = [(name.lower(), value) for name, value in headers]
+    named = {each.strip().lower() for name, value in kept if name == b"connection"
+             for each in value.split(b",")}  # fmt: skip
+    return [each for each in kept if each[0] not in _NOT_PASSED_ON and each[0] not in named]
+
+
 class Upstream:
     """The vendor's server."""
 
@@ -87,21 +150,20 @@ class Upstream:
             config.protocol or protocol_for(config.upstream), output=output
         )
         place = read_address(config.upstream)
-        self._url = place._replace(path=self.protocol.path(place.path)).geturl()
+        where = place._replace(path=self.protocol.path(place.path)).geturl()
+        self._url = URL(where, encoded=True)
         self.breaker = Breaker(config.breaker_failures, config.breaker_seconds)
+        self._token = config.secret(config.upstream_token_env)
+        self._takes_authorization = config.secret(config.token_env) is None
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        token = self.config.secret(self.config.upstream_token_env)
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self.config.concurrency, keepalive_timeout=15),
             trace_configs=[trace],
-            headers=headers,
+            skip_auto_headers=_AUTO,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),  # deadlines are the request's own
@@ -111,6 +173,8 @@ class Upstream:
         if self._session is not None:
             await self._session.close()
 
+    # ---------------------------------------------------------------- rows of ours
+
     async def query(
         self,
         names: Sequence[str] | None,
@@ -119,25 +183,96 @@ class Upstream:
         deadline: float,
     ) -> tuple[list[Any], list[Any]]:
         """The vendor's answers, and the one value of each that the decision is read from."""
-        self.breaker.enter()
+        body = self.protocol.encode(names, rows, kinds)
+        return self.read(await self.send(body, _JSON_HEADERS, deadline, own=False), len(rows))
+
+    def read(self, given: Given, n: int, *, own: bool = False) -> tuple[list[Any], list[Any]]:
+        """What a response says about so many rows; an `UpstreamError` if it cannot be read."""
+        if given.status != 200:
+            raise given.failure(own=own)
+        try:
+            if given.rest is not None:
+                raise BadAnswer("an answer of another kind")
+            answers = self.protocol.answers(given.content, given.content_type)
+            values = per_row(answers, self.config.answer)
+        except BadAnswer:
+            self.breaker.failed()
+            message = "the vendor's answer cannot be read"
+            raise UpstreamError("upstream_bad_answer", message) from None
+        if len(values) != n:
+            self.breaker.failed()
+            message = "the vendor gave another number of answers than rows"
+            raise UpstreamError("upstream_row_count", message)
+        self.breaker.succeeded()
+        return answers, values
+
+    async def about(self) -> bytes | None:
+        """The vendor's description of its model, where its protocol has one."""
+        if self.protocol.name != "v2":
+            return None
+        assert self._session is not None
+        url = self._url.with_path(self._url.path.removesuffix("/infer"))
+        token = {} if self._token is None else {"authorization": f"Bearer {self._token}"}
+        try:
+            async with (
+                asyncio.timeout(self.config.timeout),
+                self._session.get(url, headers=token, allow_redirects=False) as response,
+            ):
+                return await response.read() if response.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+
+    # ---------------------------------------------------------------- any body
+
+    def headers_for(
+        self, headers: Mapping[str, str], content_type: str | None, *, compressed: bool = False
+    ) -> dict[str, str]:
+        """A client's headers as the vendor gets them; ``content_type`` is that of another body."""
+        sent = {
+            name: value
+            for name, value in headers.items()
+            if name.encode("latin-1") not in _NOT_PASSED_ON and not name.startswith("fairmend-")
+        }
+        for name in headers.get("connection", "").lower().split(","):
+            sent.pop(name.strip(), None)
+        if not self._takes_authorization:
+            sent.pop("authorization", None)
+        if not compressed:  # what is compressed cannot be read
+            sent["accept-encoding"] = "identity"
+        if content_type is not None:
+            sent["content-type"], _, length = content_type.partition(f"; {HEAD_LENGTH}=")
+            sent.pop("content-encoding", None)
+            sent.pop(HEAD_LENGTH, None)
+            if length:
+                sent[HEAD_LENGTH] = length
+        return sent
+
+    async def send(
+        self,
+        body: bytes | AsyncIterator[bytes],
+        headers: Mapping[str, str],
+        deadline: float,
+        *,
+        own: bool,
+        query: str = "",
+    ) -> Given:
+        """Post a body. What is sent of the client's ``own`` is not held back by the breaker."""
+        if not own:
+            self.breaker.enter()
         started = time.perf_counter()
         code = "internal"
+        if self._token is not None:
+            headers = {**headers, "authorization": f"Bearer {self._token}"}
+        url = self._url
+        if query:
+            url = URL(f"{url}{'&' if url.query_string else '?'}{query}", encoded=True)
         try:
-            body = self.protocol.encode(names, rows, kinds)
             async with asyncio.timeout_at(deadline):
-                content = await self._send(body)
-            answers = self.protocol.decode(content)
-            values = per_row(answers, self.config.answer)
-            if len(values) != len(rows):
-                message = "the vendor gave another number of answers than rows"
-                raise UpstreamError("upstream_row_count", message)
-            code = "ok"
+                given = await self._send(url, body, headers)
+            code = given.code
         except TimeoutError:
             code = "upstream_timeout"
             raise UpstreamError(code, "the vendor did not answer in time", 504) from None
-        except BadAnswer:
-            code = "upstream_bad_answer"
-            raise UpstreamError(code, "the vendor's answer cannot be read") from None
         except UpstreamError as error:
             code = error.code
             raise
@@ -148,21 +283,22 @@ class Upstream:
             self._note(code)
             self.metrics.upstream_calls.labels(code).inc()
             self.metrics.upstream_seconds.observe(time.perf_counter() - started)
-        return answers, values
+        return given
 
     def _note(self, code: str) -> None:
-        if code == "ok":
-            self.breaker.succeeded()
-        elif code in ("cancelled", "internal", "upstream_rejected"):  # not its fault
+        if code in ("ok", "cancelled", "internal", "upstream_rejected"):  # `read` decides on "ok"
             self.breaker.gave_up()
         else:
             self.breaker.failed()
 
-    async def _send(self, body: bytes) -> bytes:
-        for attempt in range(self.config.retries + 1):
+    async def _send(
+        self, url: URL, body: bytes | AsyncIterator[bytes], headers: Mapping[str, str]
+    ) -> Given:
+        attempts = self.config.retries + 1 if isinstance(body, bytes) else 1
+        for attempt in range(attempts):
             _reused.set(False)
             try:
-                return await self._post(body)
+                return await self._post(url, body, headers)
             except aiohttp.ClientConnectorError:
                 code, message = "upstream_refused", "no connection to the vendor could be made"
                 again = True
@@ -172,28 +308,39 @@ class Upstream:
             except (aiohttp.ClientError, OSError):
                 code, message = "upstream_reset", "the vendor closed the connection"
                 again = _reused.get()
-            if not again or attempt == self.config.retries:
+            if not again or attempt + 1 == attempts:
                 raise UpstreamError(code, message)
             await asyncio.sleep(_PAUSE * 2**attempt)
         raise AssertionError("unreachable")
 
-    async def _post(self, body: bytes) -> bytes:
+    async def _post(
+        self, url: URL, body: bytes | AsyncIterator[bytes], headers: Mapping[str, str]
+    ) -> Given:
         assert self._session is not None
-        async with self._session.post(self._url, data=body, allow_redirects=False) as response:
-            status = response.status
-            if status == 200:
-                _reused.set(False)  # it answers: from here on nothing is sent again
+        response = await self._session.post(url, data=body, headers=headers, allow_redirects=False)
+        _reused.set(False)  # it answers: from here on nothing is sent again
+        try:
+            kind = response.headers.get("content-type", "")
+            length = response.headers.get(HEAD_LENGTH)
+            given = Given(response.status, passed_on(response.raw_headers), b"", kind, None)
+            if length is not None:
+                given.content_type = f"{BINARY}; {HEAD_LENGTH}={length}"
+            if media_type(kind) in _READ and "content-encoding" not in response.headers:
                 content = await response.content.read(MOST_BYTES)
-                while not response.content.at_eof():
+                while not response.content.at_eof() and len(content) < MOST_BYTES:
                     content += await response.content.read(MOST_BYTES)
-                    if len(content) > MOST_BYTES:
-                        message = "the vendor's answer is too long"
-                        raise UpstreamError("upstream_bad_answer", message)
-                return content
-        if status == 429:
-            raise UpstreamError("upstream_busy", "the vendor limits requests", 503, 1)
-        code, message = {
-            3: ("upstream_redirect", "redirects of the vendor are not followed"),
-            4: ("upstream_rejected", "the vendor does not take these rows"),
-        }.get(status // 100, ("upstream_error", "the vendor failed"))
-        raise UpstreamError(code, message)
+                given.content = content
+            if not response.content.at_eof():
+                given.rest = _rest(response)
+        except BaseException:
+            response.close()
+            raise
+        return given
+
+
+async def _rest(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for part in response.content.iter_any():
+            yield part
+    finally:
+        response.close()

@@ -27,6 +27,15 @@ from fairmend.model.wire import (
 
 __all__ = ["Instances"]
 
+RECORDS, LISTS, CELLS = "records", "lists", "cells"
+"""The forms of instances."""
+PARAMETERS = {
+    "parameters": {
+        "type": "object",
+        "description": "Groups and ids, one for all rows or one per row; others go to the vendor.",
+    }
+}
+
 _MOST_CELLS = 4
 """Per cell sent: records that share few keys would make a table of nearly nothing but gaps."""
 _json = msgspec.json.Encoder()
@@ -43,6 +52,8 @@ class _Predictions(msgspec.Struct):
 
 _request = msgspec.json.Decoder(_Body)
 _response = msgspec.json.Decoder(_Predictions)
+_whole = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_Given = list[msgspec.Raw] | dict[str, list[msgspec.Raw]]
 
 
 class Instances(Protocol):
@@ -86,12 +97,41 @@ class Instances(Protocol):
     ) -> bytes:
         return _json.encode({"predictions": answers, **(more or {})})
 
+    def again(
+        self,
+        query: Query,
+        names: Sequence[str] | None,
+        rows: Sequence[Sequence[Any]],
+        parameters: Mapping[str, Any],
+    ) -> tuple[bytes, str] | None:
+        body: dict[str, Any] = {self.records_key: as_instances(query.form, names, rows)}
+        if parameters:
+            body["parameters"] = parameters
+        return _json.encode(body), JSON
+
+    def replace(
+        self, body: bytes, content_type: str, answers: Mapping[int, Any], more: Mapping[str, Any]
+    ) -> tuple[bytes, str] | None:
+        try:
+            whole = _whole.decode(body)
+            predictions = msgspec.json.decode(whole[self.answers_key], type=_Given)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+            raise BadAnswer("no JSON with predictions") from None
+        if isinstance(predictions, dict):  # a frame by columns
+            for i, answer in answers.items():
+                for name, column in predictions.items():
+                    column[i] = msgspec.Raw(_json.encode(answer[name]))
+        else:
+            for i, answer in answers.items():
+                predictions[i] = msgspec.Raw(_json.encode(answer))
+        return _json.encode({**whole, self.answers_key: predictions, **more}), JSON
+
     def error(self, code: str, message: str) -> bytes:
         return _json.encode({"error": {"code": code, "message": message}})
 
     def request_schema(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         rows, records = json_rows(columns)
-        return json_object({"instances": {"oneOf": [rows, records]}})
+        return json_object({"instances": {"oneOf": [rows, records]}}, PARAMETERS)
 
 
 def by_instances(instances: list[Any], parameters: Mapping[str, Any]) -> Query:
@@ -100,10 +140,24 @@ def by_instances(instances: list[Any], parameters: Mapping[str, Any]) -> Query:
     if types == {dict}:
         return by_records(instances, parameters)
     if types == {list}:
-        return Query(None, instances, parameters)
+        return Query(None, instances, parameters, form=LISTS)
     if types & {dict, list}:
         raise BadRequest("bad_request", "all instances must have the same form", 422)
-    return Query(None, [[cell] for cell in instances], parameters)
+    return Query(None, [[cell] for cell in instances], parameters, form=CELLS)
+
+
+def as_instances(
+    form: str | None, names: Sequence[str] | None, rows: Sequence[Sequence[Any]]
+) -> list[Any]:
+    """Rows in the form they came in; a cell that is UNSET is left out of its record."""
+    if form == CELLS and all(len(row) == 1 for row in rows):
+        return [row[0] for row in rows]
+    if form == LISTS or names is None:
+        return list(rows)
+    return [
+        {name: cell for name, cell in zip(names, row, strict=True) if cell is not UNSET}
+        for row in rows
+    ]
 
 
 def by_records(records: list[dict[str, Any]], parameters: Mapping[str, Any]) -> Query:
@@ -112,4 +166,4 @@ def by_records(records: list[dict[str, Any]], parameters: Mapping[str, Any]) -> 
     if len(names) * len(records) > _MOST_CELLS * sum(map(len, records)):
         raise BadRequest("bad_request", "all records must have the same keys", 422)
     rows = [[record.get(name, UNSET) for name in names] for record in records]
-    return Query(names, rows, parameters)
+    return Query(names, rows, parameters, form=RECORDS)

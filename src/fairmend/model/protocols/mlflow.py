@@ -14,11 +14,21 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fairmend.model.protocols.instances import Instances, by_instances, by_records
+from fairmend.model.protocols.instances import (
+    LISTS,
+    PARAMETERS,
+    RECORDS,
+    Instances,
+    as_instances,
+    by_instances,
+    by_records,
+)
 from fairmend.model.wire import JSON, BadRequest, Cell, Query, json_object, json_rows, strict_json
 
 __all__ = ["MLflow"]
 
+_COLUMNS = "columns"
+"""The form of ``inputs`` that hold a list per column."""
 _json = msgspec.json.Encoder()
 
 
@@ -76,32 +86,58 @@ class MLflow(Instances):
         if forms.count(UNSET) != len(forms) - 1:
             raise BadRequest("bad_request", "the JSON must hold rows, in one form alone", 422)
         if sent.dataframe_records is not UNSET:
-            return by_records(sent.dataframe_records, parameters)
+            return by_records(sent.dataframe_records, parameters)  # as this protocol's own form
         if sent.dataframe_split is not UNSET:
-            return Query(sent.dataframe_split.columns, sent.dataframe_split.data, parameters)
+            split = sent.dataframe_split
+            return Query(split.columns, split.data, parameters, form=("dataframe_split", LISTS))
         if sent.instances is not UNSET:
-            return by_instances(sent.instances, parameters)
-        if isinstance(sent.inputs, list):
-            return by_instances(sent.inputs, parameters)
-        assert sent.inputs is not UNSET
-        return _by_columns(sent.inputs, parameters)
+            read, key = by_instances(sent.instances, parameters), "instances"
+        elif isinstance(sent.inputs, list):
+            read, key = by_instances(sent.inputs, parameters), "inputs"
+        else:
+            assert sent.inputs is not UNSET
+            read, key = _by_columns(sent.inputs, parameters), "inputs"
+        return msgspec.structs.replace(read, form=(key, read.form))
+
+    def again(
+        self,
+        query: Query,
+        names: Sequence[str] | None,
+        rows: Sequence[Sequence[Any]],
+        parameters: Mapping[str, Any],
+    ) -> tuple[bytes, str] | None:
+        if query.text:
+            return _csv_of(names or (), rows), "text/csv"
+        key, form = query.form if isinstance(query.form, tuple) else (self.records_key, RECORDS)
+        body: dict[str, Any] = {key: as_instances(form, names, rows)}
+        if key == "dataframe_split":
+            body = {key: {"columns": names, "data": body[key]}}
+        elif form == _COLUMNS:
+            columns = zip(*rows, strict=True)
+            body = {key: dict(zip(names or (), map(list, columns), strict=True))}
+        if parameters:
+            body["params"] = parameters
+        return _json.encode(body), JSON
 
     def error(self, code: str, message: str) -> bytes:
         return _json.encode({"error_code": code.upper(), "message": message})
 
     def request_schema(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        n = len(columns)
         rows, records = json_rows(columns)
-        names = {"type": "array", "items": {"enum": list(columns)}, "minItems": n,
-                 "maxItems": n, "uniqueItems": True}  # fmt: skip
-        split = json_object({"columns": names, "data": rows})
+        names = {"type": "array", "items": {"enum": list(columns)}, "uniqueItems": True}
+        cells = {"type": "array", "items": {"type": "array"}, "minItems": 1}
+        lists = {name: {"type": "array"} for name in columns}
+        needed = {name: lists[name] for name, c in columns.items() if not c.get("optional")}
         forms = {
-            "dataframe_split": split,
+            "dataframe_split": json_object(
+                {"columns": names, "data": cells}, {"index": {"type": "array"}}
+            ),
             "dataframe_records": records,
             "instances": {"oneOf": [rows, records]},
-            "inputs": rows,
+            "inputs": {"oneOf": [rows, json_object(needed, lists)]},
         }
-        return {"oneOf": [json_object({form: schema}) for form, schema in forms.items()]}
+        params = {"params": PARAMETERS["parameters"]}
+        return {"oneOf": [json_object({form: schema}, params) for form, schema in forms.items()]}
 
 
 @lru_cache(maxsize=16)
@@ -114,7 +150,7 @@ def _by_columns(inputs: dict[str, list[Any]], parameters: Mapping[str, Any]) -> 
     if len(set(map(len, columns))) > 1:
         raise BadRequest("bad_request", "all columns must have the same length", 422)
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return Query(tuple(inputs), rows, parameters)
+    return Query(tuple(inputs), rows, parameters, form=_COLUMNS)
 
 
 def _unnested(cell: Any) -> Any:
@@ -139,3 +175,11 @@ def _read_csv(body: bytes) -> Query:
         raise BadRequest("bad_csv", "all lines must have as many cells as the line of names")
     cells = [[cell if cell != "" else None for cell in row] for row in rows]
     return Query(tuple(names), cells, text=True)
+
+
+def _csv_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+    return text.getvalue().encode()

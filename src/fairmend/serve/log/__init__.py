@@ -258,6 +258,20 @@ class DecisionLog:
         rows = list(self._reader.execute(query, key, time.time() - _REPLIES_KEPT))
         return Reply(*rows[0]) if rows else None
 
+    def last(self) -> float | None:
+        """The time of the last row of all."""
+        times = [
+            at
+            for table in TABLES
+            for (at,) in self._reader.execute(f"SELECT at FROM {table} ORDER BY seq DESC LIMIT 1")
+        ]
+        return max(times, default=None)
+
+    def oldest(self) -> float | None:
+        """The time of the first decision that is kept."""
+        rows = self._reader.execute("SELECT at FROM decisions ORDER BY seq LIMIT 1")
+        return next((at for (at,) in rows), None)
+
     def known(self, decisions: Sequence[str]) -> set[str]:
         """Which of some ids of decisions are in the log."""
         known: set[str] = set()
