@@ -138,12 +138,17 @@ class Exchange:
             if self.repairs:
                 raise
             self.problem = self.sidecar.unforeseen(error)
-        if self.problem is not None and self.repairs and not self._keeps_answers():
-            raise self.problem
+        if self.repairs:
+            if self.problem is not None and not self._keeps_answers():
+                raise self.problem
+            self._check_understood()
 
     def _keeps_answers(self) -> bool:
+        """Whether everybody keeps the vendor's answer, by the header alone where rows are unread."""
+        if self.reading is not None and self.problem is None:
+            return all(each.place is None and each.unknown is None for each in self.people)
         config, headers = self.sidecar.config, self.incoming.headers
-        return concerns_nobody_repaired(config, self.serving, headers)
+        return self.reading is None and concerns_nobody_repaired(config, self.serving, headers)
 
     # ---------------------------------------------------------------- the vendor's own answer
 
@@ -166,8 +171,9 @@ class Exchange:
             given = await self._send(*self._own_body())
             if is_plain and given.status in _REFUSED_FORM:
                 given = await self._send(self._translated(), JSON)
-        if given.status != 200 and given.status not in CLIENTS_OWN:
-            raise given.failure(own=True)  # a redirect too: the client would leave us behind
+        passes = given.status in (200, *CLIENTS_OWN) or self._keeps_answers()
+        if not passes or given.status // 100 == 3:  # a redirected client would leave us behind
+            raise given.failure(own=True)
         return given
 
     async def _send(self, body: bytes | AsyncIterator[bytes], kind: str | None) -> Given:
@@ -221,11 +227,12 @@ class Exchange:
                 raise self.problem
             self._read_answers(given)
             if self.mode != "off":
+                self._check_understood()
                 await self._repair()
             return "ok"
         except Exception as error:
             failed = _as_failed(error)
-            if self.repairs and self.problem is None:
+            if self.repairs and not self._keeps_answers():
                 if failed is None:
                     raise
                 raise failed from None
@@ -245,16 +252,19 @@ class Exchange:
         for each, each_raw, answer in zip(self.people, raw, answers, strict=True):
             each.raw, each.answer = each_raw, answer
 
-    async def _repair(self) -> None:
-        serving = self.serving
+    def _check_understood(self) -> None:
+        """Whoever may be edited must be understood."""
         for each in self.people:
             if each.unknown is not None:
                 raise each.unknown
             if each.place is not None and each.row is None:
                 assert each.problem is not None
                 raise each.problem
-            if each.place is not None and each.answer is None:
-                raise BadAnswer("an answer that is no decision as audited")
+
+    async def _repair(self) -> None:
+        serving = self.serving
+        if any(each.place is not None and each.answer is None for each in self.people):
+            raise BadAnswer("an answer that is no decision as audited")
         laws = await self._laws()
         edited: dict[int, Person] = {}
         for i, (each, law) in enumerate(zip(self.people, laws, strict=True)):

@@ -199,7 +199,7 @@ def _cell(name: str, kind: str, optional: bool, cell: Any, text: bool) -> Any:
         raise missing_column(name)
     try:
         if text and isinstance(cell, str):
-            return _TRUTH[cell.lower()] if kind == "bool" else _finite(_TYPES[kind](cell))
+            return _from_text(cell, kind)
         if kind == "float" and type(cell) is int:
             return float(cell)
         if kind == "int" and type(cell) is float and cell.is_integer() and abs(cell) <= _EXACT:
@@ -209,6 +209,18 @@ def _cell(name: str, kind: str, optional: bool, cell: Any, text: bool) -> Any:
     except (KeyError, ValueError, OverflowError):
         pass
     raise BadRequest("bad_type", f"the column {name!r} must hold {_WORDS[kind]}", 422)
+
+
+def _from_text(cell: str, kind: str) -> Any:
+    """A cell of CSV, where a whole number may be written as 61.0."""
+    if kind == "bool":
+        return _TRUTH[cell.lower()]
+    if kind == "int" and "." in cell:
+        number = float(cell)
+        if not number.is_integer() or abs(number) > _EXACT:
+            raise ValueError
+        return int(number)
+    return _finite(_TYPES[kind](cell))
 
 
 def _finite(value: Any) -> Any:
