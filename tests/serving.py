@@ -108,11 +108,14 @@ async def vend(port, delay):
             return web.json_response(refused, status=int(how), headers=wait)
         if how == "redirect":
             return web.Response(status=307, headers={"Location": "/elsewhere"})
-        rows = [
-            row if isinstance(row, list) else [row[name] for name in ("age", "dose", "urban")]
-            for row in json.loads(body)["instances"]
-        ]
-        said = [chance(row) for row in rows]
+        try:
+            rows = [
+                row if isinstance(row, list) else [row[name] for name in ("age", "dose", "urban")]
+                for row in json.loads(body)["instances"]
+            ]
+            said = [chance(row) for row in rows]
+        except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
+            return web.json_response({"refused": True}, status=400)
         if how == "inverted":
             said = [1 - value for value in said]
         if how == "short":

@@ -166,8 +166,9 @@ def test_out_of_disk_it_fails_closed(tmp_path, artifact, vendor):
     if shutil.which(wrapper[0]) is None:
         pytest.skip("there is no prlimit to limit the size of files with")
     sidecar = serving.Sidecar(
-        tmp_path, artifact, vendor.url, wrapper=wrapper, keep_features=True, probe_seconds=3600
-    )
+        tmp_path, artifact, vendor.url, wrapper=wrapper, keep_features=True, probe_seconds=3600,
+        mode="repair",
+    )  # fmt: skip
     codes = []
     big = {"instances": [json.loads(body)["instances"][0] for body in BODIES]}
     for _ in range(60):

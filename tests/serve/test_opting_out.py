@@ -136,7 +136,7 @@ def test_nobody_says_it(sidecar, upstream):
 
 
 def test_other_inputs_must_come(sidecar):
-    row = {"age": 40, "dose": 1.0, "urban": 1, "group": None}
+    row = {"age": 40, "dose": 1.0, "urban": 1, "group": "b"}
     lacking = {name: row[name] for name in ("age", "urban", "group")}
     for records in ([lacking], [row, lacking], [{**row, "dose": None}]):
         status, content, _ = serving.post(sidecar.url + "/predict", {"instances": records})

@@ -132,6 +132,10 @@ class Protocol(ABC):
         """
         return None
 
+    def with_output(self, query: Query) -> Query:
+        """A request that also asks for the output that decisions are read from."""
+        return query
+
     def answers(self, body: bytes, content_type: str) -> list[Any]:
         """The answers in a vendor's response, one per row."""
         return self.decode(body)

@@ -201,6 +201,8 @@ class _Predicting:
                 code = f"vendor_{decided.status}"
         except RequestFailed as error:
             decided, code = self._problem(error), error.code
+            if scope.get("unread"):  # nobody waits for the rest of the body
+                decided.headers = [*decided.headers, (b"connection", b"close")]
         except Exception as error:
             note("error", "error", error=where(error))
             failed = RequestFailed("internal", "something went wrong here", 500)
@@ -215,6 +217,7 @@ class _Predicting:
         sidecar.in_flight += 1
         try:
             body, rest = await receive_body(receive, headers, config.most_bytes, config.timeout)
+            scope["unread"] = rest is not None
             kind = headers.get("content-type", JSON)
             if HEAD_LENGTH in headers:
                 kind = f"{BINARY}; {HEAD_LENGTH}={headers[HEAD_LENGTH]}"

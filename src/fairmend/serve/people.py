@@ -102,6 +102,12 @@ class Reading:
         is_whole = places is None and len(own) == len(query.parameters)
         return cls(query, schema.read_each(query), names, places, own, is_whole)
 
+    def ask(self, protocol: Protocol) -> None:
+        """Ask for the output that decisions are read from, whatever else the client asks for."""
+        query = protocol.with_output(self.query)
+        self.is_whole = self.is_whole and query is self.query
+        self.query = query
+
     def row(self, i: int) -> list[Any]:
         """The cells of a row that the vendor is sent."""
         row = self.query.rows[i]

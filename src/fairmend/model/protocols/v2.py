@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -164,9 +164,7 @@ class V2(Protocol):
                 output.data = data
         except BadRequest:
             raise BadAnswer("tensors that do not fit their bytes") from None
-        if self.output is not None:
-            outputs = [each for each in outputs if each.name == self.output]
-        if not outputs:
+        if not outputs or (self.output and all(each.name != self.output for each in outputs)):
             raise BadAnswer("no output to read")
         by_name = {each.name: _rows_of(each) for each in outputs}
         if len(by_name) == 1:
@@ -218,21 +216,27 @@ class V2(Protocol):
             body["parameters"] = {**form.parameters, **parameters}
         return _joined(body, tail)
 
+    def with_output(self, query: Query) -> Query:
+        form: _Form = query.form
+        named = [] if form.outputs is UNSET else form.outputs
+        if self.output is None or any(each.name == self.output for each in named):
+            return query
+        more = replace(form, outputs=[*named, _Wanted(self.output)])
+        return msgspec.structs.replace(query, form=more)
+
     def replace(
         self, body: bytes, content_type: str, answers: Mapping[int, Any], more: Mapping[str, Any]
     ) -> tuple[bytes, str] | None:
         head, tail = _parted(body, content_type)
         whole = msgspec.json.decode(head)
         outputs = _response.decode(head).outputs
-        chosen = [each for each in outputs if self.output in (None, each.name)]
         written, rest = [], b""
         datas = _data_of(outputs, tail)
         for output, entry, data in zip(outputs, whole["outputs"], datas, strict=True):
             output.data = data
             rows = _rows_of(output)
             for i, answer in answers.items():
-                if output in chosen:
-                    rows[i] = answer[output.name] if len(chosen) > 1 else answer
+                rows[i] = answer[output.name] if len(outputs) > 1 else answer
             flat = [c for row in rows for c in (row if isinstance(row, list) else [row])]
             made, binary = _written(output.name, output.shape, output.datatype, flat, output)
             written.append({**entry, **made})
