@@ -268,6 +268,30 @@ def test_tokens(start):
     assert "let me" not in (sidecar.folder / "serve.log").read_text()
 
 
+def test_two_tokens_are_valid_while_they_change_and_health_needs_none(start):
+    env = {
+        "FAIRMEND_TOKEN": "the old one", "FAIRMEND_TOKEN_2": "the new one",
+        "FAIRMEND_ADMIN_TOKEN": "theirs",
+    }  # fmt: skip
+    sidecar = start(env=env)
+    for token, status in (("the old one", 200), ("the new one", 200), ("another one", 401)):
+        headers = {"Authorization": f"Bearer {token}"}
+        assert serving.get(sidecar.url + "/ping", headers)[0] == status
+    for path, key in (("/livez", "live"), ("/readyz", "ready")):
+        assert serving.get(sidecar.admin + path)[:2] == (200, {key: True})
+        assert serving.get(sidecar.admin + path, {"Host": "10.0.0.7:8081"})[0] == 200
+    assert serving.get(sidecar.admin + "/ready")[0] == 401
+
+
+@pytest.mark.parametrize("token", ["x", "pässwort", "line\nbreak", "      "])
+def test_a_token_that_cannot_be_sent_or_is_a_slip_is_refused(monkeypatch, artifact, token):
+    for name in ("FAIRMEND_TOKEN", "FAIRMEND_ADMIN_TOKEN", "FAIRMEND_TOKEN_2"):
+        monkeypatch.setenv(name, token)
+        with pytest.raises(DataError, match="6 printable characters"):
+            read_config(None, artifact=str(artifact), upstream="http://h/score")
+        monkeypatch.delenv(name)
+
+
 def test_operators_ask_by_the_local_address(start):
     sidecar = start()
     port = sidecar.admin.rpartition(":")[2]

@@ -107,8 +107,8 @@ def test_told_to_stop_it_answers_what_it_has_begun(tmp_path, artifact, vendor):
     load.done()
     assert sidecar.stop() == 0
     statuses = {status for status, _, _, _ in load.answers}
-    # once the port is closed nobody new gets in: refused, or reset while waiting to be let in
-    assert statuses <= {200, "ClientConnectorError", "ClientOSError"}, statuses
+    # once the port is closed nobody new gets in, and nobody who was let in is reset
+    assert statuses <= {200, "ClientConnectorError"}, statuses
     # and whoever was let in was answered: nothing was decided that no client heard of
     kept = {decision.partition("/")[0] for decision in logged(sidecar.log)}
     assert set(load.acknowledged) == kept

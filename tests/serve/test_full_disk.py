@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import time
 
 import pytest
 from sklearn.base import clone
@@ -32,10 +33,11 @@ def serve(tmp_path, artifact, vendor, disk):
     running = []
 
     def serve(artifact=artifact, **settings):
+        settings = {"mode": "repair", **settings}
         running.append(
             serving.Sidecar(
                 tmp_path, artifact, vendor.url, wrapper=disk.wrapper, probe_seconds=3600,
-                log=disk.place / "log.sqlite", mode="repair", **settings,
+                log=disk.place / "log.sqlite", **settings,
             )
         )  # fmt: skip
         return running[-1]
@@ -91,6 +93,37 @@ def test_on_a_full_disk_it_decides_nothing_until_there_is_room(disk, serve):
     assert serving.get(sidecar.admin + "/ready")[0] == 200
     assert logged(disk, sidecar) == [*acknowledged, headers["Fairmend-Decision"]]
     assert sidecar.stop() == 0
+
+
+def test_readiness_comes_back_by_itself(disk, serve):
+    """No request is needed; the load balancer sends none to a server that is not ready."""
+    sidecar = serve()
+    disk.fill()
+    until_refused(sidecar)
+    assert serving.get(sidecar.admin + "/ready")[0] == 503
+    time.sleep(1.5)
+    assert serving.get(sidecar.admin + "/ready")[0] == 503, "it tried in vain"
+    disk.make_room()
+    deadline = time.monotonic() + 10
+    while serving.get(sidecar.admin + "/ready")[0] != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert ask(sidecar)[0] == 200
+
+
+def test_in_shadow_clients_do_not_notice_a_full_disk(disk, serve):
+    sidecar = serve(mode="shadow")
+    disk.fill()
+    for _ in range(MOST):
+        status, content, headers = ask(sidecar)
+        assert (status, content) == (200, {"predictions": [serving.chance([40, 0.5, 1])]})
+        if "Fairmend-Decision" not in headers:
+            break
+    else:
+        raise AssertionError("the disk never got full")
+    assert serving.get(sidecar.admin + "/ready")[0] == 200, "clients are still answered"
+    text = serving.get(sidecar.admin + "/metrics")[1]
+    assert "fairmend_unrecorded_total 1" in text
 
 
 def test_the_log_itself_fills_the_disk(disk, serve):

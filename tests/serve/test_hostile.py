@@ -33,7 +33,6 @@ BODIES = {
     "key twice": b'{"instances": [{"age": 1, "age": 2, "dose": 1, "urban": 1}]}',
     "rows twice": b'{"instances": [[1, 1, 1]], "instances": [[2, 1, 1]]}',
     "unknown key": json.dumps({"instances": [[40, 1, 1]], SECRET: 1}).encode(),
-    "unknown column": instances(**{SECRET: 1}),
     "text for a number": instances(age=SECRET),
     "number as text": instances(age="40"),
     "fraction for an integer": instances(age=40.5),

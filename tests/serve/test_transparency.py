@@ -92,7 +92,8 @@ def test_group_and_id_are_taken_out_and_nothing_else(start, vendor_here):
     assert json.loads(vendor_here.last.body) == {"instances": [odd], "parameters": {"depth": 2}}
     whole = json.dumps({"instances": [PERSON]}).encode().replace(b"0.5", b"5.0e-1")
     assert serving.post(sidecar.url + "/predict", whole, {"Fairmend-Group": "b"})[0] == 200
-    assert vendor_here.last.body == whole, "without columns of who it is, byte for byte"
+    bodies = [request.body for request in vendor_here.sent]
+    assert whole in bodies, "without columns of who it is, byte for byte"
 
 
 def test_a_stream_goes_through_as_it_comes(start, vendor_here):
@@ -148,13 +149,13 @@ def test_one_odd_answer_is_that_requests_alone(start, tmp_path):
     assert repaired.box_.output == "label", "settled in fit"
     path = tmp_path / "labels.zip"
     repaired.save(path)
-    odd = {"next": None}
+    odd = {}
 
     def answer(request):
         asked = json.loads(request.body)["instances"]
         labels = [int(chance_of(row) > 0.5) for row in asked]
-        if odd["next"] is not None and len(asked) == 1:
-            labels, odd["next"] = [odd["next"]], None
+        if odd and len(asked) == 1:
+            labels = [odd.pop("next")]
         return json_answer({"predictions": labels})
 
     with vending(answer) as vendor:

@@ -8,13 +8,13 @@ import ctypes
 import gc
 import json
 import logging
+import re
 import signal
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
-import httptools
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -36,6 +36,9 @@ _AGAIN_SECONDS = 30.0
 """When the vendor is looked at again after that failed."""
 _GRACE_SECONDS = 0.2
 """Grace period for connections accepted before the listener closed."""
+_OFFER = re.compile(rb"(?<=\r\n)upgrade:[^\r\n]*\r\n", re.IGNORECASE)
+"""An offer of another protocol, h2c by Java's clients: unless it is dropped, the parser takes what
+follows the head for that protocol."""
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER of Linux, for which Python has no name
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """To stop, to stop, and to reload the artifact."""
@@ -84,20 +87,15 @@ class _Bounded(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._waiting is not None and b"h2c" in data:
+            end = data.find(b"\r\n\r\n") + 2 or len(data)
+            data = _OFFER.sub(b"", data[:end]) + data[end:]
         self._received += len(data)
         super().data_received(data)
         if self._waiting is None:  # the head is complete: what comes is counted as body
             self._received = 0
         elif self._received > HEAD_BYTES:
             self.transport.close()
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """An offer of another protocol (Java's clients offer h2c) is not taken up.
-
-        The parser stops where the other protocol would begin; a new one reads what comes next.
-        """
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def send_400_response(self, msg: str) -> None:
         content = json.dumps({"error": {"code": "bad_http", "message": msg}}).encode()
