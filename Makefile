@@ -12,7 +12,8 @@ SPLITS  ?= 20
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
-PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
+# The processes of the tests fill the cores; threads of theirs would only wait for each other.
+PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
 
 .PHONY: help setup browser demo check lint types test coverage theory docs screenshots bench reproduce truth odd fuzz release-check clean again
 .DEFAULT_GOAL := help

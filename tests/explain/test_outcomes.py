@@ -1,5 +1,8 @@
 """Models of the outcome: held out, clipped, honest about being weak, with errors that are right."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -421,3 +424,28 @@ def test_more_columns_than_rows_give_the_fit_they_would(monkeypatch):
     assert quickly.probability == pytest.approx(plainly.probability, abs=1e-5)
     assert quickly.predict(table) == pytest.approx(plainly.predict(table), abs=1e-5)
     assert quickly.standard_error == pytest.approx(plainly.standard_error, rel=1e-3)
+
+
+def test_boosting_keeps_to_one_thread_in_a_new_process():
+    """A limit of threads holds for libraries already loaded, and scikit-learn is loaded late."""
+    code = (
+        "import numpy as np\n"
+        "from fairmend.data.columns import Frame\n"
+        "from fairmend.explain import crossfit\n"
+        "from fairmend.explain.outcomes import fit_probability\n"
+        "from fairmend.measure.population import Tally\n"
+        "def fit_any(*arguments, inner=crossfit.fit_any):\n"
+        "    fitted = inner(*arguments)\n"
+        "    from threadpoolctl import threadpool_info\n"
+        "    print([i['num_threads'] for i in threadpool_info() if i['user_api'] == 'openmp'])\n"
+        "    return fitted\n"
+        "crossfit.fit_any = fit_any\n"
+        "x = np.random.default_rng(0).normal(size=(1_000, 2))\n"
+        "seen = np.stack([x[:, 0] > 0, x[:, 0] <= 0], axis=1).astype(float)\n"
+        "fit_probability(Frame.read(x), Tally(seen, seen, seen), what='P(Y=1 | x)')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert set(done.stdout.splitlines()) == {"[1]"}

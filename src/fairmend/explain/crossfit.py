@@ -320,5 +320,7 @@ def boosted_model(data: CrossFitData) -> CandidateModel | None:
         max_iter=60, early_stopping=False, random_state=0,
     )  # fmt: skip
     fit = partial(fit_any, estimator)
-    everybody = fit(data.matrix, data.tally.weight)
-    return CandidateModel("gradient boosting", held_out_answers(data, fit), everybody, fit)
+    with one_thread():  # here, as a limit holds for the libraries that are loaded by then
+        everybody = fit(data.matrix, data.tally.weight)
+        held_out = held_out_answers(data, fit)
+    return CandidateModel("gradient boosting", held_out, everybody, fit)
