@@ -25,6 +25,8 @@ MOST_EXACT = 2_000
 """Up to so many possible counts of positive decisions their law is worked out, not approximated."""
 ENOUGH = 20
 """Soft decisions of fewer people than this, on rows where they differ, are not tested."""
+RARE = 0.05
+"""Equal inputs of a smaller share of a group than this say nothing about the others."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ class DecisionDifference:
             "both groups have"
         )
         if self.differing == 0:
+            if min(self.target_share, self.baseline_share) < RARE:
+                return (
+                    f"Equal {inputs} get equal decisions where both groups have them, which is too "
+                    f"rare to judge the others by ({seen})"
+                )
             return f"Equal {inputs} get equal decisions ({seen})"
         way = "more" if self.difference > 0 else "less"
         gets = (
