@@ -11,7 +11,7 @@ from typing import Any
 
 from fairmend.errors import FairmendWarning, require
 
-__all__ = ["audit_page", "report_page", "save"]
+__all__ = ["audit_page", "dossier_page", "report_page", "save"]
 
 
 def report_page(report: Any) -> str:
@@ -28,6 +28,14 @@ def audit_page(audit: Any) -> str:
     from fairmend.report.html.build import of_audit
 
     return of_audit(audit)
+
+
+def dossier_page(found: Any, command: str | None) -> str:
+    """`Alternatives.to_html`: the dossier of a search as one page."""
+    _require_pages()
+    from fairmend.search.dossier import dossier
+
+    return dossier(found, command=command)
 
 
 def _require_pages() -> None:
