@@ -97,14 +97,14 @@ def call(capsys, monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def mended(tmp_path_factory):
+def workdir(tmp_path_factory):
     """A folder with a person's file and a repair made from it on the command line."""
     folder = tmp_path_factory.mktemp("person")
     write_applicants(folder / "applicants.csv", 1_500)
     write_applicants(folder / "new.csv", 1_000, seed=1)
     done = process(
         "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr",
-        "--immutable", "Age (years)", "-o", "mended.fairmend", "--json", cwd=folder,
+        "--immutable", "Age (years)", "-o", "repair.fairmend", "--json", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     (folder / "repair.json").write_bytes(done.stdout)

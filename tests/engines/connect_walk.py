@@ -40,18 +40,18 @@ def walk(folder):
     said["merged"] = [rows.to_csv(index=False), merged.people.tolist()]
     audit = fairmend.audit(vendor(), place, "repaid", sensitive_features="sex", sample_weight="w")
     said["audit"] = audit.to_dict()
-    mended = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
-    mended.fit(place, "repaid", sensitive_features="sex")
+    repaired = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
+    repaired.fit(place, "repaid", sensitive_features="sex")
     about = {"sensitive_features": "sex", "ids": "id"}
-    engines.map_rows(mended, frame, **about).write.parquet(str(folder / "mapped.parquet"))
-    edited = engines.map_rows(mended, frame, what="transform", **about)
+    engines.map_rows(repaired, frame, **about).write.parquet(str(folder / "mapped.parquet"))
+    edited = engines.map_rows(repaired, frame, what="transform", **about)
     edited.write.parquet(str(folder / "edited.parquet"))
     frame.createOrReplaceTempView("applicants")
     said["by_name"] = engines.tabulate("applicants", ["sex"]).people.tolist()
     for key, call in {
         "no_name": lambda: engines.tabulate("aplicants", ["sex"]),
         "no_column": lambda: fairmend.audit("sayd", place, "repaid", sensitive_features="sex"),
-        "failing": lambda: _failing(mended, frame, about),
+        "failing": lambda: _failing(repaired, frame, about),
     }.items():
         try:
             call()
@@ -61,9 +61,9 @@ def walk(folder):
     session.stop()
 
 
-def _failing(mended, frame, about):
-    mended.box_ = fairmend.BlackBox(failing())
-    engines.map_rows(mended, frame, remember=False, retries=1, **about).count()
+def _failing(repaired, frame, about):
+    repaired.box_ = fairmend.BlackBox(failing())
+    engines.map_rows(repaired, frame, remember=False, retries=1, **about).count()
 
 
 if __name__ == "__main__":
