@@ -44,7 +44,7 @@ def test_apply_fills_the_disk(workdir, long, disk, emit):
     if emit == "decisions":
         disk.fill(leave=8_192)
     out = disk.place / "out.csv"
-    refused(fairmend(disk, "apply", workdir / "repair.fairmend", long, "--missing", "n/a",
+    refused(fairmend(disk, "apply", workdir / "repaired.fairmend", long, "--missing", "n/a",
                      "--emit", emit, "-o", out), out)  # fmt: skip
     assert disk.names == (["filler"] if emit == "decisions" else [])
 
@@ -53,7 +53,7 @@ def test_apply_on_a_full_disk_keeps_what_was_there(workdir, disk):
     out = disk.place / "out.csv"
     (disk.seen / "out.csv").write_bytes(b"what was there before")
     disk.fill()
-    arguments = ("apply", workdir / "repair.fairmend", workdir / "new.csv", "--missing", "n/a",
+    arguments = ("apply", workdir / "repaired.fairmend", workdir / "new.csv", "--missing", "n/a",
                  "--emit", "rows", "--force", "-o", out)  # fmt: skip
     refused(fairmend(disk, *arguments), out)
     assert disk.names == ["filler", "out.csv"]
@@ -66,10 +66,10 @@ def test_apply_on_a_full_disk_keeps_what_was_there(workdir, disk):
     assert lines == (workdir / "new.csv").read_bytes().count(b"\r\n")
 
 
-def repair(workdir, disk, *more):
+def repair(workdir, disk):
     return fairmend(
-        disk, "repair", workdir / "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr",
-        "--immutable", "Age (years)", "-o", disk.place / "new.fairmend", *more,
+        disk, "repair", workdir / "applicants.csv", *NAMED, *IGNORED, "--immutable", "Age (years)",
+        "-o", disk.place / "new.fairmend",
     )  # fmt: skip
 
 
@@ -81,8 +81,8 @@ def test_repair_on_a_full_disk(workdir, disk):
 
 def test_a_repair_whose_report_does_not_fit(workdir, disk):
     """Two files, each whole or not there: the artifact fits, the page beside it does not."""
-    room = (workdir / "repair.fairmend").stat().st_size + 8_192
-    assert (workdir / "repair.html").stat().st_size > room
+    room = (workdir / "repaired.fairmend").stat().st_size + 8_192
+    assert (workdir / "repaired.html").stat().st_size > room
     disk.fill(leave=room)
     said = repair(workdir, disk)
     refused(said, disk.place / "new.html")
@@ -96,7 +96,7 @@ def test_a_report_on_a_full_disk(workdir, disk):
     disk.fill()
     page = disk.place / "page.html"
     done = fairmend(
-        disk, "report", workdir / "repair.fairmend", workdir / "applicants.csv", "--no-frontier",
+        disk, "report", workdir / "repaired.fairmend", workdir / "applicants.csv", "--no-frontier",
         "--label", "approved?", "--predictions", "score", "--missing", "n/a", "-o", page,
     )  # fmt: skip
     refused(done, page)

@@ -33,7 +33,7 @@ def test_rules_for_edits_are_shown(workdir, call, tmp_path):
     said = json.loads(call("inspect", tmp_path / "m.fairmend", "--json").out)["settings"]
     assert said["immutable"] == ["Age (years)", "Employment type"]
     assert (said["one_way"], said["do_no_harm"]) == ({"<b>Income</b>": "up"}, True)
-    without = call("inspect", "repair.fairmend", cwd=workdir).out
+    without = call("inspect", "repaired.fairmend", cwd=workdir).out
     assert without.endswith(
         "immutable   Age (years)\none way     none\ndo no harm  no\n",
     )
@@ -87,7 +87,7 @@ ODD = {
     "out of itself": lambda good: zipped(("../../etc/cron.d/x.json", "{}")),
     "from the root": lambda good: zipped(("/etc/cron.d/x.json", "{}")),
     "encrypted": encrypted,
-    "an artifact in a zip": lambda good: zipped(("repair.fairmend", good)),
+    "an artifact in a zip": lambda good: zipped(("repaired.fairmend", good)),
     "a zip for a manifest": lambda good: zipped(("manifest.json", good)),
     "a symbolic link": lambda good: zipped(
         ("manifest.json", "/etc/passwd"), create_system=3, external_attr=0o120777 << 16
@@ -98,7 +98,7 @@ ODD = {
 
 @pytest.mark.parametrize("odd", ODD)
 def test_an_odd_file_is_refused_in_a_line(odd, workdir, call, tmp_path):
-    (tmp_path / "odd").write_bytes(ODD[odd]((workdir / "repair.fairmend").read_bytes()))
+    (tmp_path / "odd").write_bytes(ODD[odd]((workdir / "repaired.fairmend").read_bytes()))
     assert_refused(call("inspect", tmp_path / "odd"), "odd")
 
 
@@ -116,7 +116,7 @@ def test_what_is_no_file_is_refused_without_reading_on(workdir, call, tmp_path):
 
 
 def test_an_artifact_cut_short_anywhere_is_refused(workdir, tmp_path):
-    whole, path = (workdir / "repair.fairmend").read_bytes(), tmp_path / "short"
+    whole, path = (workdir / "repaired.fairmend").read_bytes(), tmp_path / "short"
     places = [*range(300), *range(300, len(whole) - 300, 97), *range(len(whole) - 300, len(whole))]
     for end in places:
         path.write_bytes(whole[:end])
@@ -126,7 +126,7 @@ def test_an_artifact_cut_short_anywhere_is_refused(workdir, tmp_path):
 
 def test_an_artifact_changed_after_a_look_is_checked_anew(workdir, call, tmp_path, monkeypatch):
     """The command looks first and loads then; what it looked at is not trusted."""
-    whole, path = (workdir / "repair.fairmend").read_bytes(), tmp_path / "changing.fairmend"
+    whole, path = (workdir / "repaired.fairmend").read_bytes(), tmp_path / "changing.fairmend"
     path.write_bytes(whole)
 
     def changes(place):

@@ -95,13 +95,13 @@ def test_a_limit_on_decisions_needs_no_label(decided, call):
 def test_the_repair_tells_what_it_wrote_and_on_whom_it_reports(workdir):
     said = json.loads((workdir / "repair.json").read_text())
     assert said["schema"] == "fairmend.repair/1"
-    assert (said["artifact"], said["report"]) == ("repair.fairmend", "repair.html")
+    assert (said["artifact"], said["report"]) == ("repaired.fairmend", "repaired.html")
     assert said["holdout"]["which"] == "30 % of applicants.csv, held out by seed 0"
     audited = said["results"]["provenance"]["audited"]
     np.testing.assert_allclose(
         said["holdout"]["people"] / (said["holdout"]["people"] + audited), 0.3, atol=0.002
     )  # rounding within four cells of a thousand people
-    page = (workdir / "repair.html").read_text()
+    page = (workdir / "repaired.html").read_text()
     assert "held out by seed 0" in page
     assert "&lt;b&gt;Income&lt;/b&gt;" in page
     assert "<b>Income</b>" not in page
@@ -111,7 +111,7 @@ def test_the_repair_tells_what_it_wrote_and_on_whom_it_reports(workdir):
 def test_only_edited_cells_change(workdir, call, tmp_path, emit):
     out = tmp_path / "out.csv"
     done = call(
-        "apply", "repair.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit, cwd=workdir
+        "apply", "repaired.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit, cwd=workdir
     )
     assert done.code == 0, done.err
     before, after = (workdir / "new.csv").read_bytes(), out.read_bytes()
@@ -139,11 +139,11 @@ def test_only_edited_cells_change(workdir, call, tmp_path, emit):
 @pytest.mark.parametrize("emit", ["rows", "decisions", "both"])
 def test_a_column_names_the_edited_inputs(workdir, call, tmp_path, emit):
     out = tmp_path / "out.csv"
-    done = call("apply", "repair.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit,
+    done = call("apply", "repaired.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit,
                 "--edited", "what; was edited", "--json", cwd=workdir)  # fmt: skip
     assert done.code == 0, done.err
     said = json.loads(done.out)
-    call("apply", "repair.fairmend", "new.csv", *APPLY, "-o", tmp_path / "rows.csv", "--emit",
+    call("apply", "repaired.fairmend", "new.csv", *APPLY, "-o", tmp_path / "rows.csv", "--emit",
          "rows", cwd=workdir)  # fmt: skip
     (_, *old), (_, *new) = cells(workdir / "new.csv"), cells(tmp_path / "rows.csv")
     header, *rows = cells(out)
@@ -163,7 +163,7 @@ def test_a_column_names_the_edited_inputs(workdir, call, tmp_path, emit):
 def test_decisions_are_those_of_the_library(workdir, call, tmp_path):
     out = tmp_path / "decisions.csv"
     done = call(
-        "apply", "repair.fairmend", "new.csv", *APPLY, "-o", out, "--emit", "decisions", "--json",
+        "apply", "repaired.fairmend", "new.csv", *APPLY, "-o", out, "--emit", "decisions", "--json",
         cwd=workdir,
     )  # fmt: skip
     assert done.code == 0, done.err
@@ -175,7 +175,7 @@ def test_decisions_are_those_of_the_library(workdir, call, tmp_path):
         schema_overrides={"customer no": pl.String},
     )  # fmt: skip
     key = fairmend.apply.draw.read_key(file=workdir / "secret.key")
-    repaired = fairmend.load(workdir / "repair.fairmend", key=key)
+    repaired = fairmend.load(workdir / "repaired.fairmend", key=key)
     expected = repaired.predict(table, sensitive_features="sex", ids=table["customer no"])
     header, *rows = cells(out)
     assert header == ["customer no", "decision"]
@@ -191,7 +191,7 @@ def test_parquet_and_arrow_keep_their_types(workdir, call, tmp_path, monkeypatch
     found = []
     for name, read in (("new.parquet", pl.read_parquet), ("new.arrow", pl.read_ipc)):
         out = tmp_path / f"out-{name}"
-        done = call("apply", "repair.fairmend", tmp_path / name, "-o", out, "--id", "customer no",
+        done = call("apply", "repaired.fairmend", tmp_path / name, "-o", out, "--id", "customer no",
                     "--key-file", "secret.key", "--edited", "what", cwd=workdir)  # fmt: skip
         assert done.code == 0, done.err
         after = read(out)
@@ -210,7 +210,7 @@ def test_parquet_and_arrow_keep_their_types(workdir, call, tmp_path, monkeypatch
 def test_standard_input_and_output(workdir):
     raw = (workdir / "new.csv").read_bytes()
     secret = (workdir / "secret.key").read_text().strip()
-    arguments = ("apply", "repair.fairmend", "-", "--missing", "n/a", "--id", "customer no")
+    arguments = ("apply", "repaired.fairmend", "-", "--missing", "n/a", "--id", "customer no")
     done = process(*arguments, "-o", "-", "--emit", "rows", cwd=workdir, stdin=raw,
                    FAIRMEND_KEY=secret)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -220,8 +220,8 @@ def test_standard_input_and_output(workdir):
 
 def test_the_report_of_a_repair_on_another_file(workdir, call, tmp_path):
     page = tmp_path / "report.html"
-    done = call("report", "repair.fairmend", "new.csv", "--label", "approved?", "--missing", "n/a",
-                "-o", page, "--json", cwd=workdir)  # fmt: skip
+    done = call("report", "repaired.fairmend", "new.csv", "--label", "approved?", "--missing",
+                "n/a", "-o", page, "--json", cwd=workdir)  # fmt: skip
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert said["schema"] == "fairmend.report/1"
@@ -229,19 +229,19 @@ def test_the_report_of_a_repair_on_another_file(workdir, call, tmp_path):
     assert page.read_text().startswith("<!doctype html>")
     assert said["provenance"]["holdout"] is None
     for flag, declared in (("--is-holdout", True), ("--not-holdout", False)):
-        told = call("report", "repair.fairmend", "new.csv", "--label", "approved?", "--missing",
+        told = call("report", "repaired.fairmend", "new.csv", "--label", "approved?", "--missing",
                     "n/a", "--no-frontier", flag, "--json", cwd=workdir)  # fmt: skip
         assert json.loads(told.out)["provenance"]["holdout"] is declared
-    crossed = call("report", "repair.fairmend", "new.csv", "--label", "approved?", "--missing",
+    crossed = call("report", "repaired.fairmend", "new.csv", "--label", "approved?", "--missing",
                    "n/a", "--no-frontier", "--fail-on", "fnr>0.01%", cwd=workdir)  # fmt: skip
     assert crossed.code == 1
     assert "fnr: the gap of female against male" in crossed.err
 
 
 def test_inspect(workdir, call):
-    said = json.loads(call("inspect", "repair.fairmend", "--json", cwd=workdir).out)
+    said = json.loads(call("inspect", "repaired.fairmend", "--json", cwd=workdir).out)
     assert said["schema"].startswith("fairmend.")
-    text = call("inspect", "repair.fairmend", cwd=workdir).out
+    text = call("inspect", "repaired.fairmend", cwd=workdir).out
     assert "Repair of fnr by least_change, for groups of sex" in text
     assert "<b>Income</b>" in text
 
@@ -292,12 +292,12 @@ def test_people_are_told_apart_by_their_id_and_the_key(workdir, call, tmp_path):
     outs = []
     for name in ("one", "two"):
         out = tmp_path / name
-        done = call("apply", "repair.fairmend", "new.csv", "--missing", "n/a", "--id",
+        done = call("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--id",
                     "customer no", "--key-file", "secret.key", "-o", out, cwd=workdir)  # fmt: skip
         assert done.code == 0, done.err
         outs.append(out.read_bytes())
     assert outs[0] == outs[1]
-    without = call("apply", "repair.fairmend", "new.csv", "-o", tmp_path / "none", cwd=workdir)
+    without = call("apply", "repaired.fairmend", "new.csv", "-o", tmp_path / "none", cwd=workdir)
     assert (without.code, without.out) == (3, "")
     assert without.err.startswith("fairmend: --key-file: must be given: this repair leaves")
 
@@ -305,11 +305,11 @@ def test_people_are_told_apart_by_their_id_and_the_key(workdir, call, tmp_path):
 def test_an_unknown_group_is_an_error_unless_told_otherwise(workdir, call, tmp_path):
     strange = tmp_path / "strange.csv"
     strange.write_bytes((workdir / "new.csv").read_bytes().replace(b";male;", b";other;", 1))
-    refused = call("apply", "repair.fairmend", strange, *APPLY, "-o", tmp_path / "o", cwd=workdir)
+    refused = call("apply", "repaired.fairmend", strange, *APPLY, "-o", tmp_path / "o", cwd=workdir)
     assert refused.code == 3
     assert "got 'other' in line" in refused.err
     assert "--unknown-group keep" in refused.err
-    kept = call("apply", "repair.fairmend", strange, *APPLY, "-o", tmp_path / "o", "--json",
+    kept = call("apply", "repaired.fairmend", strange, *APPLY, "-o", tmp_path / "o", "--json",
                 "--unknown-group", "keep", cwd=workdir)  # fmt: skip
     assert kept.code == 0, kept.err
     assert json.loads(kept.out)["unknown_group"] == 1
