@@ -102,21 +102,6 @@ def test_the_gap_and_its_interval_are_those_of_the_audit(found, judges):
     assert (mine.gap, mine.low, mine.high) == (audited.gap, audited.low, audited.high)
 
 
-def test_the_error_of_a_narrower_gap_is_that_of_resampled_people(found, judges):
-    X, _, sex = judges
-    one = found["flag held at 1"]
-    now, then = (vendor(X) > 0.5).astype(float), decisions_of(found, one.name, X).astype(float)
-    rng, draws = np.random.default_rng(0), []
-    f = sex == "f"
-    for _ in range(500):
-        some = rng.integers(0, len(f), len(f))
-        own = f[some]
-        gaps = [d[some][~own].mean() - d[some][own].mean() for d in (now, then)]
-        draws.append(abs(gaps[0]) - abs(gaps[1]))
-    # 500 resamples know a standard deviation to 3.2 %; four such errors
-    assert one.judging.reduction_error == pytest.approx(np.std(draws), rel=0.13)
-
-
 def test_what_the_model_should_not_look_at_is_found(found):
     """The flag tells the group and nothing of the outcome: without it the model does as well."""
     best = found.best
@@ -183,7 +168,7 @@ def test_a_split_keeps_a_persons_rows_together_and_every_cell_in_proportion(peop
 
 
 def test_labels_only_and_recorded_answers(people):
-    X, y, sex = (part[:2_000] for part in people)
+    X, y, sex = (part[:1_000] for part in people)
     labels = (vendor(X) > 0.5).astype(int)
     kinds = {one.kind for one in fairmend.alternatives(
         labels, X, y, sensitive_features=sex, random_state=0).candidates}  # fmt: skip
@@ -193,7 +178,7 @@ def test_labels_only_and_recorded_answers(people):
 
 
 def test_another_model_may_be_recorded_in_a_column(people):
-    X, y, sex = (part[:2_000] for part in people)
+    X, y, sex = (part[:1_000] for part in people)
     table = X.assign(v2=older(X))
     found = fairmend.alternatives(
         vendor, table, y, sensitive_features=sex, models={"v2": "v2", "v3": older(X)},
@@ -230,7 +215,7 @@ def test_every_measure(people, measure):
 
 
 def test_profit_is_what_positive_decisions_bring(people):
-    X, y, sex = (part[:2_000] for part in people)
+    X, y, sex = (part[:1_000] for part in people)
     amount = np.where(y == 1, 10.0, -25.0)
     others = applicants(1_000, 9)
     holdout = {"X": others[0].assign(profit=7.0), "y": others[1], "sensitive_features": others[2]}
@@ -243,11 +228,11 @@ def test_profit_is_what_positive_decisions_bring(people):
 
 
 def test_weights_and_several_groups_and_several_gaps(people):
-    X, y, sex = (part[:3_000] for part in people)
+    X, y, sex = (part[:1_200] for part in people)
     rng = np.random.default_rng(2)
-    group = np.where(rng.random(3_000) < 0.3, "x", sex)
+    group = np.where(rng.random(1_200) < 0.3, "x", sex)
     found = fairmend.alternatives(
-        vendor, X, y, sensitive_features=group, sample_weight=rng.uniform(0.5, 1.5, 3_000),
+        vendor, X, y, sensitive_features=group, sample_weight=rng.uniform(0.5, 1.5, 1_200),
         disparity=["sp", "fnr"], margin=0.02, random_state=0,
     )  # fmt: skip
     assert found.metric == "sp, fnr"
@@ -256,7 +241,7 @@ def test_weights_and_several_groups_and_several_gaps(people):
 
 def test_continuous_inputs_have_a_bound_by_the_models_alone():
     rng = np.random.default_rng(4)
-    n = 3_000
+    n = 1_500
     sex = rng.choice(["f", "m"], n)
     x = rng.normal(np.where(sex == "f", -0.4, 0.4), 1.0)
     z = rng.normal(size=n)

@@ -43,12 +43,22 @@ class Outcomes:
         """Each row's share of the whole weight."""
         return np.asarray(self.weight / self.weight.sum())
 
-    def variance(self, psi: FloatArray) -> float:
-        """Of a mean whose influence function is ``psi``; a person's rows are added up first."""
-        each = self.share * psi
+    def squared(self, each: FloatArray) -> float:
+        """The sum of squares over people; a person's rows are added up first."""
         if self.person is not None:
             each = np.bincount(self.person, each).astype(np.float64)
         return float(each @ each)
+
+    def variance(self, psi: FloatArray) -> float:
+        """Of a mean whose influence function is ``psi``."""
+        return self.squared(self.share * psi)
+
+    @property
+    def rows_of_person(self) -> FloatArray:
+        """How many rows each row's person has."""
+        if self.person is None:
+            return np.ones(len(self))
+        return np.bincount(self.person)[self.person].astype(np.float64)
 
     @property
     def effective(self) -> float:
@@ -278,7 +288,7 @@ class Equivalence:
     margin: float
     """In the unit of the measure."""
     error: float
-    """The standard error of the difference."""
+    """The standard error of the difference plus the margin."""
     p_worse: float
     """Of the one-sided test that the measure is worse by the margin or more."""
     p_better: float
@@ -313,14 +323,15 @@ def compare(
     shrunk = n / (n + PSEUDO_PEOPLE)
     step = measure.typical_step(people)
     whole = abs(here.value) * margin if measure.relative else margin
+    # a margin that is a share of the measure is estimated on the same people
+    whose = np.sign(here.value) * margin * here.psi if measure.relative else np.zeros(len(people))
+
+    def error_of(psi: FloatArray) -> float:
+        return float(np.hypot(shrunk * np.sqrt(people.variance(psi)), step / (n + PSEUDO_PEOPLE)))
+
     psi = there.psi - here.psi
-    if measure.relative:  # the margin is estimated on the same people
-        psi = psi + np.sign(here.value) * margin * here.psi
-    error, plain = (
-        float(np.sqrt(shrunk**2 * people.variance(one) + step**2 / (n + PSEUDO_PEOPLE) ** 2))
-        for one in (psi, there.psi - here.psi)
-    )
-    own = float(np.sqrt(people.variance(there.psi) + step**2 / (n + PSEUDO_PEOPLE) ** 2))
+    error, above = error_of(psi + whose), error_of(psi - whose)
+    own, plain = error_of(there.psi), error_of(psi)
     z, difference = normal_quantile(confidence), there.value - here.value
     return Equivalence(
         value=there.value,
@@ -332,5 +343,5 @@ def compare(
         margin=whole,
         error=error,
         p_worse=float(special.ndtr(-(shrunk * difference + whole) / error)),
-        p_better=float(special.ndtr(-(whole - shrunk * difference) / error)),
+        p_better=float(special.ndtr(-(whole - shrunk * difference) / above)),
     )

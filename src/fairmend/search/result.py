@@ -26,8 +26,7 @@ from fairmend.repair.trade_off import TradeOff
 from fairmend.report.findings import Provenance
 from fairmend.search.bound import Bound
 from fairmend.search.candidates import Candidate
-from fairmend.search.choice import RISK
-from fairmend.search.judge import Figures, width
+from fairmend.search.judge import RISK, Figures, width
 from fairmend.search.people import Part
 from fairmend.tables import TextTable, number, percent, points
 
