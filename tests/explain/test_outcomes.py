@@ -18,9 +18,18 @@ from sklearn.tree import DecisionTreeClassifier
 from fairmend import DataError, FairmendWarning
 from fairmend.data.columns import Frame
 from fairmend.explain import crossfit, logistic
-from fairmend.explain.crossfit import CLIP, CrossFitData, logistic_model, possible_gain
+from fairmend.explain.crossfit import (
+    CLIP,
+    CrossFitData,
+    ModelChoice,
+    logistic_model,
+    pair_model,
+    possible_gain,
+    tree_model,
+)
 from fairmend.explain.logistic import logistic_regression
 from fairmend.explain.outcomes import empirical, fit_probability
+from fairmend.explain.trees import BoostedTrees
 from fairmend.measure.population import Tally
 
 
@@ -209,9 +218,18 @@ def test_the_model_is_chosen_by_how_well_it_predicts_people_held_out(kind):
         np.testing.assert_array_equal(fitted.probability, fit(X, y, "logistic").probability)
 
 
-def test_what_is_stored_as_numbers_is_never_boosted():
+def test_only_the_models_of_a_choice_are_tried():
     X, y = people_of(LAWS["gradient boosting"], 800)
-    assert fit(X, y, "auto", boosting=False).kind != "gradient boosting"
+    pairs, trees = ModelChoice((pair_model,)), ModelChoice((pair_model, tree_model))
+    assert fit(X, y, "auto", choice=pairs).kind != "gradient boosting"
+    fitted = fit(X, y, "auto", choice=trees)
+    assert fitted.kind == "gradient boosting"
+    assert isinstance(fitted.estimator, BoostedTrees)
+
+
+def test_yes_or_no_inputs_leave_trees_nothing_to_cut():
+    X, y = logistic_people(500)
+    assert tree_model(CrossFitData.of(*counted(X, y), "P(Y=1 | x)", 0)) is None
 
 
 def test_the_leaves_of_a_tree_hold_people_and_not_rows():

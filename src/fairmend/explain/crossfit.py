@@ -23,6 +23,7 @@ from fairmend.explain.logistic import (
     row_space,
     stacked,
 )
+from fairmend.explain.trees import BoostedTrees
 from fairmend.measure.population import Tally
 from fairmend.progress import progress
 
@@ -116,6 +117,10 @@ class CandidateModel:
     estimator: Any
     fit: Fit
     penalty: float | None = None
+
+
+Candidate = Callable[[CrossFitData], CandidateModel | None]
+"""What makes a model of data; None where it is not for such data."""
 
 
 def _folds(tally: Tally, random_state: int) -> list[_Fold]:
@@ -228,19 +233,32 @@ def _tuned(
     return models[int(np.argmin(losses))]
 
 
-def best_model(
-    data: CrossFitData, *, boosting: bool = True, least_gain: float = 0.0, errors: float = 0.0
-) -> CandidateModel:
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which models are tried beside the logistic regression, and how much better they must be."""
+
+    richer: tuple[Candidate, ...] | None = None
+    """By default all of them."""
+    least_gain: float = 0.0
+    """The share by which one must cut the log loss of people held out."""
+    errors: float = 0.0
+    """... and in standard errors of the paired difference."""
+
+
+LEAST_LOSS = ModelChoice()
+"""Whichever of all models predicts people held out best."""
+
+
+def best_model(data: CrossFitData, choice: ModelChoice = LEAST_LOSS) -> CandidateModel:
     """The logistic regression, or the best of the richer models if that beats it.
 
-    It must cut the log loss of people held out by the share ``least_gain`` and by so many standard
-    ``errors`` of the paired difference. Many people are chosen on by a few folds, and many rows by
-    a sample; the winner is then fitted on everything.
+    Many people are chosen on by a few folds, and many rows by a sample; the winner is then fitted
+    on everything.
     """
     logistic = logistic_model(data)
     loss, weight = data.losses(logistic.held_out)
-    wanted = least_gain * float(loss @ weight / weight.sum())
-    if least_gain > 0 and possible_gain(data, logistic) < wanted:
+    wanted = choice.least_gain * float(loss @ weight / weight.sum())
+    if choice.least_gain > 0 and possible_gain(data, logistic) < wanted:
         return logistic
     rows = np.arange(len(data.matrix))
     if len(rows) > SCREENING_ROWS:
@@ -253,9 +271,10 @@ def best_model(
     ]
     loss, weight = few.losses(rival)
     best, least = logistic, 0.0
-    for candidate in filter(None, (pair_model(few), boosted_model(few) if boosting else None)):
+    richer = (pair_model, boosted_model) if choice.richer is None else choice.richer
+    for candidate in filter(None, (model(few) for model in richer)):
         gain, error = mean_and_error(loss - few.losses(candidate.held_out)[0], weight)
-        if gain > max(wanted, errors * error, least):
+        if gain > max(wanted, choice.errors * error, least):
             best, least = candidate, gain
     if best is logistic or (len(rows) == len(data.matrix) and folds == len(data.folds)):
         return best
@@ -309,6 +328,23 @@ def pair_model(data: CrossFitData) -> CandidateModel | None:
 
 def boosted_model(data: CrossFitData) -> CandidateModel | None:
     """Gradient boosting; a leaf's least size is in people, not in distinct rows."""
+    return _boosted(data, max_leaf_nodes=8, max_bins=64)
+
+
+def tree_model(data: CrossFitData) -> CandidateModel | None:
+    """Gradient boosting that can be stored as numbers, where an input has more than two values.
+
+    It cuts numbers as finely as scikit-learn can: one amount may decide alone.
+    """
+    lowest, highest = data.matrix.min(axis=0), data.matrix.max(axis=0)
+    if ((data.matrix == lowest) | (data.matrix == highest)).all():
+        return None
+    return _boosted(data, max_leaf_nodes=12, learning_rate=0.2, read=BoostedTrees.read)
+
+
+def _boosted(
+    data: CrossFitData, *, read: Callable[[Any], Any] | None = None, **settings: Any
+) -> CandidateModel | None:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     if len(data.matrix) < BOOSTED_ROWS:
@@ -316,10 +352,14 @@ def boosted_model(data: CrossFitData) -> CandidateModel | None:
     cells = int((data.tally.weight > 0).sum())
     leaf = max(1, round(LEAF_PEOPLE * cells / float(data.tally.people.sum())))
     estimator = HistGradientBoostingClassifier(
-        max_leaf_nodes=8, min_samples_leaf=leaf, l2_regularization=1.0, max_bins=64,
-        max_iter=60, early_stopping=False, random_state=0,
+        min_samples_leaf=leaf, l2_regularization=1.0, max_iter=60, early_stopping=False,
+        random_state=0, **settings,
     )  # fmt: skip
-    fit = partial(fit_any, estimator)
+
+    def fit(matrix: FloatArray, weight: FloatArray) -> Any:
+        fitted = fit_any(estimator, matrix, weight)
+        return fitted if read is None else read(fitted)
+
     with one_thread():  # here, as a limit holds for the libraries that are loaded by then
         everybody = fit(data.matrix, data.tally.weight)
         held_out = held_out_answers(data, fit)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import check, listed, warn
+from fairmend.explain.crossfit import ModelChoice, pair_model, tree_model
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import parts_of
 from fairmend.measure.population import AuditData, Population, Tally, pooled
@@ -60,6 +61,11 @@ __all__ = ["BlindLevels", "plan_blindly"]
 _SPREAD = 1.2
 """How much wider the gap of new people spreads than counting the people of the fit tells: without
 it the interval covered .88 to .96 over six simulated worlds (see tests/theory)."""
+_ANY_BETTER = ModelChoice((pair_model,))
+"""Of models of who is of a group: whichever predicts people held out best. The rule is judged by
+the people, so a model need not be better by more than chance."""
+_FINER = ModelChoice((pair_model, tree_model))
+"""Of models of the outcome, which say what a flip costs."""
 _FEW = 20
 """Of fewer people nothing is learnt about who they are."""
 
@@ -356,7 +362,7 @@ class _Models:
         data = self.audited.data
         whole = pooled_tally(data)
         tally = Tally(*(part[self.audited.rows] for part in whole.sums))
-        inputs = self._fit(tally, "P(Y=1 | x)")
+        inputs = self._fit(tally, "P(Y=1 | x)", _FINER)
         if not data.outcome_known:
             return AnsweredOutcome(inputs, None, 0.0, 1.0, probability=False)
         return AnsweredOutcome.fit(inputs, self.told, self.audited.answers, tally, box)
@@ -398,7 +404,7 @@ class _Models:
         fitted = self._share((0,), (0, 1)).fitted
         return float("nan") if fitted is None else fitted.auc
 
-    def _fit(self, tally: Tally, what: str) -> RowProbabilities:
+    def _fit(self, tally: Tally, what: str, choice: ModelChoice = _ANY_BETTER) -> RowProbabilities:
         """On the distinct rows of what the rule may look at, as far as anybody is there."""
         first, inverse = self._alike.first, self._alike.inverse
         if len(first) < len(inverse):
@@ -411,7 +417,8 @@ class _Models:
             tally = Tally(*sums)
         there = np.flatnonzero(tally.by_row > 0)
         some = Tally(*(part[there] for part in tally.sums))
-        return RowProbabilities.fit_event(self.told.take(first[there]), some, self.settings, what)
+        rows = self.told.take(first[there])
+        return RowProbabilities.fit_event(rows, some, self.settings, what, choice)
 
 
 def _donors(
