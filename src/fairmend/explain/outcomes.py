@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -26,14 +25,12 @@ from fairmend.explain.crossfit import (
     LEAST_GAIN,
     SCREENING_PEOPLE,
     SCREENING_ROWS,
-    CandidateModel,
     CrossFitData,
     ModelChoice,
     best_model,
     boosted_model,
     clipped,
-    fit_any,
-    held_out_answers,
+    foreign_model,
     logistic_model,
     mean_and_error,
     one_thread,
@@ -145,6 +142,7 @@ def fit_probability(
     what: str,
     estimator: Any = "auto",
     choice: ModelChoice = CAREFUL,
+    errors: bool = True,
     random_state: int = 0,
 ) -> FittedProbability:
     """Fit P(event | row) on distinct rows; the tally's second axis counts non-events and events.
@@ -152,7 +150,7 @@ def fit_probability(
     ``estimator`` is ``"logistic"`` (l2, tuned by 10-fold cross-validation), ``"auto"`` (the same,
     unless a richer model of the ``choice`` predicts people held out better by as much as that
     asks), ``"empirical"`` (the observed share of each row, for small finite supports) or any
-    scikit-learn classifier.
+    scikit-learn classifier. Without ``errors`` the standard errors are left out.
 
     >>> table = Frame.read(np.arange(100).reshape(-1, 1))
     >>> seen = np.stack([100 - np.arange(100), np.arange(100)], axis=1).astype(float)
@@ -171,9 +169,7 @@ def fit_probability(
         with one_thread():
             model = logistic_model(data)
     else:
-        fit = partial(fit_any, estimator)
-        kind, fitted = type(estimator).__name__, fit(data.matrix, data.tally.weight)
-        model = CandidateModel(kind, held_out_answers(data, fit), fitted, fit)
+        model = foreign_model(estimator, type(estimator).__name__, None, data)
     result = _described(what, model.kind, data.mean(model.held_out), data.tally)
     if result.weak:
         message = f"{what} is too weak to rely on: {result.weak}."
@@ -184,7 +180,7 @@ def fit_probability(
         estimator=model.estimator,
         penalty=model.penalty,
         standard_error=None
-        if model.penalty is None
+        if model.penalty is None or not errors
         else standard_error(model.estimator, data.matrix, data.tally, model.penalty),
     )
 

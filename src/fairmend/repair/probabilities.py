@@ -92,6 +92,7 @@ class RowProbabilities:
             what=what,
             estimator=settings.outcome_model,
             choice=choice,
+            errors=False,
             random_state=settings.seed,
         )
         return cls(table, fitted.probability, fitted)

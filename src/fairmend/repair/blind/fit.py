@@ -42,7 +42,7 @@ from fairmend.repair.blind.rule import (
 from fairmend.repair.blind.search import FlipSearch, Solved
 from fairmend.repair.blind.word_search import WordSearch
 from fairmend.repair.blind.words import WordRule
-from fairmend.repair.destinations import Donors
+from fairmend.repair.destinations import Donors, RememberingDonors, forgetting
 from fairmend.repair.plan import Plan
 from fairmend.repair.probabilities import RowProbabilities, pooled_tally
 from fairmend.repair.problem import (
@@ -78,7 +78,16 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
 
     There is no plan where no group is worse off.
     """
-    return BlindLevels(data, settings, box).at(settings.level)
+    plans = BlindLevels(data, settings, box).at(settings.level)
+    rules = {plan.rule for plan in plans.values() if isinstance(plan, BlindPlan)}
+    stored = {
+        rule: replace(rule, donors=(forgetting(rule.donors[0]), forgetting(rule.donors[1])))
+        for rule in rules
+    }
+    return {
+        group: replace(plan, rule=stored[plan.rule]) if isinstance(plan, BlindPlan) else plan
+        for group, plan in plans.items()
+    }
 
 
 class BlindLevels:
@@ -96,6 +105,7 @@ class BlindLevels:
             "Name another group, or leave it out.",
         )
         self.data, self.settings, self.box = data, settings, box
+        self._plans: dict[float, dict[Hashable, Plan]] = {}
         self._gaps = audit_data(
             data, metrics=settings.disparities[:1], reference=settings.reference
         ).gaps
@@ -107,6 +117,11 @@ class BlindLevels:
 
     def at(self, level: float) -> dict[Hashable, Plan]:
         """The plans that close so much of the gaps."""
+        if level not in self._plans:
+            self._plans[level] = self._at(level)
+        return self._plans[level]
+
+    def _at(self, level: float) -> dict[Hashable, Plan]:
         if not self._against:
             return {}
         settings = replace(self.settings, level=level)
@@ -433,7 +448,7 @@ def _donors(
     rules = replace(settings, immutable=(*settings.edit_cost.immutable, *kept_out)).edit_cost
     cost = edit_cost(data.table, everybody, rules)
     pool = replace(problem, source=everybody, table=audited.table, cost=cost)
-    return pool.donors(1.0), pool.donors(0.0)
+    return RememberingDonors.of(pool.donors(1.0)), RememberingDonors.of(pool.donors(0.0))
 
 
 def _prices_of_rows(
