@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -62,10 +62,15 @@ class _Fold:
     scored: FloatArray
     """Which share of each row's people this fold's model speaks for."""
 
-    @property
+    @cached_property
     def rows(self) -> IntArray:
         """The rows this fold's model speaks for."""
         return np.flatnonzero(self.scored)
+
+    @cached_property
+    def events(self) -> FloatArray:
+        """Its weights of non-events and events."""
+        return np.asarray(self.learn_from.sum(axis=0), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +87,7 @@ class CrossFitData:
     @classmethod
     def of(cls, table: Frame, tally: Tally, what: str, random_state: int) -> CrossFitData:
         tally = _per_person(tally)
-        _check_both_events(tally.weight, what)
+        _check_both_events(tally.weight.sum(axis=0), what)
         features = FeatureMap.learn(table, tally.weight.sum(axis=1))
         return cls(what, features, features.apply(table), tally, _folds(tally, random_state))
 
@@ -195,7 +200,7 @@ def held_out_answers(
     answers = []
     with progress(f"fitting {what}", len(folds)) as advance:
         for fold in folds:
-            _check_both_events(fold.learn_from, what)
+            _check_both_events(fold.events, what)
             model = fit(fold.learn_from) if len(fold.rows) > 0 else None
             at = matrix[fold.rows]
             answers.append(np.empty(0) if model is None else clipped(model.predict_proba(at)[:, 1]))
@@ -203,8 +208,8 @@ def held_out_answers(
     return answers
 
 
-def _check_both_events(weight: FloatArray, what: str) -> None:
-    negative, positive = weight.sum(axis=0)
+def _check_both_events(events: FloatArray, what: str) -> None:
+    negative, positive = events
     check(
         min(negative, positive) > 0,
         what,

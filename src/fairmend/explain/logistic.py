@@ -86,6 +86,8 @@ class LogisticFits:
             self._design = _Design(matrix, pairs)
         self._curvature: FloatArray | None = None
         """X' diag(p (1-p)) X a unit of weight, as it was when last computed."""
+        self._inverses: dict[float, FloatArray] = {}
+        """By penalty the inverse of the Hessian a unit of weight, where its first fit ended."""
 
     def fit(
         self,
@@ -114,7 +116,7 @@ class LogisticFits:
             return float(total @ np.logaddexp(0.0, linear) - events @ linear + ridge @ at**2 / 2)
 
         beta = np.zeros(len(ridge)) if start is None else start
-        inverse, last = self._inverse(ridge, people), np.inf
+        inverse, last = self._inverse(penalty, ridge, people), np.inf
         step = gradient = np.zeros(len(ridge))
         for _ in range(_NEWTON_STEPS):
             p = special.expit(design.times(beta))
@@ -124,8 +126,7 @@ class LogisticFits:
                 break
             if inverse is None or size > _SLOW * last:
                 self._curvature = design.crossed(total * p * (1 - p) / people)
-                inverse = self._inverse(ridge, people)
-                assert inverse is not None
+                inverse = _inverted(self._curvature, ridge, people)
             elif np.isfinite(last):
                 inverse = _corrected(inverse, step, gradient - before)
             last, step = size, -inverse @ gradient
@@ -134,14 +135,21 @@ class LogisticFits:
                 while loss(beta + step) > now and np.abs(step).max() > 1e-10:
                     step = step / 2
             beta = beta + step
+        if inverse is not None:
+            self._inverses.setdefault(penalty, inverse * people)
         return beta
 
-    def _inverse(self, ridge: FloatArray, people: float) -> FloatArray | None:
-        """Of the Hessian, as far as one was computed."""
+    def _inverse(self, penalty: float, ridge: FloatArray, people: float) -> FloatArray | None:
+        """Of the Hessian, as far as one is at hand."""
+        if penalty in self._inverses:
+            return self._inverses[penalty] / people
         if self._curvature is None:
             return None
-        hessian = people * self._curvature + np.diag(ridge + 1e-10)
-        return np.asarray(np.linalg.inv(hessian), np.float64)
+        return _inverted(self._curvature, ridge, people)
+
+
+def _inverted(curvature: FloatArray, ridge: FloatArray, people: float) -> FloatArray:
+    return np.asarray(np.linalg.inv(people * curvature + np.diag(ridge + 1e-10)), np.float64)
 
 
 class _Design:
