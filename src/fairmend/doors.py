@@ -6,12 +6,9 @@ No other module imports to its right; `make lint` checks that.
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
-from fairmend.errors import FairmendWarning, require
-
-__all__ = ["audit_page", "dossier_page", "report_page", "save"]
+from fairmend.errors import require, warn
 
 
 def report_page(report: Any) -> str:
@@ -44,11 +41,9 @@ def _require_pages() -> None:
     from fairmend.report.drawing import can_draw
 
     if not can_draw():
-        warnings.warn(
+        warn(
             "report: the charts are left out, as the memory of this process is limited (ulimit "
-            "-v); their tables are there",
-            FairmendWarning,
-            stacklevel=4,
+            "-v); their tables are there"
         )
 
 

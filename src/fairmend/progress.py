@@ -105,7 +105,6 @@ class _Line:
             self._bar.update(self._bar.task_ids[0], description=label, total=total, completed=done)
 
     def _state(self) -> tuple[str, int | None, int]:
-        """The stage, and how much of it is done."""
         first, *within = self._stages
         # a stage of a stage is shown once it has become long itself
         inner = within[:1] + [one for one in within[1:] if self._age([one]) > PATIENCE_S]

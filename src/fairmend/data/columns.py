@@ -53,16 +53,18 @@ class Encoded:
     def has_missing(self) -> bool:
         return len(self.values) > 0 and is_missing(self.values[-1])
 
+    @property
+    def present(self) -> NDArray[Any]:
+        """The values that are not missing."""
+        return self.values[:-1] if self.has_missing else self.values
+
     @cached_property
     def one_spelling(self) -> bool:
         """Whether equal entries look alike: 1 and True are equal, and stand for each other."""
-        if self.values.dtype.kind != "O":
-            return True
-        return all(isinstance(value, str) or is_missing(value) for value in self.values)
+        return self.values.dtype.kind != "O" or all(isinstance(v, str) for v in self.present)
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """Which entries are missing."""
         return np.asarray(self.codes == len(self.values) - 1) & self.has_missing
 
 
@@ -160,31 +162,31 @@ def check_order(given: Mapping[str, Any]) -> None:
     Rows are matched by their place, as in scikit-learn. Row labels that are all different mean
     nothing; the same labels at other rows mean that one of the two was filtered or sorted.
     """
-    first, rows = "", None
-    for what, values in given.items():
-        parts = values.values() if isinstance(values, Mapping) else [values]
-        for own in map(row_labels, parts):
-            if own is None:
-                continue
-            if rows is None:
-                first, rows = what, own
-            if len(own) != len(rows) or own.equals(rows):
-                continue
-            shared = int(own.isin(rows).sum())
-            if shared == 0:
-                continue
-            got = f"it holds the row labels of {first} in another order"
-            fix = f"Pass it as values.loc[{first}.index]."
-            if not is_reordered(own, rows):
-                got = (
-                    f"{shared:,} of its {len(own):,} row labels are among those of {first}, and "
-                    "they are not the same row by row"
-                )
-                fix = (
-                    "Take both from the same rows; if they are in one order all the same, pass "
-                    "it as values.to_numpy()."
-                )
-            raise DataError(what, f"must come in the order of {first}", got, fix)
+    labelled = [
+        (what, labels)
+        for what, values in given.items()
+        for part in (values.values() if isinstance(values, Mapping) else [values])
+        if (labels := row_labels(part)) is not None
+    ]
+    for what, own in labelled[1:]:
+        first, rows = labelled[0]
+        if len(own) != len(rows) or own.equals(rows):
+            continue
+        shared = int(own.isin(rows).sum())
+        if shared == 0:
+            continue
+        got = f"it holds the row labels of {first} in another order"
+        fix = f"Pass it as values.loc[{first}.index]."
+        if not is_reordered(own, rows):
+            got = (
+                f"{shared:,} of its {len(own):,} row labels are among those of {first}, and they "
+                "are not the same row by row"
+            )
+            fix = (
+                "Take both from the same rows; if they are in one order all the same, pass it as "
+                "values.to_numpy()."
+            )
+        raise DataError(what, f"must come in the order of {first}", got, fix)
 
 
 def row_labels(values: Any) -> Any:
@@ -382,10 +384,10 @@ def _encode_objects(array: NDArray[Any], what: str) -> Encoded:
     missing = [value for value in values if is_missing(value)]
     for value in missing:
         del values[value]
-    known = _in_order(list(values))
-    code = {value: i for i, value in enumerate(known)} | dict.fromkeys(missing, len(known))
+    ordered = _in_order(list(values))
+    code = {value: i for i, value in enumerate(ordered)} | dict.fromkeys(missing, len(ordered))
     codes = np.fromiter(map(code.__getitem__, entries), np.int64, len(entries))
-    return Encoded(codes, _object_array([*known, None] if missing else known))
+    return Encoded(codes, object_array([*ordered, None] if missing else ordered))
 
 
 def _is_hashable(value: object) -> bool:
@@ -417,7 +419,8 @@ def _in_order(values: list[Any]) -> list[Any]:
         return sorted(values, key=repr)
 
 
-def _object_array(values: Sequence[Any]) -> NDArray[Any]:
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
+    """Values as they are in an array: NumPy would make 1 of True, and text of 1."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -432,16 +435,16 @@ def _encode_series(series: nw.Series[Any], what: str) -> Encoded:
     if dtype.is_float():  # null becomes nan
         return encode(series.to_numpy(), what)
     if series.null_count() == 0:
-        return _encode_known(series, what)
+        return _encode_present(series, what)
     # The others are coded without their nulls: as floats, large integers would run together.
     null = series.is_null()
-    known = _encode_known(series.filter(~null), what)
-    codes = np.full(len(series), len(known.values), np.int64)
-    codes[~null.to_numpy().astype(bool)] = known.codes
-    return Encoded(codes, _object_array([*known.values, None]))
+    present = _encode_present(series.filter(~null), what)
+    codes = np.full(len(series), len(present.values), np.int64)
+    codes[~null.to_numpy().astype(bool)] = present.codes
+    return Encoded(codes, object_array([*present.values, None]))
 
 
-def _encode_known(series: nw.Series[Any], what: str) -> Encoded:
+def _encode_present(series: nw.Series[Any], what: str) -> Encoded:
     if series.dtype in (nw.Categorical, nw.Enum):
         if series.implementation.is_pandas_like():
             categorical = series.to_native().cat
@@ -470,7 +473,7 @@ def _encode_words(series: nw.Series[Any]) -> Encoded:
 def series_array(series: nw.Series[Any]) -> NDArray[Any]:
     """A series as an array; integers of 128 bits, which NumPy does not have, as Python's."""
     if series.dtype in (nw.Int128, nw.UInt128):
-        return _object_array(series.to_list())
+        return object_array(series.to_list())
     array: NDArray[Any] = series.to_numpy()
     return array
 
@@ -532,6 +535,11 @@ class Frame:
         """By the type alone: narwhals looks at every column's name, which takes time."""
         return type(self.native).__module__.partition(".")[0] == "pandas"
 
+    @property
+    def eager(self) -> nw.DataFrame[Any]:
+        """The same through narwhals; an array has no such view."""
+        return nw.from_native(self.native, eager_only=True)
+
     def __len__(self) -> int:
         return len(self.native)
 
@@ -540,7 +548,7 @@ class Frame:
         check_choice(what, name, self.names, must="must name a column of X")
         if self.is_array:
             return self.native[:, self.names.index(name)]
-        return nw.from_native(self.native, eager_only=True).get_column(name)
+        return self.eager.get_column(name)
 
     def take(self, rows: IntArray) -> Frame:
         """The given rows, in the same container with the same types."""
@@ -549,8 +557,7 @@ class Frame:
         elif self.is_pandas:
             taken = Frame(self.native.iloc[rows], self.names)
         else:
-            frame = nw.from_native(self.native, eager_only=True)
-            taken = Frame(frame[rows].to_native(), self.names)
+            taken = Frame(self.eager[rows].to_native(), self.names)
         if "encoded" in self.__dict__:
             taken.__dict__["_taken_from"] = self.encoded, rows
         elif "_taken_from" in self.__dict__:
@@ -563,31 +570,26 @@ class Frame:
         return {"native": self.native, "names": self.names}
 
     def slice(self, start: int, stop: int) -> Frame:
-        """Rows ``start`` to ``stop``, in the same container."""
         return self.take(np.arange(start, min(stop, len(self))))
 
     def drop(self, names: Sequence[str]) -> Frame:
-        """All columns but the named ones."""
         return self.select([name for name in self.names if name not in names])
 
     def select(self, names: Sequence[str]) -> Frame:
-        """The named columns, in this order."""
         kept = tuple(names)
         if kept == self.names:
             return self
         if self.is_array:
             native = self.native[:, [self.names.index(name) for name in kept]]
         else:
-            frame = nw.from_native(self.native, eager_only=True)
-            native = frame.select(nw.col(*kept)).to_native()  # a name may be a number
+            native = self.eager.select(nw.col(*kept)).to_native()  # a name may be a number
         return Frame(native, kept)
 
     @cached_property
     def encoded(self) -> tuple[Encoded, ...]:
-        """Every column as codes."""
-        known = self.__dict__.pop("_taken_from", None)
-        if known is not None:  # of rows taken from a table whose codes are known
-            whole, rows = known
+        source = self.__dict__.pop("_taken_from", None)
+        if source is not None:  # rows taken from a table that was coded before
+            whole, rows = source
             return tuple(
                 _compact(column.codes[rows], column.values)
                 if column.one_spelling
@@ -597,12 +599,11 @@ class Frame:
         if self.is_array:  # column after column is read several times: make it contiguous once
             columns: Iterator[Any] = iter(np.asfortranarray(self.native).T)
         else:
-            columns = map(nw.from_native(self.native, eager_only=True).get_column, self.names)
+            columns = map(self.eager.get_column, self.names)
         named = zip(self.names, columns, strict=True)
         return tuple(encode(column, f"X column {name!r}") for name, column in named)
 
     def distinct(self) -> Distinct:
-        """Which rows are alike."""
         if self.is_array and self.native.dtype.kind in "biu":
             narrow = _distinct_integers(self.native)
             if narrow is not None:
@@ -660,9 +661,8 @@ def read_column(values: Any, frame: Frame | None, what: str) -> Any:
         return as_column(values, what)
     if frame is None:
         got = f"got the name {values!r} without an X to look in"
-        raise DataError(
-            what, "must hold one value a person", got, "Pass X, or the values themselves."
-        )
+        fix = "Pass X, or the values themselves."
+        raise DataError(what, "must hold one value a person", got, fix)
     return frame.column(values, what)
 
 

@@ -97,13 +97,9 @@ def open_file(path: str) -> IO[bytes]:
         return io.BufferedReader(_StandardInput(sys.stdin.fileno()), 1 << 20)
     try:
         mode = Path(path).stat().st_mode
-        check(
-            not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)),
-            f"file {path!r}",
-            "must be a file or a pipe",
-            "it is a device",
-            "Name the file itself; - reads standard input.",
-        )
+        is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+        must, fix = "must be a file or a pipe", "Name the file itself; - reads standard input."
+        check(not is_device, f"file {path!r}", must, "it is a device", fix)
         return Path(path).open("rb")
     except OSError as error:
         raise unreadable(f"file {path!r}", error) from None
@@ -171,10 +167,6 @@ def _other_kind(name: str, what: str, fix: str) -> DataError:
 
 def not_of_its_kind(name: str, kind: Kind, error: Exception) -> DataError:
     """A file that cannot be read as what it seems to be."""
-    first = " ".join(str(error).split())[:200].removesuffix(".")
-    return DataError(
-        f"file {name!r}",
-        f"must be a table in {kind.upper()}",
-        f"it cannot be read as one: {first}",
-        "Check that it is complete, and that its suffix tells its format.",
-    )
+    got = f"it cannot be read as one: {' '.join(str(error).split())[:200].removesuffix('.')}"
+    fix = "Check that it is complete, and that its suffix tells its format."
+    return DataError(f"file {name!r}", f"must be a table in {kind.upper()}", got, fix)

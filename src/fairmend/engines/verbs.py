@@ -231,14 +231,14 @@ def _inputs(
 
 def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, people: int) -> None:
     """Complain about inputs in files that tell who somebody is."""
-    from fairmend.measure.inputs import FEW, identifier, refuse
+    from fairmend.measure.inputs import FEW, identifier, object_to
 
     if people < FEW:
         return
     relation = duck.relation(place)
     asked = [name for name in inputs if name not in box.vouched]
     unique = duck.all_different(relation, asked, people)
-    refuse((identifier(name, people) for name in unique), inputs, box)
+    object_to((identifier(name, people) for name in unique), inputs, box)
 
 
 def _check_people(cells: Cells, outcome: str, groups: Mapping[str, str]) -> None:

@@ -108,12 +108,9 @@ def audit(
         other = [name for name in (y, sample_weight, ids) if isinstance(name, str)]
         raise _with_selection(missing, model, X, other, pos_label) from None
     return audit_data(
-        data,
-        confidence=confidence,
-        metrics=metrics,
-        reference=reference,
+        data, confidence=confidence, metrics=metrics, reference=reference,
         one_decision=find_one_decision(data),
-    )
+    )  # fmt: skip
 
 
 def _with_selection(
@@ -147,13 +144,9 @@ def audit_data(
     check_confidence(confidence)
     if metrics is None:
         metrics = default_metrics(outcome_known=data.outcome_known)
-    check(
-        metrics and not isinstance(metrics, str | Disparity),
-        "metrics",
-        "must be a list of at least one metric",
-        f"got {metrics!r}",
-        "For example ['sp', 'fnr'].",
-    )
+    several = metrics and not isinstance(metrics, str | Disparity)
+    must, fix = "must be a list of at least one metric", "For example ['sp', 'fnr']."
+    check(several, "metrics", must, f"got {metrics!r}", fix)
     if reference not in RESERVED:
         data.place(reference, "reference")
     disparities = [as_disparity(metric) for metric in metrics]
@@ -194,13 +187,8 @@ def check_confidence(confidence: float) -> None:
 
 def _check_names_differ(disparities: Sequence[Disparity]) -> None:
     name, times = Counter(disparity.name for disparity in disparities).most_common(1)[0]
-    check(
-        times == 1,
-        "metrics",
-        "must have different names",
-        f"got {name!r} {times} times",
-        "Ask for it once: the correction for many tests counts every row.",
-    )
+    fix = "Ask for it once: the correction for many tests counts every row."
+    check(times == 1, "metrics", "must have different names", f"got {name!r} {times} times", fix)
 
 
 # -------------------------------------------------------------------- comparisons
@@ -235,13 +223,10 @@ class _Groups:
         cells = [population.by_decision for population in data.populations]
         rest: list[Population] = []
         if reference == "rest":
-            check(
-                len(cells) == 2 or all(people.tally is not None for people in cells),
-                "reference",
-                "must be 'best' or a group where distributions are exact",
-                "got 'rest', but what has no people cannot be pooled",
-                "Name the group to compare with.",
-            )
+            counted = len(cells) == 2 or all(people.tally is not None for people in cells)
+            must = "must be 'best' or a group where distributions are exact"
+            got = "got 'rest', but what has no people cannot be pooled"
+            check(counted, "reference", must, got, "Name the group to compare with.")
             rest = [pooled([*cells[:i], *cells[i + 1 :]]) for i in range(len(cells))]
         return cls(data, reference, confidence, cells, rest)
 

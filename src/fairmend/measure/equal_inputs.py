@@ -218,7 +218,6 @@ class SharedRows:
 
     @property
     def by_row(self) -> FloatArray:
-        """The difference on each row."""
         mean = self.total / self.n
         return np.asarray(mean[:, 0] - mean[:, 1], np.float64)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fairmend.data.columns import FloatArray, IntArray
-from fairmend.errors import DataError, ModelError, check, foreign_code, in_a_line
+from fairmend.errors import ModelError, check, foreign_code, in_a_line
 from fairmend.measure import special
 from fairmend.measure.intervals import normal_quantile
 from fairmend.model.answers import Answers
@@ -40,7 +40,6 @@ class Outcomes:
 
     @property
     def share(self) -> FloatArray:
-        """Each row's share of the whole weight."""
         return np.asarray(self.weight / self.weight.sum())
 
     def squared(self, each: FloatArray) -> float:
@@ -136,10 +135,10 @@ class BalancedAccuracy(Performance):
     def of(self, people: Outcomes, answers: Answers) -> Estimate:
         right = _mean(people, answers, self.gains(people))
         y, positive = people.outcome, _positive_share(people)
-        found = float(people.share @ (y * answers.decision)) / positive
-        spared = 2 * right.value - found
-        psi = right.psi + right.value - found * y / (2 * positive)
-        return Estimate(right.value, psi - spared * (1 - y) / (2 * (1 - positive)))
+        true_positive = float(people.share @ (y * answers.decision)) / positive
+        true_negative = 2 * right.value - true_positive
+        psi = right.psi + right.value - true_positive * y / (2 * positive)
+        return Estimate(right.value, psi - true_negative * (1 - y) / (2 * (1 - positive)))
 
 
 @dataclass(frozen=True)
@@ -227,18 +226,14 @@ class OwnMeasure(Performance):
         decided, outcome = np.repeat([0, 0, 1, 1], counts), np.repeat([0, 1, 0, 1], counts)
 
         def complain(error: BaseException) -> ModelError:
-            return ModelError("measure", "must take decisions and outcomes as arrays of 0 and 1",
-                              f"it raised {in_a_line(error)}", "Call it by hand.")  # fmt: skip
+            must = "must take decisions and outcomes as arrays of 0 and 1"
+            return ModelError("measure", must, f"it raised {in_a_line(error)}", "Call it by hand.")
 
         with foreign_code(complain):
             value = np.asarray(self.function(decided, outcome), np.float64)
-        check(
-            value.ndim == 0 and bool(np.isfinite(value)),
-            "measure",
-            "must return one finite number",
-            f"got {value!r:.80}",
-            "More must be better: return minus a loss.",
-        )
+        finite = value.ndim == 0 and np.isfinite(value)
+        fix = "More must be better: return minus a loss."
+        check(finite, "measure", "must return one finite number", f"got {value!r:.80}", fix)
         return float(value)
 
 
@@ -260,13 +255,9 @@ def _mean(people: Outcomes, answers: Answers, gains: FloatArray) -> Estimate:
 
 def _positive_share(people: Outcomes) -> float:
     positive = float(people.share @ people.outcome)
-    if not 0 < positive < 1:
-        raise DataError(
-            "y",
-            "must have both outcomes among the people judged, for this measure",
-            "everybody has the same",
-            "Use measure='accuracy', or judge on more people.",
-        )
+    must = "must have both outcomes among the people judged, for this measure"
+    fix = "Use measure='accuracy', or judge on more people."
+    check(0 < positive < 1, "y", must, "everybody has the same", fix)
     return positive
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from fairmend.errors import DataError, ModelError, check, foreign_code, in_a_line
 
-__all__ = ["find_call", "input_names", "unusable"]
-
 _METHODS = ("predict_proba", "decision_function", "predict")
 
 

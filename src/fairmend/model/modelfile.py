@@ -34,8 +34,6 @@ from fairmend.model.onnxfile import OnnxModel, broken_file
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["load_model", "model_kind"]
-
 Container = Literal["pandas", "polars", "numpy"]
 
 

@@ -11,8 +11,6 @@ from fairmend.model.registry import PROTOCOLS
 if TYPE_CHECKING:
     from fairmend.model.wire import Protocol
 
-__all__ = ["protocol_for", "protocol_named", "protocol_names"]
-
 protocol_names = PROTOCOLS.names
 
 

@@ -25,8 +25,6 @@ from fairmend.model.wire import (
     strict_json,
 )
 
-__all__ = ["Instances"]
-
 _MOST_CELLS = 4
 """Per cell sent: records that share few keys would make a table of nearly nothing but gaps."""
 _json = msgspec.json.Encoder()

@@ -17,8 +17,6 @@ from msgspec import UNSET, UnsetType
 from fairmend.model.protocols.instances import Instances, by_instances, by_records
 from fairmend.model.wire import JSON, BadRequest, Cell, Query, json_object, json_rows, strict_json
 
-__all__ = ["MLflow"]
-
 _json = msgspec.json.Encoder()
 
 

@@ -24,8 +24,6 @@ from fairmend.model.wire import (
     strict_json,
 )
 
-__all__ = ["DATATYPES", "V2"]
-
 DATATYPES = {"bool": "BOOL", "int": "INT64", "float": "FP64", "str": "BYTES"}
 """The datatype of each kind of column."""
 # What cells of a tensor may be, by its datatype.
@@ -175,7 +173,6 @@ class V2(Protocol):
 
     @property
     def given(self) -> str:
-        """The name of the output that a server gives."""
         return self.output or "predict"
 
 
