@@ -22,11 +22,7 @@ from fairmend.data.columns import (
     Encoded,
     Frame,
     IntArray,
-    as_array,
-    as_column,
-    as_frame,
     check_known,
-    check_order,
     distinct_rows,
     encode,
     is_missing,
@@ -34,6 +30,7 @@ from fairmend.data.columns import (
     read_column,
     scalar,
 )
+from fairmend.data.given import as_array, as_column, as_frame, check_order
 from fairmend.data.naming import JOINER
 from fairmend.errors import check, check_length, listed, warn
 

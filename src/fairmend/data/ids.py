@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from fairmend.data.columns import (
     Frame,
     IntArray,
-    as_column,
     is_missing,
     object_array,
     read_column,
     scalar,
     series_array,
 )
+from fairmend.data.given import as_column
 from fairmend.errors import DataError, check_length
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?", re.ASCII)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, IntArray, check_order, read_column
+from fairmend.data.columns import FloatArray, Frame, IntArray, read_column
+from fairmend.data.given import check_order
 from fairmend.data.groups import group_columns, named_groups, read_groups
 from fairmend.data.ids import read_people
 from fairmend.data.outcomes import Labels, read_outcome

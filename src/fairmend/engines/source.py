@@ -20,8 +20,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fairmend.data.columns import as_frame
 from fairmend.data.containers import Kind
+from fairmend.data.given import as_frame
 from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check, check_choice, check_whole, listed, nearest
 

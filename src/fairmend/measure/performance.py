@@ -158,15 +158,13 @@ class AreaUnderCurve(Performance):
     def of(self, people: Outcomes, answers: Answers) -> Estimate:
         rank = answers.decision if answers.score is None else answers.score
         y, share, positive = people.outcome, people.share, _positive_share(people)
-        values, place = np.unique(rank, return_inverse=True)
-        above = []  # the share of the other side that each row is ranked above, ties by half
-        for side, total in ((1 - y, 1 - positive), (y, positive)):
-            at = np.bincount(place, share * side, len(values)) / total
-            above.append((np.cumsum(at) - at / 2)[place])
-        placement = np.where(y == 1, above[0], 1 - above[1])
+        _, place = np.unique(rank, return_inverse=True)
+        negatives = ranked_above(place, share * (1 - y)) / (1 - positive)
+        positives = ranked_above(place, share * y) / positive
+        placement = np.where(y == 1, negatives, 1 - positives)
         value = float(share @ (y * placement)) / positive
-        return Estimate(value, (placement - value) * np.where(y == 1, 1 / positive,
-                                                              1 / (1 - positive)))  # fmt: skip
+        own_side = np.where(y == 1, positive, 1 - positive)
+        return Estimate(value, (placement - value) / own_side)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,6 +243,12 @@ def _whole(parts: FloatArray) -> IntArray:
     """
     upto = np.rint(np.cumsum(parts)).astype(np.int64)
     return np.diff(upto, prepend=0)
+
+
+def ranked_above(place: IntArray, mass: FloatArray) -> FloatArray:
+    """How much of a mass each row is ranked above by its place, ties by half."""
+    at = np.bincount(place, mass)
+    return np.asarray((np.cumsum(at) - at / 2)[place], np.float64)
 
 
 def _mean(people: Outcomes, answers: Answers, gains: FloatArray) -> Estimate:

@@ -18,16 +18,18 @@ from fairmend.data.columns import (
     Encoded,
     FloatArray,
     Frame,
+    as_numbers,
+    encode,
+    scalar,
+    series_array,
+)
+from fairmend.data.given import (
     as_array,
     as_column,
     as_frame,
-    as_numbers,
     container_name,
-    encode,
     is_reordered,
     row_labels,
-    scalar,
-    series_array,
 )
 from fairmend.data.outcomes import Labels
 from fairmend.data.rows import spread

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, as_column, as_numbers
+from fairmend.data.columns import FloatArray, Frame, as_numbers
+from fairmend.data.given import as_column
 from fairmend.errors import DataError, check, check_between, nearest, warn
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Disparity, words_of
