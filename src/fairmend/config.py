@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from fairmend.data.files import read_small
 from fairmend.data.limits import Between, fits
-from fairmend.errors import DataError, nearest
+from fairmend.errors import DataError, nearest, unreadable
 
 NAMES = ("fairmend.toml", "pyproject.toml")
 PREFIX = "FAIRMEND_"
@@ -101,7 +101,7 @@ class Option:
                 if self.check is not None:
                     self.check(entry)
             except DataError as error:
-                raise SettingsError(where, error.must, error.got, error.fix) from None
+                raise SettingsError(where, *error.args[1:]) from None
         return held
 
 
@@ -163,14 +163,13 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return tomllib.loads(read_small(path, LONGEST, what).decode())
     except OSError as error:
-        got = f"it is not: {error.strerror}"
-        fix = "Check the name after --config."
-        raise SettingsError(what, "must be readable", got, fix) from None
+        parts = unreadable(what, error, "Check the name after --config.").args
+        raise SettingsError(*parts) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fix = "Correct that place."
-        raise SettingsError(what, "must be TOML", f"it is not: {error}", fix) from None
+        got = f"it is not: {error}"
+        raise SettingsError(what, "must be TOML", got, "Correct that place.") from None
     except DataError as error:
-        raise SettingsError(error.what, error.must, error.got, error.fix) from None
+        raise SettingsError(*error.args) from None
 
 
 def find_settings(named: str | None = None, folder: Path | None = None) -> tuple[str, Any]:

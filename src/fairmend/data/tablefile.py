@@ -273,13 +273,9 @@ def _whole_records(file: IO[bytes], name: str, block_bytes: int) -> Iterator[byt
         piece = rest + new
         end = _last_end(piece)
         rest = piece[end:]
-        check(
-            len(rest) <= LONGEST_RECORD,
-            f"file {name!r}",
-            f"must have records of at most {LONGEST_RECORD >> 20} MB",
-            "got a longer one",
-            "Look for a quote that is never closed, or for line ends that are none.",
-        )
+        must = f"must have records of at most {LONGEST_RECORD >> 20} MB"
+        fix = "Look for a quote that is never closed, or for line ends that are none."
+        check(len(rest) <= LONGEST_RECORD, f"file {name!r}", must, "got a longer one", fix)
         if end:
             yield piece[:end]
     if rest:

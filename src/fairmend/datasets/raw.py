@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import is_missing
+from fairmend.data.containers import Kind
 from fairmend.datasets.bunch import Bunch
 from fairmend.datasets.embedded import ADULT, ADULT_SOURCE, COMPAS, COMPAS_SOURCE, TableInfo
-from fairmend.datasets.frames import Backend, check_backend, frame_of_columns, series, typed
-from fairmend.errors import DataError, check, check_columns, check_given, require
+from fairmend.datasets.frames import check_backend, frame_of_columns, series, typed
+from fairmend.errors import DataError, check, check_columns, require
 
 ADULT_COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status"),
@@ -45,9 +46,7 @@ _OPENML_ADULT = 1590
 _Columns = dict[str, list[str | None]]
 
 
-def load_adult_raw(
-    path: str | os.PathLike[str] | None = None, backend: Backend = "pandas"
-) -> Bunch:
+def load_adult_raw(path: str | os.PathLike[str] | None = None, backend: Kind = "pandas") -> Bunch:
     r"""Load UCI Adult as it was published: 14 mixed-type columns, ``?`` read as missing.
 
     ``path`` is ``adult.data`` or ``adult.test``, or a folder that holds one of them. Without it
@@ -81,7 +80,7 @@ def load_adult_raw(
 
 def load_compas_raw(
     path: str | os.PathLike[str] | None = None,
-    backend: Backend = "pandas",
+    backend: Kind = "pandas",
     *,
     filtered: bool = False,
 ) -> Bunch:
@@ -106,14 +105,13 @@ def load_compas_raw(
     (('race', 'age', 'priors_count'), [['Other', 31, 2]], [1])
     """
     check_backend(backend, "load_compas_raw")
-    check_given(
-        "load_compas_raw(path=...)",
-        path,
-        "Download compas-scores-two-years.csv from "
-        "https://github.com/propublica/compas-analysis, or use load_compas() for the paper's "
-        "binary version, which comes with fairmend.",
-    )
-    assert path is not None
+    if path is None:
+        fix = (
+            "Download compas-scores-two-years.csv from "
+            "https://github.com/propublica/compas-analysis, or use load_compas() for the paper's "
+            "binary version, which comes with fairmend."
+        )
+        raise DataError("load_compas_raw(path=...)", "must be given", "got None", fix)
     columns = read_compas(find_compas(path))
     _demand(columns, _FILTERED_BY if filtered else ("race", "two_year_recid"), path)
     if filtered:
@@ -125,7 +123,7 @@ def load_compas_raw(
 
 
 def _bunch(
-    table: TableInfo, columns: _Columns, y: NDArray[np.int8], description: str, backend: Backend
+    table: TableInfo, columns: _Columns, y: NDArray[np.int8], description: str, backend: Kind
 ) -> Bunch:
     """All columns are inputs, that of the groups too."""
     return Bunch(

@@ -20,6 +20,7 @@ from fairmend.measure import special
 from fairmend.measure.intervals import normal_quantile
 from fairmend.model.answers import Answers
 
+CONFIDENCE = 0.95
 PSEUDO_PEOPLE = 2.0
 """Half a person in each cell of two decisions (Agresti and Min, 2005), so that a handful of changed
 decisions does not look more certain than it is."""
@@ -275,7 +276,7 @@ class Equivalence:
     value: float
     low: float
     high: float
-    """With its 95 % interval."""
+    """With its interval at `CONFIDENCE`."""
     difference: float
     """From the measure of the current decisions."""
     difference_low: float
@@ -296,13 +297,7 @@ class Equivalence:
 
 
 def compare(
-    measure: Performance,
-    people: Outcomes,
-    current: Answers,
-    other: Answers,
-    *,
-    margin: float,
-    confidence: float = 0.95,
+    measure: Performance, people: Outcomes, current: Answers, other: Answers, *, margin: float
 ) -> Equivalence:
     """Two one-sided tests at a margin (Schuirmann, 1987), on pairs of decisions.
 
@@ -327,7 +322,7 @@ def compare(
     psi = there.psi - here.psi
     error, above = error_of(psi + whose), error_of(psi - whose)
     own, plain = error_of(there.psi), error_of(psi)
-    z, difference = normal_quantile(confidence), there.value - here.value
+    z, difference = normal_quantile(CONFIDENCE), there.value - here.value
     return Equivalence(
         value=there.value,
         low=there.value - z * own,

@@ -19,7 +19,7 @@ from fairmend.data.limits import MOST, Between, Chance, Count, Figure, Label, Sh
 from fairmend.data.naming import GroupNames
 from fairmend.data.stored import stored
 from fairmend.errors import require
-from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent
+from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -265,8 +265,8 @@ class Audit:
                     self.names(gap.baseline),
                     percent(gap.target_rate),
                     percent(gap.baseline_rate),
-                    f"{100 * gap.gap:+.1f}" if gap.judged else UNKNOWN,
-                    f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}" if gap.judged else UNKNOWN,
+                    points(gap.gap),
+                    f"{points(gap.low)} to {points(gap.high)}" if gap.judged else UNKNOWN,
                     p_value(gap.p_value),
                     p_value(gap.p_adjusted),
                     UNKNOWN if self.exact else f"{gap.given_target:,} : {gap.given_baseline:,}",

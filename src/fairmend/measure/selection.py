@@ -72,13 +72,10 @@ def find_selection(
 def refuse_selected(selection: Selection | None, metrics: Sequence[str], instead: str) -> None:
     """Refuse to compare decisions among people who were picked by them."""
     names = ", ".join(metrics).lower()
-    check(
-        selection is None or any(as_disparity(metric).uses_outcome for metric in metrics),
-        "y",
-        f"must be left out here for {names}, which compares the decisions of everybody",
-        f"{selection}; these alone would be compared",
-        f"{instead}: {names} needs no outcomes.",
-    )
+    fine = selection is None or any(as_disparity(metric).uses_outcome for metric in metrics)
+    must = f"must be left out here for {names}, which compares the decisions of everybody"
+    fix = f"{instead}: {names} needs no outcomes."
+    check(fine, "y", must, f"{selection}; these alone would be compared", fix)
 
 
 @dataclass(frozen=True)
