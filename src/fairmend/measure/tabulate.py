@@ -17,7 +17,7 @@ from fairmend.data.columns import Distinct, Encoded, FloatArray, Frame, IntArray
 from fairmend.data.outcomes import Labels
 from fairmend.data.people import Records, read_records
 from fairmend.errors import DataError, check, listed
-from fairmend.measure.elsewhere import engines, is_elsewhere
+from fairmend.measure.elsewhere import Settle, engines, is_elsewhere
 from fairmend.measure.inputs import PeopleOnRows, find_doubts, find_leak, object_to
 from fairmend.measure.population import AuditData, ByPerson, Population, Tally
 from fairmend.model.answers import Answers
@@ -56,7 +56,27 @@ def tabulate(
     >>> data.groups, data["b"].decision.tolist(), data["b"].mass.tolist()
     (('a', 'b'), [0.0, 1.0], [0.5, 0.5])
     """
-    box = BlackBox.of(model)
+    return tabulate_to_repair(
+        model, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids,
+        pos_label=pos_label, inputs=inputs, known=known, unlabelled=unlabelled,
+    )[0]  # fmt: skip
+
+
+def tabulate_to_repair(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    ids: Any = None,
+    pos_label: Hashable = None,
+    inputs: bool = True,
+    known: Frame | None = None,
+    unlabelled: Labels | None = None,
+) -> tuple[AuditData, Settle | None]:
+    """The same; and where only a sample of the rows was read, what settles plans on all of them."""
+    box, settle = BlackBox.of(model), None
     if is_elsewhere(X):
         must, got = "must be left out where X is not in memory", f"got {type(X).__name__} as X"
         fix = (
@@ -70,7 +90,8 @@ def tabulate(
                 pos_label=pos_label, inputs=inputs, known=known,
             )  # fmt: skip
         if gathered.audited is not None:
-            return gathered.audited
+            return gathered.audited, None
+        settle = gathered.settle
         frame: Frame | None = gathered.frame
         named = gathered.named
         cells = read_records(
@@ -87,7 +108,8 @@ def tabulate(
             pos_label=pos_label, predicted=box.column, unlabelled=unlabelled, input_names=names,
             predictions=None if box.can_query else box.model,
         )  # fmt: skip
-    return _count(box, frame, records, inputs=inputs, named=named, known=known is not None)
+    counted = _count(box, frame, records, inputs=inputs, named=named, known=known is not None)
+    return counted, settle
 
 
 def _count(
