@@ -89,8 +89,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ----------
     model
         Anything `fairmend.BlackBox` takes.
-    others
-        See `fairmend.repair.settings.RepairSettings`.
+
+    All other parameters are settings of the repair: see `fairmend.repair.settings.RepairSettings`.
 
     Examples
     --------
