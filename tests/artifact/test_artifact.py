@@ -181,7 +181,7 @@ CASES = {
     "labels in words": {"words": True},
     "both sides": {"two_sided": True},
 }  # fmt: skip
-EXPLAINED = ("scores", "labels", "mixed", "four groups")
+EXPLAINED = ("labels", "mixed", "four groups")
 ABOUT = (
     "people", "container", "model", "recorded", "soft", "groups", "attributes", "weighted", "words"
 )  # fmt: skip
