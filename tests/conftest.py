@@ -159,7 +159,10 @@ def start_spark():
         from pyspark.sql import SparkSession
 
         session = (
-            SparkSession.builder.master("local-cluster[2,1,1024]")
+            # Python workers are processes of their own; a task is tried four times, as on a cluster
+            SparkSession.builder.master(os.environ.get("FAIRMEND_SPARK", "local[2,4]"))
+            # for seconds of work the best code costs more than it saves
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "3")
             .config("spark.sql.session.timeZone", "UTC")
