@@ -181,14 +181,15 @@ def read_groups(
 
 
 def _check_groups(groups: Sequence[Hashable]) -> None:
-    n, got = len(groups), f"got {len(groups):,} distinct values"
+    n, distinct = len(groups), len(set(map(str, groups)))
+    must, got = f"must name 2 to {MAX_GROUPS} groups", f"got {n:,} distinct values"
     fix = "Is it an id or a number? Bin it, or merge small groups."
-    check(n <= MAX_GROUPS, WHAT, f"must name 2 to {MAX_GROUPS} groups", got, fix)
-    got, fix = f"everybody is {groups[0]!r}", "A gap needs two groups: audit both together."
-    check(n >= 2, WHAT, "must name at least two groups", got, fix)
-    distinct, got = len(set(map(str, groups))), f"among {listed(groups)} two print the same"
-    fix = "Use one type for all labels, or rename them."
-    check(distinct == n, WHAT, "must have labels that read differently", got, fix)
+    check(n <= MAX_GROUPS, WHAT, must, got, fix)
+    must, got = "must name at least two groups", f"everybody is {groups[0]!r}"
+    check(n >= 2, WHAT, must, got, "A gap needs two groups: audit both together.")
+    must = "must have labels that read differently"
+    got = f"among {listed(groups)} two print the same"
+    check(distinct == n, WHAT, must, got, "Use one type for all labels, or rename them.")
     reserved = [label for label in RESERVED if label in groups]
     must, got = "must not call a group 'best' or 'rest'", f"got {listed(reserved)}"
     fix = "These mean the best-off group and all others together: rename it."

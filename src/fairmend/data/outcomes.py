@@ -97,7 +97,7 @@ UNLABELLED = Labels(0, 1)
 class MissingOutcomes(DataError):
     """What really happened is not known of everybody."""
 
-    known: NDArray[np.bool_]
+    outcome_known: NDArray[np.bool_]
     """Of whom it is known."""
     values: list[Hashable]
     """The outcomes there are."""
@@ -110,7 +110,7 @@ class MissingOutcomes(DataError):
             "For sp pass y=None, which compares the decisions of everybody; for error rates leave "
             "these people out: the rates are then over people whose outcome is known.",
         )
-        error.known = ~column.missing
+        error.outcome_known = ~column.missing
         error.values = [scalar(value) for value in column.values if not is_missing(value)]
         return error
 

@@ -122,7 +122,7 @@ def _with_selection(
     with suppress(FairmendError):  # other errors come up once this one is fixed
         inputs = Frame.read(X).drop(other).native if other else X
         labels = Labels.of(missing.values, pos_label)
-        selection = find_selection(BlackBox.of(model), inputs, missing.known, labels)
+        selection = find_selection(BlackBox.of(model), inputs, missing.outcome_known, labels)
         if selection is not None:
             got += f"; {selection}"
     return DataError(missing.what, missing.must, got, missing.fix)

@@ -200,12 +200,12 @@ class SharedRows:
     ) -> SharedRows:
         """Sum over equal rows and keep those of both groups."""
         varied = have_several(row, decision)
-        size, known = len(varied), [numbers >= 0 for numbers in row]
+        size, numbered_rows = len(varied), [numbers >= 0 for numbers in row]
 
         def summed(power: int) -> FloatArray:
             return np.stack([
                 np.bincount(at[kept], (n * h**power)[kept], size)
-                for at, n, h, kept in zip(row, people, decision, known, strict=True)
+                for at, n, h, kept in zip(row, people, decision, numbered_rows, strict=True)
             ], axis=1)  # fmt: skip
 
         n = summed(0)

@@ -49,16 +49,16 @@ class Selection:
 
 
 def find_selection(
-    box: BlackBox, inputs: Any, known: NDArray[np.bool_], labels: Labels
+    box: BlackBox, inputs: Any, outcome_known: NDArray[np.bool_], labels: Labels
 ) -> Selection | None:
     """How people without an outcome are decided; None where no difference is significant.
 
-    ``known`` is whose outcome is known, in the order of ``inputs``.
+    ``outcome_known`` has an entry a person, in the order of ``inputs``.
     """
-    people = int((~known).sum())
-    if people < FEWEST or known.sum() == 0:
+    people = int((~outcome_known).sum())
+    if people < FEWEST or not outcome_known.any():
         return None
-    groups = {"outcome": np.where(known, "known", "not known")}
+    groups = {"outcome": np.where(outcome_known, "known", "not known")}
     data = tabulate(box, inputs, None, sensitive_features=groups, inputs=False, unlabelled=labels)
     without, with_one = (
         RateEstimate.of([(1.0, SP)], data[group].by_decision) for group in ("not known", "known")
