@@ -190,7 +190,7 @@ class Findings:
         findings = cls()
         names = [name for name in names if name not in spelling.words]
         counts = rows.select(
-            pl.struct(_counts(pl.col(name), spelling)).alias(str(j)) for j, name in enumerate(names)
+            _counts(pl.col(name), spelling).alias(str(j)) for j, name in enumerate(names)
         )
         row = counts.collect(engine="streaming").row(0) if names else ()
         for name, count in zip(names, row, strict=True):
@@ -263,16 +263,16 @@ def note_on_missing(name: str, tokens: Mapping[str, int]) -> str:
     return f"column {name!r} is read as numbers; {cells} {are} taken for missing values"
 
 
-def _counts(cell: pl.Expr, spelling: Spelling) -> list[pl.Expr]:
+def _counts(cell: pl.Expr, spelling: Spelling) -> pl.Expr:
     """How many cells there are, and are numbers as programs write them; quick to count."""
     import polars as pl
 
     real = cell.cast(pl.Float64, strict=False).fill_nan(None)
-    return [
-        cell.count().alias("filled"),
-        cell.cast(pl.Int64, strict=False).count().alias("whole"),
-        (real.count() if spelling.mark == "." else pl.lit(0)).alias("real"),
-    ]
+    return pl.struct(
+        filled=cell.count(),
+        whole=cell.cast(pl.Int64, strict=False).count(),
+        real=real.count() if spelling.mark == "." else pl.lit(0),
+    )
 
 
 def _item(rows: pl.LazyFrame, figure: pl.Expr) -> Any:

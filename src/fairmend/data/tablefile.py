@@ -28,7 +28,7 @@ from fairmend.data.csvbytes import (
     line_of,
     record_ends,
 )
-from fairmend.data.filekind import Kind, not_of_its_kind, open_by_kind
+from fairmend.data.filekind import FileKind, not_of_its_kind, open_by_kind
 from fairmend.data.spelling import Findings, Spelling, as_known
 from fairmend.errors import DataError, FairmendError, check, listed, nearest, require, unreadable
 
@@ -79,7 +79,7 @@ class Block:
 class Rows(ABC):
     """The rows of a file, read block by block."""
 
-    kind: Kind
+    kind: FileKind
     names: tuple[str, ...]
     """All columns, in order."""
     size: int | None
@@ -307,7 +307,7 @@ def _last_end(piece: bytes) -> int:
 class TypedRows(Rows):
     """The rows of a Parquet or Arrow file, in batches."""
 
-    def __init__(self, file: IO[bytes], name: str, kind: Kind) -> None:
+    def __init__(self, file: IO[bytes], name: str, kind: FileKind) -> None:
         import pyarrow as pa
         import pyarrow.ipc
         import pyarrow.parquet
@@ -424,7 +424,7 @@ def _whole_csv(rows: CsvRows, types: Mapping[str, Any]) -> FileTable:
     return FileTable(table.with_columns(**findings.expressions), where, findings)
 
 
-def _whole_typed(content: bytes, name: str, kind: Kind) -> pl.DataFrame:
+def _whole_typed(content: bytes, name: str, kind: FileKind) -> pl.DataFrame:
     import polars as pl
 
     source = io.BytesIO(content)

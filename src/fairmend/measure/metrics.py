@@ -6,7 +6,7 @@ Each is registered here, with everything people read about it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -130,14 +130,7 @@ class Alignment(Disparity):
     """
 
     weight: float = 0.0
-    words: MetricWords = field(
-        default=MetricWords(
-            "distribution alignment", "a divergence in hundredths of a nat", unit=""
-        ),
-        init=False,
-        compare=False,
-        repr=False,
-    )
+    words = MetricWords("distribution alignment", "a divergence in hundredths of a nat", unit="")
 
     def __post_init__(self) -> None:
         check_between("Alignment weight", self.weight, 0, fix="0 compares decisions alone.")

@@ -144,15 +144,10 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON; what is not known is None."""
+        plain = ("attribute", "confidence", "reference", "weighted", "rows", "people", "note")
         return {
             "schema": "fairmend.audit/1",
-            "attribute": self.attribute,
-            "confidence": self.confidence,
-            "reference": self.reference,
-            "weighted": self.weighted,
-            "rows": self.rows,
-            "people": self.people,
-            "note": self.note,
+            **{name: getattr(self, name) for name in plain},
             "metrics": dict(self.titles),
             "gaps": [_plain(gap) for gap in self.gaps],
             "groups": [_plain(group) for group in self.groups],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import copysign, isnan
 from typing import TYPE_CHECKING
 
 from fairmend.measure.disparity import words_of
@@ -52,7 +52,7 @@ def _levelled(values: Sequence[float]) -> list[float]:
     levelled: list[float] = []
     for value in values:
         alike = [abs(one) for one in levelled if abs(abs(one) - abs(value)) <= EQUAL]
-        levelled.append((alike[0] if value >= 0 else -alike[0]) if alike and value else value)
+        levelled.append(copysign(alike[0], value) if alike and value else value)
     return levelled
 
 
