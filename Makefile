@@ -12,7 +12,10 @@ SPLITS  ?= 20
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
-PYTEST  := $(BIN)/python -m pytest -q -n $(WORKERS)
+# The processes of the tests fill the cores; threads of theirs would only wait for each other.
+PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+# Compiled files are kept whatever the shell says: the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup browser demo check lint types test coverage theory docs screenshots bench reproduce truth odd fuzz release-check clean again
 .DEFAULT_GOAL := help
@@ -67,11 +70,18 @@ lint: setup                 ## ruff: rules and layout; who may import whom
 types: setup                ## mypy, strict
 	$(BIN)/python -m mypy
 
-check: lint types           ## the quick inner loop: lint, types and the fast tests
-	$(PYTEST) -m "not slow"
+# Runs the tests with mypy beside them, which says what it has to say after they are done.
+define tests_and_types
+@log=$$(mktemp); $(BIN)/python -m mypy >$$log 2>&1 & mypy=$$!; \
+echo '$(1)'; $(1); tests=$$?; \
+echo 'mypy:'; wait $$mypy; types=$$?; cat $$log; rm -f $$log; exit $$((tests || types))
+endef
 
-test: lint types            ## everything that must hold before a change lands
-	$(PYTEST)
+check: lint                 ## the quick inner loop: lint, types and the fast tests
+	$(call tests_and_types,$(PYTEST) -m "not slow")
+
+test: lint                  ## everything that must hold before a change lands
+	$(call tests_and_types,$(PYTEST))
 
 coverage: setup             ## every test, and what they leave untouched, file by file
 	HYPOTHESIS_PROFILE=default $(PYTEST) --cov --cov-report=term-missing:skip-covered --cov-report=html:results/coverage

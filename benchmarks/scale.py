@@ -385,7 +385,7 @@ def measured(folder: Path, rows: int, distinct_floats: int) -> dict[str, Any]:
         walks[size] = run("walk", path)
     path = folder / f"people-{rows}.parquet"
     best: dict[str, dict[str, Any]] = {}
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if rows >= JUDGED_FROM else 1):
         for step in ("count", "group_by", "copy"):
             said = run(step, path)
             if step not in best or said["cpu"] < best[step]["cpu"]:

@@ -39,6 +39,7 @@ REFERENCE = {
         "fairmend.repair.plan.Outlook", "fairmend.report.report.Report",
         "fairmend.artifact.manifest.inspect",
     ],
+    "Search": ["alternatives", "Alternatives"],
     "Data elsewhere": [
         "fairmend.engines.source.source", "fairmend.engines.verbs.tabulate",
         "fairmend.engines.verbs.tabulate_into", "fairmend.engines.verbs.map_rows",

@@ -28,11 +28,8 @@ README = ROOT / "README.md"
 START, END = "<!-- made by scripts/peers_page.py -->", "<!-- end of what is made -->"
 DIGITS = 6
 """More than any table shows, so that nothing is rounded twice."""
-IN_SHORT = {
-    "fnr": ("women", "men", "False negatives of women: fairmend leads among those given labels"),
-    "fpr": ("men", "women", "False positives of men: it does not"),
-}
-"""The README's rows of Adult: whose gap, who the others are, and what is said above them."""
+IN_SHORT = {"fnr": "women's FNR", "fpr": "men's FPR"}
+"""The README's gaps of Adult, and what their columns are called."""
 EARLIER = "The bars on speed are of an earlier run."
 
 
@@ -99,32 +96,23 @@ def made(kept: dict[str, Any]) -> str:
 
 
 def in_short(kept: dict[str, Any]) -> str:
-    """The README's tables: two gaps, closed without the model's scores."""
+    """The README's table: two gaps of Adult, closed without the model's scores."""
     peers = benchmark()
     given = {one.key: one.access for one in peers.CONTESTANTS}
-    lines = [START, ""]
-    for aim, (whose, others, title) in IN_SHORT.items():
-        lines += [
-            f"{title}.",
-            "",
-            f"| | gap | accuracy | {whose} accepted | {others} accepted | {others} changed "
-            "| equals differ | AUC of decisions |",
-            "|---|---:|---:|---:|---:|---:|---:|---:|",
-        ]
-        for row in kept["summary"]:
-            key = row["contestant"]
-            if (row["data"], row["aim"]) != ("adult", aim) or given.get(key) == "scores":
-                continue
-            shares = ("accepted_target", "accepted_other", "other_changed", "mixed")
-            cells = [
-                f"{100 * row['gap']:+.1f}",
-                f"{100 * row['accuracy']:.1f} %",
-                *(f"{100 * row[name]:.1f} %" for name in shares),
-                f"{row['auc_decisions_target']:.3f}",
-            ]
-            lines.append(f"| {peers.title_of(key)} | {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join([*lines, END])
+    rows: dict[str, dict[str, str]] = {}
+    for row in kept["summary"]:
+        key, aim = row["contestant"], row["aim"]
+        if row["data"] == "adult" and aim in IN_SHORT and given.get(key) != "scores":
+            rows.setdefault(key, {})[aim] = (
+                f"{100 * row['gap']:+.1f} | {100 * row['accuracy']:.1f} % "
+                f"| {100 * row['other_changed']:.1f} %"
+            )
+    heads = (f"{name}: gap | accuracy | others changed" for name in IN_SHORT.values())
+    lines = [f"| | {' | '.join(heads)} |", "|---|" + "---:|" * (3 * len(IN_SHORT))]
+    for key, cells in rows.items():
+        shown = (cells.get(aim, "– | – | –") for aim in IN_SHORT)
+        lines.append(f"| {peers.title_of(key)} | {' | '.join(shown)} |")
+    return "\n".join([START, "", *lines, "", END])
 
 
 def page_with(part: str, page: str) -> str:

@@ -101,11 +101,57 @@ def open_page(browser):
 
 # -------------------------------------------------------------------- clusters, started once
 
+CLUSTERS = ("dask", "spark")
+"""Kinds of clusters, as the parameters of tests call them."""
+running = {}
+"""What is started, and how it is stopped: an idle cluster takes a share of a core."""
 
-@pytest.fixture(scope="session")
+
+def cluster_of(item):
+    """The cluster that a test is parametrised with, if any."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return next((kind for kind in CLUSTERS if kind in filter(is_text, parameters)), None)
+
+
+def is_text(value):
+    return isinstance(value, str)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """One cluster after the other, and then all that needs none."""
+    items.sort(key=lambda item: [*CLUSTERS, None].index(cluster_of(item)))
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures that use it
+def pytest_runtest_teardown(item, nextitem):
+    kind = cluster_of(item)
+    if kind in running and (nextitem is None or cluster_of(nextitem) != kind):
+        stop(kind)
+
+
+def pytest_unconfigure():
+    for kind in [*running]:
+        stop(kind)
+
+
+def stop(kind):
+    _, end = running.pop(kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        end()
+
+
+@pytest.fixture
 def spark():
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not installed")
+    if "spark" not in running:
+        running["spark"] = start_spark()
+    return running["spark"][0]
+
+
+def start_spark():
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with warnings.catch_warnings():
@@ -113,7 +159,10 @@ def spark():
         from pyspark.sql import SparkSession
 
         session = (
-            SparkSession.builder.master("local-cluster[2,1,1024]")
+            # Python workers are processes of their own; a task is tried four times, as on a cluster
+            SparkSession.builder.master(os.environ.get("FAIRMEND_SPARK", "local[2,4]"))
+            # for seconds of work the best code costs more than it saves
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "3")
             .config("spark.sql.session.timeZone", "UTC")
@@ -121,25 +170,28 @@ def spark():
             .getOrCreate()
         )
     session.sparkContext.setLogLevel("OFF")
-    yield session
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session.stop()
+    return session, session.stop
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def dask_client(tmp_path_factory):
+    if "dask" not in running:
+        running["dask"] = start_dask(tmp_path_factory.mktemp("dask"))
+    return running["dask"][0]
+
+
+def start_dask(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from distributed import Client, LocalCluster
 
         cluster = LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            local_directory=str(tmp_path_factory.mktemp("dask")),
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=str(folder)
         )
         client = Client(cluster)
-    yield client
-    client.close()
-    cluster.close()
+
+    def end():
+        client.close()
+        cluster.close()
+
+    return client, end

@@ -44,12 +44,12 @@ from fairmend.errors import (
 from fairmend.explain.counterfactual import Counterfactual, counterfactual_data
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Disparity
-from fairmend.measure.elsewhere import engines, is_elsewhere
+from fairmend.measure.elsewhere import Settle, engines, is_elsewhere
 from fairmend.measure.metrics import check_outcomes_are_known
 from fairmend.measure.population import AuditData
 from fairmend.measure.result import Audit
 from fairmend.measure.selection import find_one_decision
-from fairmend.measure.tabulate import tabulate
+from fairmend.measure.tabulate import tabulate, tabulate_to_repair
 from fairmend.model.blackbox import BlackBox
 from fairmend.model.probe import Probe
 from fairmend.progress import progress
@@ -89,8 +89,8 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     ----------
     model
         Anything `fairmend.BlackBox` takes.
-    others
-        See `fairmend.repair.settings.RepairSettings`.
+
+    All other parameters are settings of the repair: see `fairmend.repair.settings.RepairSettings`.
 
     Examples
     --------
@@ -188,13 +188,15 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         with progress("repairing"):
             settings.check()
             box = BlackBox.of(self.model)
-            data = self._tabulated(
+            data, settle = self._tabulated(
                 box, X, y, sensitive_features, sample_weight=sample_weight, ids=ids
             )
             box = box.settled()
             one_decision = find_one_decision(data)
             audited = audit_data(data, reference=self.reference, one_decision=one_decision)
             plans = make_plans(data, settings, box)
+            if settle is not None:
+                plans = settle(data, plans, settings)
             for wrong in faults(data, audited, *plans.values()):
                 raise DataError(
                     f"method={settings.method_name!r}",
@@ -223,9 +225,12 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         *,
         sample_weight: Any,
         ids: Any = None,
-    ) -> AuditData:
-        """The people of an audit, counted, if the settings are for such people."""
-        data = tabulate(
+    ) -> tuple[AuditData, Settle | None]:
+        """The people of an audit, counted, if the settings are for such people.
+
+        Where rows are elsewhere and a sample of them was read: what settles plans on all of them.
+        """
+        data, settle = tabulate_to_repair(
             box,
             X,
             y,
@@ -237,7 +242,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         )
         check_outcomes_are_known(data, self.settings.disparities)
         self.settings.check_data(data)
-        return data
+        return data, settle
 
     def price_of_blindness(
         self,
@@ -254,7 +259,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         are on the people given; None where no group is worse off.
         """
         box = BlackBox.of(self.model)
-        data = self._tabulated(box, X, y, sensitive_features, sample_weight=sample_weight)
+        data, _ = self._tabulated(box, X, y, sensitive_features, sample_weight=sample_weight)
         return price_of_blindness(data, self.settings, box, levels)
 
     @property

@@ -32,18 +32,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from fairmend.data.files import read_small
 from fairmend.data.limits import Between, fits
-from fairmend.errors import DataError, nearest
-
-__all__ = [
-    "NAMED_BY_PEOPLE",
-    "WORTH_A_NOTICE",
-    "Option",
-    "SettingsError",
-    "find_settings",
-    "read_toml",
-    "settle",
-    "unknown_key",
-]
+from fairmend.errors import DataError, nearest, unreadable
 
 NAMES = ("fairmend.toml", "pyproject.toml")
 PREFIX = "FAIRMEND_"
@@ -112,7 +101,7 @@ class Option:
                 if self.check is not None:
                     self.check(entry)
             except DataError as error:
-                raise SettingsError(where, error.must, error.got, error.fix) from None
+                raise SettingsError(where, *error.args[1:]) from None
         return held
 
 
@@ -155,17 +144,14 @@ def _words(hint: Any) -> str:
 
 
 def _range(limit: Between) -> str:
-    return (
-        f"of at least {limit.low:g}"
-        if limit.high > 1e15
-        else f"from {limit.low:g} to {limit.high:g}"
-    )
+    open_ended = limit.high > 1e15
+    return f"of at least {limit.low:g}" if open_ended else f"from {limit.low:g} to {limit.high:g}"
 
 
-def unknown_key(where: str, of_what: str, key: str, known: Iterable[str]) -> SettingsError:
-    """The error about a key that nobody knows, with the nearest that is known."""
+def unknown_key(where: str, of_what: str, key: str, options: Iterable[str]) -> SettingsError:
+    """The error about a key that is no option, with the nearest that is one."""
     must, got = f"must hold options of {of_what}", f"got the unknown key {key!r}"
-    return SettingsError(where, must, got, nearest(key, known))
+    return SettingsError(where, must, got, nearest(key, options))
 
 
 # -------------------------------------------------------------------- files
@@ -177,14 +163,13 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return tomllib.loads(read_small(path, LONGEST, what).decode())
     except OSError as error:
-        got = f"it is not: {error.strerror}"
-        fix = "Check the name after --config."
-        raise SettingsError(what, "must be readable", got, fix) from None
+        parts = unreadable(what, error, "Check the name after --config.").args
+        raise SettingsError(*parts) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fix = "Correct that place."
-        raise SettingsError(what, "must be TOML", f"it is not: {error}", fix) from None
+        got = f"it is not: {error}"
+        raise SettingsError(what, "must be TOML", got, "Correct that place.") from None
     except DataError as error:
-        raise SettingsError(error.what, error.must, error.got, error.fix) from None
+        raise SettingsError(*error.args) from None
 
 
 def find_settings(named: str | None = None, folder: Path | None = None) -> tuple[str, Any]:
@@ -217,10 +202,10 @@ def settle(
 ) -> dict[str, dict[str, Any]]:
     """Each command's settings from file and environment, checked.
 
-    >>> known = {"audit": {"label": Option("label", str)}}
-    >>> settle("fairmend.toml", {"label": "y"}, known, {})
+    >>> commands = {"audit": {"label": Option("label", str)}}
+    >>> settle("fairmend.toml", {"label": "y"}, commands, {})
     {'audit': {'label': 'y'}}
-    >>> settle("fairmend.toml", {"label": "y"}, known, {"FAIRMEND_LABEL": "z"})
+    >>> settle("fairmend.toml", {"label": "y"}, commands, {"FAIRMEND_LABEL": "z"})
     {'audit': {'label': 'z'}}
     """
     by_name: dict[str, dict[str, Option]] = {}
@@ -252,7 +237,6 @@ def settle(
 def _read_table(
     where: str, command: str, table: Any, options: Mapping[str, Option]
 ) -> dict[str, Any]:
-    """The settings of one command."""
     place = f"{where} [{command}]"
     if not isinstance(table, Mapping):
         raise SettingsError(place, "must be a table", f"got {table!r}", f"Write [{command}].")

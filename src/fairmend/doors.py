@@ -6,12 +6,9 @@ No other module imports to its right; `make lint` checks that.
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
-from fairmend.errors import FairmendWarning, require
-
-__all__ = ["audit_page", "report_page", "save"]
+from fairmend.errors import require, warn
 
 
 def report_page(report: Any) -> str:
@@ -30,17 +27,23 @@ def audit_page(audit: Any) -> str:
     return of_audit(audit)
 
 
+def dossier_page(found: Any, command: str | None) -> str:
+    """`Alternatives.to_html`: the dossier of a search as one page."""
+    _require_pages()
+    from fairmend.search.dossier import dossier
+
+    return dossier(found, command=command)
+
+
 def _require_pages() -> None:
     for module in ("jinja2", "vl_convert"):
         require(module, extra="report", why="to_html()")
     from fairmend.report.drawing import can_draw
 
     if not can_draw():
-        warnings.warn(
+        warn(
             "report: the charts are left out, as the memory of this process is limited (ulimit "
-            "-v); their tables are there",
-            FairmendWarning,
-            stacklevel=4,
+            "-v); their tables are there"
         )
 
 

@@ -66,7 +66,6 @@ class InputError(DataError):
     """A column that nobody named as an input, and that looks like something else."""
 
     def __init__(self, *parts: str, column: str = "", reason: str = "") -> None:
-        """Keep the column and the reason, so that the command line can say what to type."""
         super().__init__(*parts)
         self.column, self.reason = column, reason
 
@@ -194,11 +193,9 @@ def check_whole(what: str, value: object, least: int, fix: str = "", *, of: str 
     Traceback (most recent call last):
     fairmend.errors.DataError: n: must be a whole number of rows, at least 1; got 0.
     """
-    if isinstance(value, bool) or not (isinstance(value, Integral) and int(value) >= least):
-        of = of and f" of {of}"
-        raise DataError(
-            what, f"must be a whole number{of}, at least {least}", f"got {value!r}", fix
-        )
+    of = of and f" of {of}"
+    whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    check(whole, what, f"must be a whole number{of}, at least {least}", f"got {value!r}", fix)
 
 
 def check_length(what: str, given: Sized, n: int, as_in: str = "y") -> None:
@@ -208,21 +205,16 @@ def check_length(what: str, given: Sized, n: int, as_in: str = "y") -> None:
     Traceback (most recent call last):
     fairmend.errors.DataError: ids: must have the same length as X; got 2 entries, expected 3. ...
     """
-    check(
-        len(given) == n,
-        what,
-        f"must have the same length as {as_in}",
-        f"got {len(given):,} entries, expected {n:,}",
-        "Check that both come from the same filter.",
-    )
+    got = f"got {len(given):,} entries, expected {n:,}"
+    fix = "Check that both come from the same filter."
+    check(len(given) == n, what, f"must have the same length as {as_in}", got, fix)
 
 
 def check_names(what: str, given: object) -> None:
     """Refuse a text where a list of names is meant: its letters would be taken for names."""
     if isinstance(given, str):
-        raise DataError(
-            what, "must be a list of names", f"got the text {given!r}", f"Write [{given!r}]."
-        )
+        got, fix = f"got the text {given!r}", f"Write [{given!r}]."
+        raise DataError(what, "must be a list of names", got, fix)
 
 
 def check_columns(
@@ -251,18 +243,18 @@ def unreadable(
 # -------------------------------------------------------------------- what a message shows
 
 
-def nearest(name: object, known: Iterable[object]) -> str:
-    """Suggest the closest known name, or list a few, for the end of a message.
+def nearest(name: object, names: Iterable[object]) -> str:
+    """Suggest the closest of the names there are, or list a few, for the end of a message.
 
     >>> nearest("Femal", ["Female", "Male"])
     "Did you mean 'Female'?"
     >>> nearest("x", ["Female", "Male"])
     "Known: 'Female', 'Male'."
     """
-    known = list(known)
-    by_text = {str(value).casefold(): value for value in reversed(known)}
+    names = list(names)
+    by_text = {str(value).casefold(): value for value in reversed(names)}
     close = difflib.get_close_matches(str(name).casefold(), by_text, n=1)
-    return f"Did you mean {by_text[close[0]]!r}?" if close else f"Known: {listed(known)}."
+    return f"Did you mean {by_text[close[0]]!r}?" if close else f"Known: {listed(names)}."
 
 
 def listed(values: Iterable[object], limit: int = 6) -> str:
@@ -325,7 +317,6 @@ class foreign_code:  # noqa: N801 - used as contextlib's are; its generators min
         self._folder = "."
 
     def __enter__(self) -> None:
-        """Remember the current folder."""
         with suppress(OSError):  # it may have been removed
             self._folder = os.getcwd()
 

@@ -31,19 +31,15 @@ def progress(label: str, total: int | None = None) -> Iterator[Callable[[int], N
     >>> with progress("counting", total=2) as advance:
     ...     advance(2)
     """
-    line, outermost = _own.line, _own.line is None
-    if line is None:
-        line = _own.line = _Line()
+    line = _own.line = _own.line or _Line()
     stage = _Stage(label, total, time.monotonic())
     line.begin(stage)
     try:
         yield partial(line.advance, stage)
     finally:
-        if outermost:
+        line.end(stage)
+        if not line.stages:
             _own.line = None
-            line.close()
-        else:
-            line.end(stage)
 
 
 @dataclass(eq=False)
@@ -53,21 +49,24 @@ class _Stage:
     started: float
     done: int = 0
 
+    @property
+    def is_long(self) -> bool:
+        return time.monotonic() - self.started > PATIENCE_S
+
 
 class _Line:
     """What a thread's work shows: its outermost stage and one within it."""
 
     def __init__(self) -> None:
-        self._stages: list[_Stage] = []
+        self.stages: list[_Stage] = []
         self._bar: Progress | None = None
-        self._closed = False
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
 
     def begin(self, stage: _Stage) -> None:
         with self._lock:
-            self._stages.append(stage)
-            if len(self._stages) == 1 and _on_terminal():  # work may be silent for long
+            self.stages.append(stage)
+            if len(self.stages) == 1 and _on_terminal():  # work may be silent for long
                 self._timer = threading.Timer(PATIENCE_S, self._show)
                 self._timer.daemon = True
                 self._timer.start()
@@ -76,18 +75,18 @@ class _Line:
     def advance(self, stage: _Stage, steps: int) -> None:
         with self._lock:
             stage.done += steps
-            if self._bar is None and self._age(self._stages[:1]) > PATIENCE_S and _on_terminal():
+            if self.stages and self.stages[0].is_long and _on_terminal():
                 self._show()
             self._refresh()
 
     def end(self, stage: _Stage) -> None:
+        """With the outermost stage those within it end too."""
         with self._lock:
-            self._stages = [one for one in self._stages if one is not stage]
-            self._refresh()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed, self._stages = True, []
+            if stage not in self.stages[:1]:
+                self.stages = [one for one in self.stages if one is not stage]
+                self._refresh()
+                return
+            self.stages = []
             if self._timer is not None:
                 self._timer.cancel()
             if self._bar is not None:
@@ -96,26 +95,21 @@ class _Line:
 
     def _show(self) -> None:
         with self._lock:
-            if self._bar is None and not self._closed and self._stages:
+            if self._bar is None and self.stages:
                 self._bar = _shown_bar(*self._state())
 
     def _refresh(self) -> None:
-        if self._bar is not None and self._stages:
+        if self._bar is not None and self.stages:
             label, total, done = self._state()
             self._bar.update(self._bar.task_ids[0], description=label, total=total, completed=done)
 
     def _state(self) -> tuple[str, int | None, int]:
-        """The stage, and how much of it is done."""
-        first, *within = self._stages
+        first, *within = self.stages
         # a stage of a stage is shown once it has become long itself
-        inner = within[:1] + [one for one in within[1:] if self._age([one]) > PATIENCE_S]
+        inner = within[:1] + [stage for stage in within[1:] if stage.is_long]
         shown = inner[-1] if inner else first
         label = f"{first.label}: {shown.label}" if inner else first.label
         return label, shown.total, shown.done
-
-    @staticmethod
-    def _age(stages: list[_Stage]) -> float:
-        return time.monotonic() - stages[0].started if stages else 0.0
 
 
 class _Own(threading.local):
@@ -131,19 +125,12 @@ def _on_terminal() -> bool:
 
 
 def _shown_bar(label: str, total: int | None, done: int) -> Progress:
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
 
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    )  # fmt: skip
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    text, passed = rich.TextColumn("{task.description}"), rich.TimeElapsedColumn()
+    columns = text, rich.BarColumn(), rich.TaskProgressColumn(), passed
+    bar = rich.Progress(*columns, console=Console(stderr=True), transient=True)
     bar.add_task(label, total=total, completed=done)
     bar.start()
     return bar

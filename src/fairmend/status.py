@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["PlanStatus", "Status"]
-
 
 class Status(Enum):
     """What happened; the value is what to tell people."""

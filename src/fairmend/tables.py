@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import isnan
 
 UNKNOWN = "–"
 """Stands for what is not known."""
@@ -32,10 +33,8 @@ class TextTable:
 
     def __str__(self) -> str:
         heads = self._heads()
-        lines = [
-            [_printable(cell) for cell in line]
-            for line in ([name for name, _ in heads], *self.cells)
-        ]
+        rows = [[name for name, _ in heads], *self.cells]
+        lines = [[_printable(cell) for cell in line] for line in rows]
         widths = [max(len(line[j]) for line in lines) for j in range(len(heads))]
         text = [
             "  ".join(
@@ -66,10 +65,10 @@ class TextTable:
         """The same as a table element; every cell escaped."""
 
         def row(tag: str, cells: Sequence[str]) -> str:
-            style = {True: ' style="text-align:left"', False: ' style="text-align:right"'}
+            sides = ("left" if flush_left else "right" for _, flush_left in self._heads())
             return "".join(
-                f"<{tag}{style[flush_left]}>{escape(cell)}</{tag}>"
-                for cell, (_, flush_left) in zip(cells, self._heads(), strict=True)
+                f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>'
+                for cell, side in zip(cells, sides, strict=True)
             )
 
         caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
@@ -90,10 +89,8 @@ def percent(value: float, *, signed: bool = False) -> str:
     >>> percent(0.1786), percent(-0.004, signed=True), percent(-0.0004), percent(float("nan"))
     ('17.9 %', '-0.4 %', '0.0 %', '–')
     """
-    if value != value:  # noqa: PLR0124  nan
-        return UNKNOWN
-    rounded = round(100 * value, 1) + 0.0
-    return f"{rounded:+.1f} %" if signed else f"{rounded:.1f} %"
+    sign = "+" if signed else ""
+    return UNKNOWN if isnan(value) else f"{round(100 * value, 1) + 0.0:{sign}.1f} %"
 
 
 def points(value: float) -> str:
@@ -102,9 +99,7 @@ def points(value: float) -> str:
     >>> points(0.1786), points(-0.00004), points(float("nan"))
     ('+17.9', '+0.0', '–')
     """
-    if value != value:  # noqa: PLR0124  nan
-        return UNKNOWN
-    return f"{round(100 * value, 1) + 0.0:+.1f}"
+    return percent(value, signed=True).removesuffix(" %")
 
 
 def p_value(value: float) -> str:
@@ -113,7 +108,7 @@ def p_value(value: float) -> str:
     >>> p_value(0.00004), p_value(0.0312), p_value(float("nan"))
     ('< .001', '.031', '–')
     """
-    if value != value:  # noqa: PLR0124  nan
+    if isnan(value):
         return UNKNOWN
     return "< .001" if value < 0.0005 else f"{value:.3f}".removeprefix("0")
 
@@ -134,7 +129,7 @@ def number(value: float, *, signed: bool = False) -> str:
     >>> number(55609.54), number(0.123456), number(-12.0, signed=True), number(float("nan"))
     ('55,610', '0.1235', '-12', '–')
     """
-    if value != value:  # noqa: PLR0124  nan
+    if isnan(value):
         return UNKNOWN
     sign = "+" if signed else ""
     return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value + 0.0:{sign}.4g}"

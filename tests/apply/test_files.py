@@ -44,9 +44,9 @@ def fitted(people, container, **settings):
     )
 
 
-def streamed(mended, people, tmp_path, emit, edited=None, **options):
+def streamed(repaired, people, tmp_path, emit, edited=None, **options):
     people.write_csv(tmp_path / "in.csv")
-    work = FileRepairer(mended.fitted_repair, ["sex"], "id", Wanted(emit, edited=edited))
+    work = FileRepairer(repaired.fitted_repair, ["sex"], "id", Wanted(emit, edited=edited))
     reading = open_rows(str(tmp_path / "in.csv"), **options)
     with reading as stream, (tmp_path / "out.csv").open("wb") as out:
         work.stream(stream, out)
@@ -67,13 +67,13 @@ def test_equals_the_whole_table(people, container, known, tmp_path, monkeypatch)
     monkeypatch.setattr(laws, "MOST_LAWS", known)
     if container(people).__class__ is np.ndarray:
         people = people.rename({name: f"x{j}" for j, name in enumerate(people.columns[:16])})
-    mended = fitted(people, container)
-    found, tally = streamed(mended, people, tmp_path, "both", "what", block_bytes=20_000)
+    repaired = fitted(people, container)
+    found, tally = streamed(repaired, people, tmp_path, "both", "what", block_bytes=20_000)
     X = container(people.select(people.columns[:16]))
     said = {"sensitive_features": {"sex": people["sex"]}, "ids": people["id"]}
-    edited = mended.transform(X, **said)
+    edited = repaired.transform(X, **said)
     np.testing.assert_array_equal(found.select(people.columns[:16]).to_numpy(), np.asarray(edited))
-    np.testing.assert_array_equal(found["decision"], mended.predict(X, **said))
+    np.testing.assert_array_equal(found["decision"], repaired.predict(X, **said))
     assert found.select(people.columns[16:]).equals(people.select(people.columns[16:]))
     changed = np.asarray(edited) != np.asarray(X)
     assert (tally.rows, tally.edited) == (4_000, changed.any(axis=1).sum())
@@ -92,9 +92,9 @@ def test_the_model_is_asked_once_about_each_row(people, tmp_path):
         asked.append(len(rows))
         return vendor(rows)
 
-    mended = fitted(people, lambda x: x)
-    mended.box_ = fairmend.BlackBox(counting, output="probability")
-    streamed(mended, people, tmp_path, "decisions", block_bytes=20_000)
+    repaired = fitted(people, lambda x: x)
+    repaired.box_ = fairmend.BlackBox(counting, output="probability")
+    streamed(repaired, people, tmp_path, "decisions", block_bytes=20_000)
     distinct = people.select(people.columns[:16]).n_unique()
     assert sum(asked) == distinct < 4_000
 
@@ -102,23 +102,23 @@ def test_the_model_is_asked_once_about_each_row(people, tmp_path):
 def test_soft_decisions_are_drawn(people, tmp_path):
     known = people.filter(pl.col("sex").is_not_null())
     X, groups = known.select(people.columns[:16]), {"sex": known["sex"]}
-    mended = RepairedClassifier(fairmend.BlackBox(vendor, soft=True), "sp", random_state=0)
-    mended.fit(X, known["y"], sensitive_features=groups)
-    found, tally = streamed(mended, known, tmp_path, "decisions")
-    expected = mended.predict(X, sensitive_features=groups, ids=known["id"])
+    repaired = RepairedClassifier(fairmend.BlackBox(vendor, soft=True), "sp", random_state=0)
+    repaired.fit(X, known["y"], sensitive_features=groups)
+    found, tally = streamed(repaired, known, tmp_path, "decisions")
+    expected = repaired.predict(X, sensitive_features=groups, ids=known["id"])
     np.testing.assert_array_equal(found["decision"], expected)
     assert tally.drawn == known.height
 
 
 def test_whole_numbers_that_become_others_on_the_way(people, tmp_path):
-    mended = fitted(people, lambda x: x)
+    repaired = fitted(people, lambda x: x)
     people.write_csv(tmp_path / "in.csv")
     header, first, *rest = (tmp_path / "in.csv").read_bytes().splitlines(keepends=True)
     pieces = [header, first, *rest[:2_000], b"0.5" + first[1:], *rest[2_000:]]
     (tmp_path / "in.csv").write_bytes(b"".join(pieces))
     reading = open_rows(str(tmp_path / "in.csv"), block_bytes=20_000)
     with reading as stream, (tmp_path / "out.csv").open("wb") as out:
-        work = FileRepairer(mended.fitted_repair, ["sex"], "id", Wanted("rows"))
+        work = FileRepairer(repaired.fitted_repair, ["sex"], "id", Wanted("rows"))
         work.stream(stream, out)
     after = (tmp_path / "out.csv").read_bytes().splitlines(keepends=True)
     assert sum(a != b for a, b in zip(pieces, after, strict=True)) == work.counts.edited > 0
@@ -127,12 +127,12 @@ def test_whole_numbers_that_become_others_on_the_way(people, tmp_path):
 
 
 def test_a_column_of_decisions_must_be_new(people, tmp_path):
-    mended = fitted(people, lambda x: x)
+    repaired = fitted(people, lambda x: x)
     with pytest.raises(fairmend.DataError, match="--decision: must name a new column"):
-        streamed(mended, people.rename({"y": "decision"}), tmp_path, "both")
+        streamed(repaired, people.rename({"y": "decision"}), tmp_path, "both")
     for emit, name in (("rows", "y"), ("decisions", "id"), ("both", "decision")):
         with pytest.raises(fairmend.DataError, match=f"there is one called '{name}' already"):
-            streamed(mended, people, tmp_path, emit, name)
+            streamed(repaired, people, tmp_path, emit, name)
 
 
 def test_a_model_that_changes_its_mind_gets_another_law():

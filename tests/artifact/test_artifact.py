@@ -181,7 +181,7 @@ CASES = {
     "labels in words": {"words": True},
     "both sides": {"two_sided": True},
 }  # fmt: skip
-EXPLAINED = ("scores", "labels", "mixed", "four groups")
+EXPLAINED = ("labels", "mixed", "four groups")
 ABOUT = (
     "people", "container", "model", "recorded", "soft", "groups", "attributes", "weighted", "words"
 )  # fmt: skip
@@ -213,12 +213,12 @@ def fitted(case, **more):
         settings_["pos_label"] = "yes"
     X, y, s = data(case)
     weight = np.random.default_rng(1).random(len(y)) if about.get("weighted") else None
-    mended = RepairedClassifier(
+    repaired = RepairedClassifier(
         vendor(case), **{"key": KEY, "random_state": 0, **settings_, **more}
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairmendWarning)
-        return mended.fit(X, y, sensitive_features=s, sample_weight=weight)
+        return repaired.fit(X, y, sensitive_features=s, sample_weight=weight)
 
 
 def spelt(native):
@@ -232,7 +232,7 @@ def spelt(native):
     return repr((native.dtypes.tolist(), native.to_numpy(object).tolist(), native.index.tolist()))
 
 
-def used(mended, case):
+def used(repaired, case):
     """Everything a repair says about new people, to the last bit."""
     X, y, s = data(case, NEW, 7)
     ids = [f"id-{i}" for i in range(NEW)]
@@ -240,19 +240,19 @@ def used(mended, case):
         warnings.simplefilter("ignore", FairmendWarning)
         patch.setenv("SOURCE_DATE_EPOCH", "0")
         explained = case in EXPLAINED  # which takes most of the time
-        report = mended.report(X, y, sensitive_features=s, explanation=explained).to_dict()
+        report = repaired.report(X, y, sensitive_features=s, explanation=explained).to_dict()
     if "method_options" in CASES[case]:  # a function in them, which the report spells by address
         del report["provenance"]["settings"], report["provenance"]["command"]
     return {
-        "predict": mended.predict(X, sensitive_features=s, ids=ids).tolist(),
-        "without ids": mended.predict(X, sensitive_features=s).tolist(),
-        "predict_proba": mended.predict_proba(X, sensitive_features=s).tolist(),
-        "transform": spelt(mended.transform(X, sensitive_features=s, ids=ids)),
+        "predict": repaired.predict(X, sensitive_features=s, ids=ids).tolist(),
+        "without ids": repaired.predict(X, sensitive_features=s).tolist(),
+        "predict_proba": repaired.predict_proba(X, sensitive_features=s).tolist(),
+        "transform": spelt(repaired.transform(X, sensitive_features=s, ids=ids)),
         "report": repr(report),
-        "audit": repr(mended.audit_),
-        "plans": [str(plan) for plan in mended.plans_.values()],
-        "kinds": [type(plan).__name__ for plan in mended.plans_.values()],
-        "classes": repr((mended.classes_, mended.n_features_in_)),
+        "audit": repr(repaired.audit_),
+        "plans": [str(plan) for plan in repaired.plans_.values()],
+        "kinds": [type(plan).__name__ for plan in repaired.plans_.values()],
+        "classes": repr((repaired.classes_, repaired.n_features_in_)),
     }
 
 
@@ -266,9 +266,9 @@ def saved(folder):
     """Every case fitted and saved, with what it says."""
     said = {}
     for case in CASES:
-        mended = fitted(case)
-        mended.save(folder / f"{case}.fairmend")
-        said[case] = used(mended, case)
+        repaired = fitted(case)
+        repaired.save(folder / f"{case}.fairmend")
+        said[case] = used(repaired, case)
     return said
 
 
@@ -351,16 +351,16 @@ def test_another_key_is_told_by_its_fingerprint(good):
 
 
 def test_a_key_made_from_a_seed_cannot_be_found_by_trying_seeds(tmp_path):
-    mended = fitted("scores", key=None, random_state=77)
-    mended.save(tmp_path / "one")
+    repaired = fitted("scores", key=None, random_state=77)
+    repaired.save(tmp_path / "one")
     inside = b"".join(members(tmp_path / "one").values())
-    assert mended.key_ not in inside
-    assert Drawer(mended.key_).fingerprint.encode() not in inside
+    assert repaired.key_ not in inside
+    assert Drawer(repaired.key_).fingerprint.encode() not in inside
     about = inspect(tmp_path / "one").about
     assert (about.key_fingerprint, about.settings["random_state"]) == (None, None)
-    loaded = fairmend.load(tmp_path / "one", coarse, key=mended.key_)
+    loaded = fairmend.load(tmp_path / "one", coarse, key=repaired.key_)
     X, who = new_people()
-    assert np.array_equal(loaded.predict(X, **who), mended.predict(X, **who))
+    assert np.array_equal(loaded.predict(X, **who), repaired.predict(X, **who))
 
 
 def test_a_model_that_changed_its_mind_is_refused(good):
@@ -409,11 +409,12 @@ def test_a_wrapped_model_is_read_as_it_was_in_fit(good, tmp_path):
     model = LogisticRegression().fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairmendWarning)
-        mended = RepairedClassifier(model, "fnr", key=KEY).fit(X, y, sensitive_features=s)
-    mended.save(tmp_path / "two")
+        repaired = RepairedClassifier(model, "fnr", key=KEY).fit(X, y, sensitive_features=s)
+    repaired.save(tmp_path / "two")
     again = fairmend.load(tmp_path / "two", model, key=KEY)
     assert np.array_equal(
-        again.predict_proba(X, sensitive_features=s), mended.predict_proba(X, sensitive_features=s)
+        again.predict_proba(X, sensitive_features=s),
+        repaired.predict_proba(X, sensitive_features=s),
     )
 
 
@@ -440,11 +441,11 @@ def test_a_repair_loaded_without_model_or_key_is_not_saved_again(good, tmp_path,
 def test_names_that_are_numbers_and_the_callers_row_labels(tmp_path):
     X, y, s = people()
     X = X.set_axis([0, 1, 2], axis=1).set_axis([f"row {i}" for i in range(len(X))], axis=0)
-    mended = RepairedClassifier(coarse, key=KEY, one_way={0: "up"})
-    mended.fit(X, y, sensitive_features=s).save(tmp_path / "one")
+    repaired = RepairedClassifier(coarse, key=KEY, one_way={0: "up"})
+    repaired.fit(X, y, sensitive_features=s).save(tmp_path / "one")
     assert b"row 1" not in b"".join(members(tmp_path / "one").values())
     loaded = fairmend.load(tmp_path / "one", coarse, key=KEY)
-    one, other = (each.transform(X, sensitive_features=s) for each in (mended, loaded))
+    one, other = (each.transform(X, sensitive_features=s) for each in (repaired, loaded))
     pd.testing.assert_frame_equal(one, other)
 
 
@@ -468,18 +469,18 @@ NUMPY = {
 def test_settings_of_numpy_s_types_load_as_python_s(what, tmp_path):
     X, y, s = people()
     group = (s == "b").astype(int)
-    mended = RepairedClassifier(coarse, key=KEY, **NUMPY[what])
-    mended.fit(X, y, sensitive_features=group).save(tmp_path / "one")
+    repaired = RepairedClassifier(coarse, key=KEY, **NUMPY[what])
+    repaired.fit(X, y, sensitive_features=group).save(tmp_path / "one")
     loaded = fairmend.load(tmp_path / "one", coarse, key=KEY)
-    one, other = (each.transform(X, sensitive_features=group) for each in (mended, loaded))
+    one, other = (each.transform(X, sensitive_features=group) for each in (repaired, loaded))
     pd.testing.assert_frame_equal(one, other)
     assert "np." not in str(inspect(tmp_path / "one").to_dict()["settings"])
 
 
 def test_a_setting_of_another_type_is_not_stored_so_that_nothing_loads_it(tmp_path):
-    mended = fitted("scores", do_no_harm=1)
+    repaired = fitted("scores", do_no_harm=1)
     with pytest.raises(ArtifactError, match=r"the repair: must have settings .* 'do_no_harm': 1"):
-        mended.save(tmp_path / "one")
+        repaired.save(tmp_path / "one")
 
 
 def test_names_and_labels_that_cannot_be_stored_are_named(tmp_path):
@@ -489,24 +490,24 @@ def test_names_and_labels_that_cannot_be_stored_are_named(tmp_path):
         (twofold, y, None, r"^X column \('X', 'income'\): must be named by text .* type tuple"),
         (X, np.where(y == 1, b"yes", b"no"), b"yes", "^y: must hold numbers, .* got b'no'"),
     ):
-        mended = RepairedClassifier(coarse, key=KEY, pos_label=positive)
-        mended.fit(rows, outcome, sensitive_features=s)
+        repaired = RepairedClassifier(coarse, key=KEY, pos_label=positive)
+        repaired.fit(rows, outcome, sensitive_features=s)
         with pytest.raises(ArtifactError, match=message):
-            mended.save(tmp_path / "one")
+            repaired.save(tmp_path / "one")
 
 
 def test_the_time_is_the_callers(tmp_path):
-    mended = fitted("scores")
+    repaired = fitted("scores")
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    mended.save(tmp_path / "one", created=at)
-    mended.save(tmp_path / "two", created="2026-03-01T12:00:00+00:00")
+    repaired.save(tmp_path / "one", created=at)
+    repaired.save(tmp_path / "two", created="2026-03-01T12:00:00+00:00")
     assert inspect(tmp_path / "one").created == "2026-03-01T12:00:00+00:00"
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     with pytest.raises(DataError, match="created: must be a datetime"):
-        mended.save(tmp_path / "three", created="yesterday")
+        repaired.save(tmp_path / "three", created="yesterday")
     with pytest.raises(DataError, match="must not exist yet"):
-        mended.save(tmp_path / "one")
-    mended.save(tmp_path / "one", overwrite=True)
+        repaired.save(tmp_path / "one")
+    repaired.save(tmp_path / "one", overwrite=True)
     assert inspect(tmp_path / "one").created is None
 
 
@@ -535,20 +536,20 @@ CODE = {
 @pytest.mark.parametrize("what", CODE)
 def test_code_is_named_and_refused(what, tmp_path):
     settings_, message = CODE[what]
-    mended = fitted("scores", **settings_)
+    repaired = fitted("scores", **settings_)
     with pytest.raises(ArtifactError, match=message):
-        mended.save(tmp_path / "one")
+        repaired.save(tmp_path / "one")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_model_of_outcomes_that_no_plan_asks_is_left_out_and_can_be_set_again(tmp_path):
     own = LogisticRegression()
-    mended = fitted("scores", outcome_model=own)
-    mended.save(tmp_path / "one")
+    repaired = fitted("scores", outcome_model=own)
+    repaired.save(tmp_path / "one")
     loaded = fairmend.load(tmp_path / "one", coarse, key=KEY)
     with pytest.raises(ArtifactError, match="LogisticRegression: must be given again"):
         used(loaded, "scores")
-    assert used(loaded.set_params(outcome_model=own), "scores") == used(mended, "scores")
+    assert used(loaded.set_params(outcome_model=own), "scores") == used(repaired, "scores")
 
 
 def test_a_ranking_by_products_of_inputs_is_stored_as_numbers(tmp_path):
@@ -649,16 +650,16 @@ def test_without_arrow_the_pip_line(monkeypatch, good):
 
 def test_the_manifest_says_what_is_inside(good):
     manifest = inspect(good)
-    mended = fitted("scores")
+    repaired = fitted("scores")
     about = manifest.about
     assert (about.metric, about.method, about.container) == ("sp", "least_change", "pandas")
     assert [(c.name, c.dtype) for c in about.columns] == [
         ("income", "float64"), ("member", "int64"), ("town", "int64")
     ]  # fmt: skip
     assert about.groups == ("a", "b")
-    assert about.plans[0].outlook == mended.plan_.outlook
+    assert about.plans[0].outlook == repaired.plan_.outlook
     X, y, s = data("scores", NEW, 7)
-    report = mended.report(X, y, sensitive_features=s)
+    report = repaired.report(X, y, sensitive_features=s)
     assert about.audit_sha256 == report.provenance.audit_data
     assert about.settings["level"] == 1.0
     assert about.model.output == "probability"

@@ -1,6 +1,9 @@
 """Files as people bring them, and the command line as they call it."""
 
+import contextlib
 import csv
+import functools
+import io
 import os
 import subprocess
 import sys
@@ -80,33 +83,37 @@ class Done:
         self.code, self.out, self.err = code, out, err
 
 
+def in_process(*arguments, cwd):
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["fairmend", *map(str, arguments)])
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            with pytest.raises(SystemExit) as ended:
+                main()
+            out.flush()
+            err.flush()
+    return Done(ended.value.code or 0, *(s.buffer.getvalue().decode() for s in (out, err)))
+
+
 @pytest.fixture
-def call(capsys, monkeypatch, tmp_path):
+def call(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")  # a message in one line, unless a test says otherwise
-
-    def called(*arguments, cwd=tmp_path):
-        monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["fairmend", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Done(ended.value.code or 0, out, err)
-
-    return called
+    return functools.partial(in_process, cwd=tmp_path)
 
 
 @pytest.fixture(scope="session")
-def mended(tmp_path_factory):
+def workdir(tmp_path_factory):
     """A folder with a person's file and a repair made from it on the command line."""
     folder = tmp_path_factory.mktemp("person")
     write_applicants(folder / "applicants.csv", 1_500)
     write_applicants(folder / "new.csv", 1_000, seed=1)
-    done = process(
+    done = in_process(
         "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr",
-        "--immutable", "Age (years)", "-o", "mended.fairmend", "--json", cwd=folder,
+        "--immutable", "Age (years)", "-o", "repaired.fairmend", "--json", cwd=folder,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
-    (folder / "repair.json").write_bytes(done.stdout)
-    assert process("key", "secret.key", cwd=folder).returncode == 0
+    assert done.code == 0, done.err
+    (folder / "repair.json").write_text(done.out)
+    (folder / "repaired.err").write_text(done.err)
+    assert in_process("key", "secret.key", cwd=folder).code == 0
     return folder

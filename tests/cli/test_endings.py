@@ -18,15 +18,15 @@ from disks import null_device
 
 from .conftest import IGNORED, NAMED, environment, process, write_applicants
 
-APPLY = ("apply", "mended.fairmend", "-", "--missing", "n/a", "--emit", "rows", "-o")
+APPLY = ("apply", "repaired.fairmend", "-", "--missing", "n/a", "--emit", "rows", "-o")
 ENOUGH = 5 << 20
 """Bytes that make apply write: more than one block."""
 
 
 @pytest.fixture(scope="module")
-def much(mended):
+def much(workdir):
     """A header, and a file's rows again and again."""
-    header, _, rows = (mended / "new.csv").read_bytes().partition(b"\r\n")
+    header, _, rows = (workdir / "new.csv").read_bytes().partition(b"\r\n")
     return header + b"\r\n" + rows * (ENOUGH // len(rows) + 1)
 
 
@@ -41,14 +41,14 @@ def written_into(folder, pid):
 
 
 @contextlib.contextmanager
-def half_way(mended, out, much, **more):
+def half_way(workdir, out, much, **more):
     """A process that has written a part of its output and waits for more input."""
     running = subprocess.Popen(
         [sys.executable, "-m", "fairmend", *APPLY, str(out)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        cwd=mended,
+        cwd=workdir,
         env=environment(FAIRMEND_KEY="00" * 32),
         **more,
     )
@@ -77,30 +77,30 @@ def half_way(mended, out, much, **more):
     ],
 )
 def test_told_to_stop_it_leaves_nothing(  # noqa: PLR0917
-    number, code, message, mended, much, tmp_path
+    number, code, message, workdir, much, tmp_path
 ):
-    with half_way(mended, tmp_path / "out.csv", much) as running:
+    with half_way(workdir, tmp_path / "out.csv", much) as running:
         running.send_signal(number)
         assert running.wait(30) == code
         assert running.stderr.read().endswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_it_leaves_nothing(mended, much, tmp_path):
+def test_killed_it_leaves_nothing(workdir, much, tmp_path):
     (tmp_path / "out.csv").write_text("what was there before")
-    with half_way(mended, tmp_path / "new.csv", much) as running:
+    with half_way(workdir, tmp_path / "new.csv", much) as running:
         running.kill()
         assert running.wait(30) == -signal.SIGKILL
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert (tmp_path / "out.csv").read_text() == "what was there before"
 
 
-def test_a_limit_on_the_size_of_files(mended, much, tmp_path):
+def test_a_limit_on_the_size_of_files(workdir, much, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "fairmend", *APPLY, str(tmp_path / "out.csv")],
         input=much,
         capture_output=True,
-        cwd=mended,
+        cwd=workdir,
         env=environment(FAIRMEND_KEY="00" * 32),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
         check=False,
@@ -110,23 +110,23 @@ def test_a_limit_on_the_size_of_files(mended, much, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_standard_output_on_a_full_disk(mended):
+def test_standard_output_on_a_full_disk(workdir):
     with open("/dev/full", "wb") as nowhere:
         done = subprocess.run(
-            [sys.executable, "-m", "fairmend", "inspect", "mended.fairmend"],
-            stdout=nowhere, stderr=subprocess.PIPE, cwd=mended, env=environment(), check=False,
+            [sys.executable, "-m", "fairmend", "inspect", "repaired.fairmend"],
+            stdout=nowhere, stderr=subprocess.PIPE, cwd=workdir, env=environment(), check=False,
         )  # fmt: skip
     assert done.returncode == 3
     assert done.stderr == b"fairmend: the system refused: No space left on device\n"
 
 
 @pytest.mark.parametrize("emit", ["both", "decisions"])  # the latter are written by Polars
-def test_a_reader_that_goes_away(mended, much, tmp_path, emit):
+def test_a_reader_that_goes_away(workdir, much, tmp_path, emit):
     (tmp_path / "much.csv").write_bytes(much)
     running = subprocess.Popen(
-        [sys.executable, "-m", "fairmend", "apply", "mended.fairmend", tmp_path / "much.csv",
+        [sys.executable, "-m", "fairmend", "apply", "repaired.fairmend", tmp_path / "much.csv",
          "--missing", "n/a", "--id", "customer no", "--emit", emit, "-o", "-"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=mended,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=workdir,
         env=environment(FAIRMEND_KEY="00" * 32),
     )  # fmt: skip
     assert running.stdout.read(3) == b"\xef\xbb\xbf"
@@ -138,9 +138,9 @@ def test_a_reader_that_goes_away(mended, much, tmp_path, emit):
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("apply", "--help"), ("inspect", "x.fairmend")])
-def test_a_reader_that_never_was(mended, tmp_path, arguments):
+def test_a_reader_that_never_was(workdir, tmp_path, arguments):
     """A pipe whose other end is closed before anything is written."""
-    (tmp_path / "x.fairmend").write_bytes((mended / "mended.fairmend").read_bytes())
+    (tmp_path / "x.fairmend").write_bytes((workdir / "repaired.fairmend").read_bytes())
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -151,22 +151,22 @@ def test_a_reader_that_never_was(mended, tmp_path, arguments):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_what_is_there_stays_unless_forced(mended, call, tmp_path):
+def test_what_is_there_stays_unless_forced(workdir, call, tmp_path):
     out = tmp_path / "out.csv"
     out.write_text("precious")
-    arguments = ("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--emit", "rows",
+    arguments = ("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--emit", "rows",
                  "--key-file", "secret.key", "-o", out)  # fmt: skip
-    refused = call(*arguments, cwd=mended)
+    refused = call(*arguments, cwd=workdir)
     assert (refused.code, out.read_text()) == (3, "precious")
     assert refused.err == (
         f"fairmend: output '{out}': must not exist yet; there is such a file. "
         "Choose another name, or allow it to be overwritten (--force).\n"
     )
-    assert call(*arguments, "--force", cwd=mended).code == 0
+    assert call(*arguments, "--force", cwd=workdir).code == 0
     assert out.read_bytes().startswith(b"\xef\xbb\xbf")
 
 
-def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
+def test_bad_data_far_into_the_file_leaves_nothing(workdir, call, tmp_path):
     bad = tmp_path / "bad.csv"
     write_applicants(bad, 300, seed=2)
     lines = bad.read_bytes().split(b"\r\n000150;")
@@ -175,8 +175,8 @@ def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
     bad.write_bytes(lines[0] + b"\r\n000150;" + b";".join(rest))
     line = lines[0].count(b"\n") + 2  # remarks are of several lines
     out = tmp_path / "out.csv"
-    done = call("apply", "mended.fairmend", bad, "--missing", "n/a", "--key-file", "secret.key",
-                "-o", out, cwd=mended)  # fmt: skip
+    done = call("apply", "repaired.fairmend", bad, "--missing", "n/a", "--key-file", "secret.key",
+                "-o", out, cwd=workdir)  # fmt: skip
     assert done.code == 3
     assert done.err.endswith(
         f"fairmend: column 'Age (years)', line {line}: must be a number, as in the audit data; "
@@ -200,19 +200,19 @@ def test_bad_data_far_into_the_file_leaves_nothing(mended, call, tmp_path):
         ("sex;score\nm;1\n".encode("utf-16-le"), "must be text in UTF-8; got UTF-16"),
     ],
 )
-def test_files_that_are_none(content, message, mended, call, tmp_path):
+def test_files_that_are_none(content, message, workdir, call, tmp_path):
     (tmp_path / "odd.csv").write_bytes(content)
-    done = call("apply", "mended.fairmend", tmp_path / "odd.csv", "--key-file", "secret.key",
-                "-o", tmp_path / "out.csv", cwd=mended)  # fmt: skip
+    done = call("apply", "repaired.fairmend", tmp_path / "odd.csv", "--key-file", "secret.key",
+                "-o", tmp_path / "out.csv", cwd=workdir)  # fmt: skip
     assert (done.code, done.out) == (3, "")
     assert message in done.err
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_an_artifact_that_is_none_is_refused(mended, call, tmp_path):
+def test_an_artifact_that_is_none_is_refused(workdir, call, tmp_path):
     for command in (("inspect",), ("apply", "new.csv", "-o", tmp_path / "o")):
         name, *rest = command
-        done = call(name, "applicants.csv", *rest, cwd=mended)
+        done = call(name, "applicants.csv", *rest, cwd=workdir)
         assert done.code == 5
         assert "artifact 'applicants.csv': must begin as a zip does" in done.err
         assert "the artifact comes first, then the file" in done.err
@@ -232,40 +232,47 @@ def shell(line, cwd, **more):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_no_encoding_of_the_terminal_is_too_narrow(encoding, mended):
-    done = process("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
-                   "n/a", cwd=mended, PYTHONIOENCODING=encoding)  # fmt: skip
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])  # test_demo.py has UTF-8
+def test_no_encoding_of_the_terminal_is_too_narrow(encoding, workdir):
+    done = process("report", "repaired.fairmend", "new.csv", "--label", "approved?", "--missing",
+                   "n/a", "--no-frontier", cwd=workdir, PYTHONIOENCODING=encoding)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
-    demo = process("demo", PYTHONIOENCODING=encoding)
+    assert done.stdout.decode(encoding)
+
+
+def test_the_demo_fits_the_narrowest_terminal(tmp_path):
+    demo = process("demo", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert demo.returncode == 0, demo.stderr
+    assert b"The realised gap is closed" in demo.stdout
 
 
-def test_standard_output_that_is_closed(mended, tmp_path):
-    done = shell(f"fairmend {shlex.join(AUDIT)} >&-", mended)
+def test_standard_output_that_is_closed(workdir, tmp_path):
+    done = shell(f"fairmend {shlex.join(AUDIT)} >&-", workdir)
     assert done.returncode == 3
     assert b"standard output: must be open; it is closed" in done.stderr
     out = tmp_path / "out.csv"
-    apply = shlex.join(["apply", "mended.fairmend", "new.csv", "--missing", "n/a", "-o", str(out)])
-    done = shell(f"fairmend {apply} <&- >&-", mended)
+    apply = shlex.join(
+        ["apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "-o", str(out)]
+    )
+    done = shell(f"fairmend {apply} <&- >&-", workdir)
     assert done.returncode == 0, done.stderr
     assert out.read_bytes().startswith(b"\xef\xbb\xbf")
     repair = shlex.join(["repair", "applicants.csv", *NAMED, *IGNORED, "-o", str(tmp_path / "r.f")])
-    done = shell(f"fairmend {repair} --allow-partial >&- 2>&-", mended)
+    done = shell(f"fairmend {repair} --allow-partial >&- 2>&-", workdir)
     assert done.returncode == 0
     assert (tmp_path / "r.f").read_bytes().startswith(b"PK")
     assert (tmp_path / "r.html").stat().st_size > 10_000
 
 
-def test_standard_input_that_is_closed(mended):
-    done = shell(f"fairmend {shlex.join(('audit', '-', *NAMED))} <&-", mended)
+def test_standard_input_that_is_closed(workdir):
+    done = shell(f"fairmend {shlex.join(('audit', '-', *NAMED))} <&-", workdir)
     assert done.returncode == 3
     assert b"standard input: must be open; it is closed" in done.stderr
-    assert shell(f"fairmend {shlex.join(AUDIT)} <&-", mended).returncode == 0
+    assert shell(f"fairmend {shlex.join(AUDIT)} <&-", workdir).returncode == 0
 
 
-def test_interrupted_while_it_is_imported(mended):
+def test_interrupted_while_it_is_imported(workdir):
     """A module that we import stops until the signal has come."""
     program = (
         "import os, runpy, signal, sys\n"
@@ -280,12 +287,12 @@ def test_interrupted_while_it_is_imported(mended):
     assert (done.returncode, done.stderr) == (130, b"fairmend: interrupted\n")
 
 
-def test_little_memory_costs_the_charts_only(mended, tmp_path):
+def test_little_memory_costs_the_charts_only(workdir, tmp_path):
     limit = 3 << 30
     done = subprocess.run(
         [sys.executable, "-m", "fairmend", "repair", "applicants.csv", *NAMED, *IGNORED,
          "--allow-partial", "-o", str(tmp_path / "r.fairmend")],
-        capture_output=True, cwd=mended, env=environment(OMP_NUM_THREADS="1"), check=False,
+        capture_output=True, cwd=workdir, env=environment(OMP_NUM_THREADS="1"), check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -304,11 +311,11 @@ def test_the_version_can_be_asked_for():
 # -------------------------------------------------------------------- places that are no files
 
 
-def test_a_device_takes_the_output_and_stays_one(mended, call, tmp_path):
+def test_a_device_takes_the_output_and_stays_one(workdir, call, tmp_path):
     place = null_device(tmp_path / "null")
     for force in ((), ("--force",)):
-        done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--key-file",
-                    "secret.key", "-o", place, *force, cwd=mended)  # fmt: skip
+        done = call("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--key-file",
+                    "secret.key", "-o", place, *force, cwd=workdir)  # fmt: skip
         assert done.code == 0, done.err
         assert place.is_char_device()
 
@@ -318,15 +325,15 @@ def test_a_device_takes_the_output_and_stays_one(mended, call, tmp_path):
     [
         (("--config", "/dev/zero", "audit", "new.csv"), 2, "config '/dev/zero'"),
         (("audit", "/dev/zero", *NAMED), 3, "file '/dev/zero'"),
-        (("apply", "mended.fairmend", "/dev/zero", "-o", "-"), 3, "file '/dev/zero'"),
-        (("apply", "mended.fairmend", "new.csv", "--key-file", "/dev/zero", "-o", "-"), 3,
+        (("apply", "repaired.fairmend", "/dev/zero", "-o", "-"), 3, "file '/dev/zero'"),
+        (("apply", "repaired.fairmend", "new.csv", "--key-file", "/dev/zero", "-o", "-"), 3,
          "key file '/dev/zero'"),
     ],
 )  # fmt: skip
-def test_what_has_no_end_is_not_read_to_it(mended, call, arguments, code, what):
+def test_what_has_no_end_is_not_read_to_it(workdir, call, arguments, code, what):
     if what.startswith("file") and "apply" in arguments:
         arguments = (*arguments, "--key-file", "secret.key")
-    done = call(*arguments, cwd=mended)
+    done = call(*arguments, cwd=workdir)
     assert (done.code, done.out) == (code, "")
     assert what in done.err
 

@@ -16,11 +16,11 @@ def disk(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def long(mended):
+def long(workdir):
     """A scored file of more bytes than the small disk has."""
-    header, _, rows = (mended / "new.csv").read_bytes().partition(b"\r\n")
-    (mended / "long.csv").write_bytes(header + b"\r\n" + rows * ((2 << 20) // len(rows) + 1))
-    return mended / "long.csv"
+    header, _, rows = (workdir / "new.csv").read_bytes().partition(b"\r\n")
+    (workdir / "long.csv").write_bytes(header + b"\r\n" + rows * ((2 << 20) // len(rows) + 1))
+    return workdir / "long.csv"
 
 
 def fairmend(disk, *arguments):
@@ -40,20 +40,20 @@ def refused(done, place):
 
 
 @pytest.mark.parametrize("emit", ["rows", "decisions"])  # the latter are written by Polars
-def test_apply_fills_the_disk(mended, long, disk, emit):
+def test_apply_fills_the_disk(workdir, long, disk, emit):
     if emit == "decisions":
         disk.fill(leave=8_192)
     out = disk.place / "out.csv"
-    refused(fairmend(disk, "apply", mended / "mended.fairmend", long, "--missing", "n/a",
+    refused(fairmend(disk, "apply", workdir / "repaired.fairmend", long, "--missing", "n/a",
                      "--emit", emit, "-o", out), out)  # fmt: skip
     assert disk.names == (["filler"] if emit == "decisions" else [])
 
 
-def test_apply_on_a_full_disk_keeps_what_was_there(mended, disk):
+def test_apply_on_a_full_disk_keeps_what_was_there(workdir, disk):
     out = disk.place / "out.csv"
     (disk.seen / "out.csv").write_bytes(b"what was there before")
     disk.fill()
-    arguments = ("apply", mended / "mended.fairmend", mended / "new.csv", "--missing", "n/a",
+    arguments = ("apply", workdir / "repaired.fairmend", workdir / "new.csv", "--missing", "n/a",
                  "--emit", "rows", "--force", "-o", out)  # fmt: skip
     refused(fairmend(disk, *arguments), out)
     assert disk.names == ["filler", "out.csv"]
@@ -63,28 +63,28 @@ def test_apply_on_a_full_disk_keeps_what_was_there(mended, disk):
     assert done.returncode == 0, done.stderr
     assert disk.names == ["out.csv"]
     lines = (disk.seen / "out.csv").read_bytes().count(b"\r\n")
-    assert lines == (mended / "new.csv").read_bytes().count(b"\r\n")
+    assert lines == (workdir / "new.csv").read_bytes().count(b"\r\n")
 
 
-def repair(mended, disk, *more):
+def repair(workdir, disk):
     return fairmend(
-        disk, "repair", mended / "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr",
-        "--immutable", "Age (years)", "-o", disk.place / "new.fairmend", *more,
+        disk, "repair", workdir / "applicants.csv", *NAMED, *IGNORED, "--immutable", "Age (years)",
+        "-o", disk.place / "new.fairmend",
     )  # fmt: skip
 
 
-def test_repair_on_a_full_disk(mended, disk):
+def test_repair_on_a_full_disk(workdir, disk):
     disk.fill()
-    refused(repair(mended, disk), disk.place / "new.fairmend")
+    refused(repair(workdir, disk), disk.place / "new.fairmend")
     assert disk.names == ["filler"]
 
 
-def test_a_repair_whose_report_does_not_fit(mended, disk):
+def test_a_repair_whose_report_does_not_fit(workdir, disk):
     """Two files, each whole or not there: the artifact fits, the page beside it does not."""
-    room = (mended / "mended.fairmend").stat().st_size + 8_192
-    assert (mended / "mended.html").stat().st_size > room
+    room = (workdir / "repaired.fairmend").stat().st_size + 8_192
+    assert (workdir / "repaired.html").stat().st_size > room
     disk.fill(leave=room)
-    said = repair(mended, disk)
+    said = repair(workdir, disk)
     refused(said, disk.place / "new.html")
     assert f"fairmend: wrote {disk.place / 'new.fairmend'}\n" in said.stderr.decode()
     assert disk.names == ["filler", "new.fairmend"]
@@ -92,11 +92,11 @@ def test_a_repair_whose_report_does_not_fit(mended, disk):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_report_on_a_full_disk(mended, disk):
+def test_a_report_on_a_full_disk(workdir, disk):
     disk.fill()
     page = disk.place / "page.html"
     done = fairmend(
-        disk, "report", mended / "mended.fairmend", mended / "applicants.csv", "--no-frontier",
+        disk, "report", workdir / "repaired.fairmend", workdir / "applicants.csv", "--no-frontier",
         "--label", "approved?", "--predictions", "score", "--missing", "n/a", "-o", page,
     )  # fmt: skip
     refused(done, page)

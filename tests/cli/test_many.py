@@ -14,7 +14,7 @@ import pytest
 
 from fairmend.apply.outputs import RECORD
 
-from .conftest import environment, process
+from .conftest import environment, in_process
 
 NAMED = ("--label", "repaid", "--group", "sex", "--predictions", "said")
 
@@ -46,12 +46,12 @@ def lake(tmp_path_factory):
         for seed, part in zip(seeds, parts, strict=True):
             part.write_parquet(place / folder / f"part-{seed}.parquet")
         pl.concat(parts).write_parquet(place / f"{folder}.parquet")
-    assert process("key", "secret.key", cwd=place).returncode == 0
-    done = process(
+    assert in_process("key", "secret.key", cwd=place).code == 0
+    done = in_process(
         "repair", "audit.parquet", *NAMED, "--id", "id", "--key-file", "secret.key",
         "--holdout", "apart.parquet", "-o", "one.fairmend", cwd=place,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.code == 0, done.err
     return place
 
 

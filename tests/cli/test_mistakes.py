@@ -14,7 +14,7 @@ from fairmend.errors import DataError
 from .conftest import IGNORED, NAMED
 
 WITHOUT_ID = NAMED[:-2]
-FIT = ("repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr")
+FIT = ("repair", "applicants.csv", *NAMED, *IGNORED)
 PYTHON = re.compile(r"sensitive_features|pos_label|sample_weight|one_way|max_edits|two_sided|"
                     r"\bof X\b|\bX\b|\by\b|=True|method=|output=|threshold=")  # fmt: skip
 """Words of the library that nobody types on the command line."""
@@ -27,10 +27,10 @@ OTHER_WORDS = re.compile(r"people have no outcome|note:")
 
 
 @pytest.mark.parametrize("command", ["repair", "explain"])
-def test_a_column_that_tells_who_somebody_is_must_be_named(command, mended, call, tmp_path):
+def test_a_column_that_tells_who_somebody_is_must_be_named(command, workdir, call, tmp_path):
     output = ("-o", tmp_path / "m.fairmend") if command == "repair" else ()
     arguments = (command, "applicants.csv", *WITHOUT_ID, *IGNORED, "--metric", "fnr", *output)
-    done = call(*arguments, cwd=mended)
+    done = call(*arguments, cwd=workdir)
     assert (done.code, done.out) == (3, "")
     assert re.search(
         r"column 'customer no': must not be an input .* all its [\d,]+ values differ\. Say "
@@ -39,17 +39,17 @@ def test_a_column_that_tells_who_somebody_is_must_be_named(command, mended, call
     )
     assert list(tmp_path.iterdir()) == []
     ignored = call("explain", "applicants.csv", *WITHOUT_ID, *IGNORED, "--ignore", "customer no",
-                   cwd=mended)  # fmt: skip
+                   cwd=workdir)  # fmt: skip
     assert ignored.code == 0, ignored.err
 
 
-def test_an_id_is_never_edited(mended, call, tmp_path):
+def test_an_id_is_never_edited(workdir, call, tmp_path):
     insisted = call(*FIT[:2], *WITHOUT_ID, *IGNORED, "--metric", "fnr", "--not-id", "customer no",
-                    "--allow-partial", "-o", tmp_path / "m.fairmend", cwd=mended)  # fmt: skip
+                    "--allow-partial", "-o", tmp_path / "m.fairmend", cwd=workdir)  # fmt: skip
     assert insisted.code == 0, insisted.err
     done = call("apply", tmp_path / "m.fairmend", "new.csv", "--missing", "n/a", "--id",
                 "customer no", "--key-file", "secret.key", "-o", tmp_path / "o",
-                cwd=mended)  # fmt: skip
+                cwd=workdir)  # fmt: skip
     assert done.code == 3
     assert done.err.endswith(
         "fairmend: --id: must not be an input of the repair, which would edit it; 'customer no' is "
@@ -70,14 +70,14 @@ def test_an_id_is_never_edited(mended, call, tmp_path):
         ((*NAMED, "--weight", "customer no"), "--id", "--weight"),
     ],
 )  # fmt: skip
-def test_a_column_is_one_thing(arguments, flag, other, mended, call):
-    done = call("audit", "new.csv", *arguments, cwd=mended)
+def test_a_column_is_one_thing(arguments, flag, other, workdir, call):
+    done = call("audit", "new.csv", *arguments, cwd=workdir)
     assert (done.code, done.out) == (2, "")
     assert f"Invalid value for {flag}: must not be the column of {other}; got" in done.err
 
 
-def test_two_columns_of_one_name_are_refused(mended, call, tmp_path):
-    raw = (mended / "applicants.csv").read_bytes()
+def test_two_columns_of_one_name_are_refused(workdir, call, tmp_path):
+    raw = (workdir / "applicants.csv").read_bytes()
     (tmp_path / "twins.csv").write_bytes(raw.replace(b";zip;", b";approved?;", 1))
     done = call("audit", "twins.csv", *NAMED)
     assert (done.code, done.out) == (3, "")
@@ -91,8 +91,8 @@ def test_two_columns_of_one_name_are_refused(mended, call, tmp_path):
 
 
 @pytest.mark.parametrize("asked", [("--metric", "fnr"), ("--fail-on", "fnr>5%")])
-def test_error_rates_need_a_label(asked, mended, call):
-    done = call("audit", "new.csv", *NAMED[4:], *asked, "--json", cwd=mended)
+def test_error_rates_need_a_label(asked, workdir, call):
+    done = call("audit", "new.csv", *NAMED[4:], *asked, "--json", cwd=workdir)
     assert (done.code, done.out) == (2, "")
     assert "fairmend: --label: must hold what really happened for fnr" in done.err
     assert "'sp', which compares decisions alone" in done.err
@@ -117,8 +117,8 @@ def test_words_for_decisions_must_be_told_apart(words, options, message, call, t
     assert (done.code, done.out, done.err) == (3, "", f"fairmend: {message}")
 
 
-def test_a_positive_value_of_nothing_is_refused(mended, call):
-    done = call("audit", "new.csv", *NAMED[4:], "--positive", "yes", cwd=mended)
+def test_a_positive_value_of_nothing_is_refused(workdir, call):
+    done = call("audit", "new.csv", *NAMED[4:], "--positive", "yes", cwd=workdir)
     assert (done.code, done.out) == (2, "")
     assert "--positive: needs --label, or --predictions that are words" in done.err
 
@@ -137,19 +137,19 @@ def test_a_positive_value_of_nothing_is_refused(mended, call):
         ("fnr>.", "must read METRIC>LIMIT; got 'fnr>.'."),
     ],
 )  # fmt: skip
-def test_limits_that_can_never_be_crossed(limit, message, mended, call):
-    done = call("audit", "new.csv", *NAMED, "--fail-on", limit, cwd=mended)
+def test_limits_that_can_never_be_crossed(limit, message, workdir, call):
+    done = call("audit", "new.csv", *NAMED, "--fail-on", limit, cwd=workdir)
     assert (done.code, done.out) == (2, "")
     assert f"Invalid value for --fail-on: {message}" in done.err
 
 
 @pytest.mark.parametrize(("limit", "unit"), [("0.01", ""), ("1%", " points")])
-def test_a_crossed_limit_is_told_in_the_unit_it_was_typed_in(limit, unit, mended, call):
-    done = call("audit", "new.csv", *NAMED, "--fail-on", f"fnr>{limit}", cwd=mended)
+def test_a_crossed_limit_is_told_in_the_unit_it_was_typed_in(limit, unit, workdir, call):
+    done = call("audit", "new.csv", *NAMED, "--fail-on", f"fnr>{limit}", cwd=workdir)
     assert done.code == 1
     assert done.err.endswith(f"{unit}, beyond {limit.rstrip('%')}{unit}\n")
     gap = float(re.search(rf"the gap of female against male is \+([\d.]+){unit},", done.err)[1])
-    audit = json.loads(call("audit", "new.csv", *NAMED, "--json", cwd=mended).out)
+    audit = json.loads(call("audit", "new.csv", *NAMED, "--json", cwd=workdir).out)
     expected = next(g["gap"] for g in audit["gaps"] if g["metric"] == "fnr")
     assert gap == pytest.approx(expected * (100 if unit else 1), rel=1e-3)  # four digits are shown
 
@@ -158,10 +158,10 @@ def test_a_crossed_limit_is_told_in_the_unit_it_was_typed_in(limit, unit, mended
 
 
 @pytest.fixture(scope="module")
-def dated(mended, tmp_path_factory):
+def dated(workdir, tmp_path_factory):
     """The applicants with a column that hardly two of them share, and one that many do."""
     folder = tmp_path_factory.mktemp("dated")
-    table = pl.read_csv(mended / "applicants.csv", separator=";", null_values=["n/a"])
+    table = pl.read_csv(workdir / "applicants.csv", separator=";", null_values=["n/a"])
     day = pl.int_range(pl.len()) // 2
     table.with_columns(day.alias("day"), (day % 2).alias("branch")).write_csv(folder / "dated.csv")
     return folder
@@ -197,7 +197,7 @@ def test_a_gap_that_stays_is_said_first_and_by_the_exit_code(dated, call):
 
 
 @pytest.mark.parametrize("command", ["repair", "apply", "report"])
-def test_a_folder_that_is_not_there_is_noticed_first(command, mended, call, tmp_path):
+def test_a_folder_that_is_not_there_is_noticed_first(command, workdir, call, tmp_path):
     output = tmp_path / "no such folder" / "out"
     arguments = {
         # files that cannot be read: nothing is looked at before the place is
@@ -205,34 +205,34 @@ def test_a_folder_that_is_not_there_is_noticed_first(command, mended, call, tmp_
         "apply": ("apply", "none", "none.csv", "-o", output),
         "report": ("report", "none", "none.csv", "--label", "approved?", "-o", output),
     }[command]
-    done = call(*arguments, cwd=mended)
+    done = call(*arguments, cwd=workdir)
     assert (done.code, done.out) == (3, "")
     assert "must be in a folder that is there; there is no folder" in done.err
-    folder = call(*arguments[:-1], tmp_path, cwd=mended)
+    folder = call(*arguments[:-1], tmp_path, cwd=workdir)
     assert "must be a file; it is a folder" in folder.err
 
 
-def test_the_key_of_the_repair_is_the_key_to_apply_it_with(mended, call, tmp_path):
+def test_the_key_of_the_repair_is_the_key_to_apply_it_with(workdir, call, tmp_path):
     assert call("key", tmp_path / "other.key").code == 0
-    made = call(*FIT, "--key-file", "secret.key", "-o", tmp_path / "m.fairmend", cwd=mended)
+    made = call(*FIT, "--key-file", "secret.key", "-o", tmp_path / "m.fairmend", cwd=workdir)
     assert (made.code, "without --key-file" in made.err) == (0, False)
     apply = ("apply", tmp_path / "m.fairmend", "new.csv", "--missing", "n/a", "--id", "customer no")
-    wrong = call(*apply, "--key-file", tmp_path / "other.key", "-o", tmp_path / "o", cwd=mended)
+    wrong = call(*apply, "--key-file", tmp_path / "other.key", "-o", tmp_path / "o", cwd=workdir)
     assert wrong.code == 5
     [fingerprint] = re.findall(r"must be the one with fingerprint (\w+); ", wrong.err)
-    none = call(*apply, "-o", tmp_path / "o", cwd=mended)
+    none = call(*apply, "-o", tmp_path / "o", cwd=workdir)
     assert none.code == 3
     assert none.err.endswith(
         "got none, and FAIRMEND_KEY is not set. Give the key the repair was made with, of "
         f"fingerprint {fingerprint}: no other will do.\n"
     )
-    right = call(*apply, "--key-file", "secret.key", "-o", tmp_path / "o", cwd=mended)
+    right = call(*apply, "--key-file", "secret.key", "-o", tmp_path / "o", cwd=workdir)
     assert (right.code, "nobody can check" in right.err) == (0, False)
 
 
-def test_few_are_not_none(mended, call, tmp_path, monkeypatch):
+def test_few_are_not_none(workdir, call, tmp_path, monkeypatch):
     monkeypatch.setattr("fairmend.cli.model.randomised_share", lambda _: 0.0003)
-    done = call("apply", "mended.fairmend", "new.csv", "-o", tmp_path / "o", cwd=mended)
+    done = call("apply", "repaired.fairmend", "new.csv", "-o", tmp_path / "o", cwd=workdir)
     assert done.code == 3
     assert done.err == (
         "fairmend: --key-file: must be given: this repair leaves less than 0.1 % of a group to a "
@@ -241,49 +241,48 @@ def test_few_are_not_none(mended, call, tmp_path, monkeypatch):
     )
 
 
-def test_without_a_key_it_is_said_that_none_can_be_checked(mended, call, tmp_path):
-    made = call(*FIT, "-o", tmp_path / "m.fairmend", cwd=mended)
-    assert made.code == 0
-    assert "note: without --key-file no artifact can tell later" in made.err
-    applied = call("apply", tmp_path / "m.fairmend", "new.csv", "--missing", "n/a", "--id",
+def test_without_a_key_it_is_said_that_none_can_be_checked(workdir, call, tmp_path):
+    made = (workdir / "repaired.err").read_text()
+    assert "note: without --key-file no artifact can tell later" in made
+    applied = call("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--id",
                    "customer no", "--key-file", "secret.key", "-o", tmp_path / "o",
-                   cwd=mended)  # fmt: skip
+                   cwd=workdir)  # fmt: skip
     assert applied.code == 0
     assert "nobody can check that this is the key people were drawn with" in applied.err
 
 
-def test_old_answers_beside_new_decisions_are_pointed_out(mended, call, tmp_path):
-    arguments = ("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--id", "customer no",
+def test_old_answers_beside_new_decisions_are_pointed_out(workdir, call, tmp_path):
+    arguments = ("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--id", "customer no",
                  "--key-file", "secret.key", "--force", "-o", tmp_path / "o")  # fmt: skip
-    done = call(*arguments, cwd=mended)
+    done = call(*arguments, cwd=workdir)
     assert done.err.endswith(
         "note: 'score' still holds the model's answers about the rows before the edits; the "
         "repaired decisions are in 'decision'\n"
     )
     for emit, stale in (("both", "score"), ("rows", "score"), ("decisions", None)):
-        said = json.loads(call(*arguments, "--emit", emit, "--json", cwd=mended).out)
+        said = json.loads(call(*arguments, "--emit", emit, "--json", cwd=workdir).out)
         assert said["answers_before_edits"] == stale
 
 
-def test_people_are_called_unseen_only_if_they_are_a_holdout(mended, call, tmp_path):
-    kept = call(*FIT, "-o", tmp_path / "kept", cwd=mended)
+def test_people_are_called_unseen_only_if_they_are_a_holdout(workdir, call, tmp_path):
+    kept = call(*FIT, "-o", tmp_path / "kept", cwd=workdir)
     assert "people the repair has not seen (30 % of applicants.csv" in kept.out
     for holdout, known in (
         ("applicants.csv", " the repair was fitted on"),
         ("new.csv", ", whom the repair should not have seen"),
     ):
-        done = call(*FIT, "--holdout", holdout, "--force", "-o", tmp_path / "m", cwd=mended)
+        done = call(*FIT, "--holdout", holdout, "--force", "-o", tmp_path / "m", cwd=workdir)
         assert "has not seen" not in done.out
         assert re.search(rf"On [\d,]+ people{known} \({holdout}\):", done.out)
 
 
-def test_an_explanation_says_what_its_figures_are(mended, call):
-    done = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", cwd=mended)
+def test_an_explanation_says_what_its_figures_are(workdir, call):
+    done = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", cwd=workdir)
     assert done.code == 0, done.err
     assert "The gaps are modelled: " in done.out
     legend = [line.partition(":")[0] for line in done.out.splitlines()]
     assert {"of the influence", "of the change", "shift"} <= set(legend)
-    counted = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "sp", cwd=mended)
+    counted = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "sp", cwd=workdir)
     assert "modelled" not in counted.out
 
 
@@ -317,10 +316,10 @@ def test_an_explanation_says_what_its_figures_are(mended, call):
     ],
 )  # fmt: skip
 def test_errors_speak_of_options(  # noqa: PLR0917
-    arguments, code, start, mended, call, tmp_path
+    arguments, code, start, workdir, call, tmp_path
 ):
     done = call("repair", "applicants.csv", *NAMED, *IGNORED, *arguments, "-o", tmp_path / "m",
-                cwd=mended)  # fmt: skip
+                cwd=workdir)  # fmt: skip
     [said] = [line for line in done.err.splitlines() if not OTHER_WORDS.search(line)]
     assert (done.code, said[: len(start) + 10]) == (code, f"fairmend: {start}")
     assert not PYTHON.search(said)
@@ -335,14 +334,14 @@ def test_errors_speak_of_options(  # noqa: PLR0917
                         "there is no 'Age (years)'."),
     ],
 )  # fmt: skip
-def test_a_column_that_apply_misses(column, message, mended, call, tmp_path):
-    with (mended / "new.csv").open(encoding="utf-8-sig", newline="") as file:
+def test_a_column_that_apply_misses(column, message, workdir, call, tmp_path):
+    with (workdir / "new.csv").open(encoding="utf-8-sig", newline="") as file:
         header, *rows = csv.reader(file, delimiter=";")
     header[header.index(column)] = "something else"
     with (tmp_path / "new.csv").open("w", newline="") as file:
         csv.writer(file, delimiter=";").writerows([header, *rows])
-    done = call("apply", mended / "mended.fairmend", "new.csv", "--missing", "n/a", "--group",
-                "sex", "--key-file", mended / "secret.key", "-o", "out.csv")  # fmt: skip
+    done = call("apply", workdir / "repaired.fairmend", "new.csv", "--missing", "n/a", "--group",
+                "sex", "--key-file", workdir / "secret.key", "-o", "out.csv")  # fmt: skip
     assert done.code == 3
     assert message in done.err
     assert not (tmp_path / "out.csv").exists()
@@ -368,8 +367,8 @@ def test_a_number_that_is_none_is_a_missing_group(call, tmp_path):
         assert json.loads(done.out)["gaps"] == known["gaps"]
 
 
-def test_words_among_numbers_are_told_or_refused(mended, call, tmp_path):
-    whole = (mended / "applicants.csv").read_bytes()
+def test_words_among_numbers_are_told_or_refused(workdir, call, tmp_path):
+    whole = (workdir / "applicants.csv").read_bytes()
     named = [*NAMED, *IGNORED]
     named[named.index("n/a")] = "nothing"
     (tmp_path / "applicants.csv").write_bytes(whole)
@@ -388,8 +387,8 @@ def test_words_among_numbers_are_told_or_refused(mended, call, tmp_path):
     assert call("explain", "applicants.csv", *named, "--words", "<b>Income</b>").code == 0
 
 
-def test_declaring_a_holdout_needs_a_holdout_file(mended, call):
-    done = call(*FIT, "--is-holdout", cwd=mended)
+def test_declaring_a_holdout_needs_a_holdout_file(workdir, call):
+    done = call(*FIT, "--is-holdout", cwd=workdir)
     assert done.code == 2
     assert "is for --holdout FILE" in done.err
 
@@ -411,12 +410,12 @@ def test_declaring_a_holdout_needs_a_holdout_file(mended, call):
         ((*FIT, "--holdout-share", "0.9999"), "people leaves none to fit."),
     ],
 )  # fmt: skip
-def test_places_and_shares_that_cannot_be(mended, call, arguments, message):
-    before = sorted(path.name for path in mended.iterdir())
-    done = call(*arguments, cwd=mended)
+def test_places_and_shares_that_cannot_be(workdir, call, arguments, message):
+    before = sorted(path.name for path in workdir.iterdir())
+    done = call(*arguments, cwd=workdir)
     assert (done.code, done.out) == (3, "")
     assert message in done.err
-    assert sorted(path.name for path in mended.iterdir()) == before
+    assert sorted(path.name for path in workdir.iterdir()) == before
 
 
 def test_whole_numbers_are_typed_as_such(call, tmp_path):
@@ -465,10 +464,10 @@ def test_whole_numbers_are_typed_as_such(call, tmp_path):
         (("--rows", "pandas"), "has no effect without --model package.module:object"),
     ],
 )
-def test_apply_takes_no_option_that_it_would_ignore(options, message, mended, call, tmp_path):
-    done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--key-file",
+def test_apply_takes_no_option_that_it_would_ignore(options, message, workdir, call, tmp_path):
+    done = call("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--key-file",
                 "secret.key", "--id", "customer no", "-o", tmp_path / "o.csv", *options,
-                cwd=mended)  # fmt: skip
+                cwd=workdir)  # fmt: skip
     assert done.code == 2, done.err
     assert message in done.err
     assert list(tmp_path.iterdir()) == []
@@ -480,38 +479,38 @@ def test_apply_takes_no_option_that_it_would_ignore(options, message, mended, ca
         ((*FIT, "-o", "-"), "output '-': must be a file"),
         ((*FIT, "-o", "applicants.csv", "--force"), "--output: must be a file of its own"),
         ((*FIT, "--one-way", "zip:up", "--one-way", "zip:down"), "one way a column"),
-        (("apply", "mended.fairmend", "new.csv", "-o", "./new.csv", "--force"),
+        (("apply", "repaired.fairmend", "new.csv", "-o", "./new.csv", "--force"),
          "--output: must be a file of its own"),
-        (("apply", "mended.fairmend", "new.csv", "-o", "mended.fairmend", "--force"),
+        (("apply", "repaired.fairmend", "new.csv", "-o", "repaired.fairmend", "--force"),
          "--output: must be a file of its own"),
-        (("apply", "mended.fairmend", "new.csv", "-o", "o", "--decision", ""),
+        (("apply", "repaired.fairmend", "new.csv", "-o", "o", "--decision", ""),
          "--decision: must be a name"),
     ],
 )  # fmt: skip
-def test_nothing_is_written_over_what_is_read(arguments, message, mended, call):
-    before = {path: path.read_bytes() for path in mended.iterdir() if path.is_file()}
-    done = call(*arguments, cwd=mended)
+def test_nothing_is_written_over_what_is_read(arguments, message, workdir, call):
+    before = {path: path.read_bytes() for path in workdir.iterdir() if path.is_file()}
+    done = call(*arguments, cwd=workdir)
     assert done.code in (2, 3)
     assert message in done.err
-    assert {path: path.read_bytes() for path in mended.iterdir() if path.is_file()} == before
+    assert {path: path.read_bytes() for path in workdir.iterdir() if path.is_file()} == before
 
 
-def test_the_cut_of_the_repair_may_be_repeated(mended, call, tmp_path):
-    done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--key-file",
+def test_the_cut_of_the_repair_may_be_repeated(workdir, call, tmp_path):
+    done = call("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--key-file",
                 "secret.key", "--id", "customer no", "-o", tmp_path / "o.csv", "--predictions",
-                "score", "--threshold", "0.5", "--answers", "probability", cwd=mended)  # fmt: skip
+                "score", "--threshold", "0.5", "--answers", "probability", cwd=workdir)  # fmt: skip
     assert done.code == 0, done.err
 
 
-def test_secrets_are_not_repeated(mended, call, tmp_path, monkeypatch):
+def test_secrets_are_not_repeated(workdir, call, tmp_path, monkeypatch):
     key = "0123456789abcdef" * 4
-    done = call("apply", "mended.fairmend", "new.csv", "-o", tmp_path / "o.csv", "--key-file", key,
-                cwd=mended)  # fmt: skip
+    done = call("apply", "repaired.fairmend", "new.csv", "-o", tmp_path / "o.csv", "--key-file",
+                key, cwd=workdir)  # fmt: skip
     assert done.code == 3
     assert key not in done.err
     address = "http://127.0.0.1:9/score?token=t0p"
     for model in (address, address.replace("http", "ftp"), address.replace("//", "//me:t0p@")):
-        done = call("audit", "applicants.csv", *NAMED[:6], "--model", model, cwd=mended)
+        done = call("audit", "applicants.csv", *NAMED[:6], "--model", model, cwd=workdir)
         assert done.code in (3, 4)
         assert "t0p" not in done.err
     monkeypatch.setattr(
@@ -543,8 +542,8 @@ def test_names_in_a_file_move_no_cursor(call, tmp_path):
         (("--currency", "5"), "must be the sign of a currency"),
     ],
 )
-def test_marks_that_are_none(mended, call, option, message):
-    done = call("audit", "applicants.csv", *NAMED, *option, cwd=mended)
+def test_marks_that_are_none(workdir, call, option, message):
+    done = call("audit", "applicants.csv", *NAMED, *option, cwd=workdir)
     assert (done.code, message in done.err) == (2, True)
 
 

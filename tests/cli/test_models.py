@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from .conftest import process
+from .conftest import in_process, process
 
 ANSWER = """
 import os, sys, threading, time, warnings
@@ -27,10 +27,10 @@ def folder(tmp_path_factory):
         lines.append(f"p{i},{(i * 7) % 8 - 2 * (group == 'b')},{group},{int((i * 5) % 11 > 5)}")
     (place / "people.csv").write_text("\n".join(lines) + "\n")
     (place / "good.py").write_text(ANSWER)
-    assert process("key", "k", cwd=place).returncode == 0
-    done = process("repair", "people.csv", *PEOPLE, "--model", "good:answer", "--key-file", "k",
-                   "-o", "r.fairmend", "--allow-partial", cwd=place)  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode()
+    assert in_process("key", "k", cwd=place).code == 0
+    done = in_process("repair", "people.csv", *PEOPLE, "--model", "good:answer", "--key-file", "k",
+                      "-o", "r.fairmend", "--allow-partial", cwd=place)  # fmt: skip
+    assert done.code == 0, done.err
     return place
 
 
@@ -49,21 +49,27 @@ def calls(folder, body, name):
     }
 
 
+EXITS = {
+    "exits": "def model(rows): sys.exit(0)",
+    "booms": "raise SystemExit('boom')",
+    "looks": "class M:\n  @property\n  def predict(self): sys.exit(0)\nmodel = M()",
+}
+
+
 @pytest.mark.parametrize("command", ["audit", "repair", "apply"])
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [
-        ("exits", "def model(rows): sys.exit(0)"),
-        ("booms", "raise SystemExit('boom')"),
-        ("looks", "class M:\n  @property\n  def predict(self): sys.exit(0)\nmodel = M()"),
-    ],
-)
-def test_a_model_that_exits_has_failed(command, name, body, folder):
-    done = process(*calls(folder, body, name)[command], cwd=folder)
-    assert (done.returncode, done.stdout) == (4, b""), done.stderr
-    assert b"Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith(b"fairmend: ")
+@pytest.mark.parametrize("name", EXITS)
+def test_a_model_that_exits_has_failed(command, name, folder, call):
+    done = call(*calls(folder, EXITS[name], name)[command], cwd=folder)
+    assert (done.code, done.out) == (4, ""), done.err
+    assert "Traceback" not in done.err
+    assert done.err.splitlines()[-1].startswith("fairmend: ")
     assert not list(folder.glob(f"{name}.[fco]*"))
+
+
+def test_a_process_does_not_end_as_its_model_wants(folder):
+    done = process(*calls(folder, EXITS["exits"], "exits")["audit"], cwd=folder)
+    assert (done.returncode, done.stdout) == (4, b""), done.stderr
+    assert b"it raised SystemExit: 0" in done.stderr.splitlines()[-1]
 
 
 PRINTS = """
@@ -105,7 +111,8 @@ def test_a_model_that_takes_the_streams_away_does_not_take_ours(body, folder):
     assert json.loads(done.stdout)["gaps"]
 
 
-def test_a_models_own_cut_is_found_and_kept(folder):
+@pytest.mark.filterwarnings("always::fairmend.FairmendWarning")  # printed as a note
+def test_a_models_own_cut_is_found_and_kept(folder, call):
     body = """
     class Lenient:
         def predict_proba(self, rows):
@@ -116,16 +123,16 @@ def test_a_models_own_cut_is_found_and_kept(folder):
     model = Lenient()
     """
     made = calls(folder, body, "lenient")
-    done = process(*made["repair"], "--metric", "sp", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert b"predict_proba > 0.3 does, not > 0.5" in done.stderr
-    told = process("inspect", "lenient.fairmend", "--json", cwd=folder)
-    assert json.loads(told.stdout)["model"]["threshold"] == 0.3
+    done = call(*made["repair"], "--metric", "sp", cwd=folder)
+    assert done.code == 0, done.err
+    assert "predict_proba > 0.3 does, not > 0.5" in done.err
+    inspected = call("inspect", "lenient.fairmend", "--json", cwd=folder)
+    assert json.loads(inspected.out)["model"]["threshold"] == 0.3
     other = ("apply", "lenient.fairmend", "people.csv", "--id", "id", "-o", "never.csv",
              "--model", "lenient:model", "--threshold")  # fmt: skip
-    refused = process(*other, "0.5", cwd=folder)
-    assert refused.returncode == 2
-    assert b"--threshold: must be 0.3, as in the repair" in refused.stderr
+    refused = call(*other, "0.5", cwd=folder)
+    assert refused.code == 2
+    assert "--threshold: must be 0.3, as in the repair" in refused.err
 
 
 def test_a_long_error_of_a_vendor_is_cut_and_cleaned(folder):

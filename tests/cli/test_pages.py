@@ -10,21 +10,28 @@ import pytest
 from .conftest import environment
 
 ROOT = Path(__file__).resolve().parents[2]
-SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHELL, PYTHON, CONSOLE = (
+    re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    for language in ("sh", "python", "console")
+)
 
 
 FOLDERS = {"README.md": set(), "docs/command-line.md": {"lake", "decided"}}
 """What else the commands of a page make: files are the same on both."""
 
 
-def typed(page, tmp_path):
-    """The folder in which the commands of a page were typed, and what they said."""
+def typed(page, tmp_path, first=""):
+    """The folder in which the commands of a page were typed, and what they said.
+
+    ``first``: Python that makes the files they read.
+    """
     tools, folder = tmp_path / "bin", tmp_path / "empty"
     tools.mkdir()
     folder.mkdir()
     shim = tools / "fairmend"
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fairmend "$@"\n')
     shim.chmod(0o755)
+    subprocess.run([sys.executable, "-c", first], cwd=folder, check=True)
     script = "".join(SHELL.findall((ROOT / page).read_text(encoding="utf-8")))
     path = f"{tools}:{environment()['PATH']}"
     done = subprocess.run(
@@ -46,6 +53,18 @@ def test_the_commands_on_blind_repair_decide_about_people_of_unknown_groups(tmp_
     assert len(decided) == len(asked)
     assert "one rule for everybody, without the group" in done.stdout
     assert (folder / "blind.html").exists()
+
+
+@pytest.mark.slow
+def test_the_tutorial_prints_what_it_shows(tmp_path):
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    folder, done = typed("docs/tutorial.md", tmp_path, "".join(PYTHON.findall(text)))
+    shown = "".join(CONSOLE.findall(text)).splitlines()
+    assert len(shown) > 10
+    assert [line for line in shown if line not in done.stdout.splitlines()] == []
+    asked, decided = ((folder / n).read_text().splitlines() for n in ("new.csv", "decided.csv"))
+    assert len(asked) == len(decided)
+    assert (folder / "loans.html").exists()
 
 
 @pytest.mark.slow

@@ -62,28 +62,28 @@ def test_without_a_label_everybody_is_audited_explained_and_mended(recorded, loa
     explained = call("explain", "loans.csv", *named, "--json")
     assert json.loads(explained.out)["before"] == pytest.approx(gap["gap"], abs=1e-9)
     call("key", "secret.key")
-    done = call("repair", "loans.csv", *named, "--key-file", "secret.key", "-o", "mended", "--json")
+    done = call("repair", "loans.csv", *named, "--key-file", "secret.key", "-o", "repair", "--json")
     assert done.code == 0, done.err
     results = json.loads(done.out)["results"]
     assert results["accuracy_before"] is None
     [after] = results["after"]["gaps"]
     assert after["low"] < 0 < after["high"]
-    assert "accuracy is not" in (tmp_path / "mended.html").read_text(encoding="utf-8")
-    applied = call("apply", "mended", "loans.csv", "--id", "no", "--key-file", "secret.key",
+    assert "accuracy is not" in (tmp_path / "repair.html").read_text(encoding="utf-8")
+    applied = call("apply", "repair", "loans.csv", "--id", "no", "--key-file", "secret.key",
                    "--emit", "decisions", "-o", "decided.csv")  # fmt: skip
     assert applied.code == 0, applied.err
     with (tmp_path / "decided.csv").open(newline="") as file:
         said = {int(row["no"]): row["decision"] for row in csv.DictReader(file)}
     positive = {"score": "1", "decision": "approve"}[recorded]
-    mended = loans.with_columns(pl.Series("mended", [said[no] == positive for no in loans["no"]]))
-    rates = dict(mended.group_by("sex").agg(pl.col("mended").mean()).iter_rows())
+    decided = loans.with_columns(pl.Series("repair", [said[no] == positive for no in loans["no"]]))
+    rates = dict(decided.group_by("sex").agg(pl.col("repair").mean()).iter_rows())
     assert rates["m"] == pytest.approx(accepted["m"], abs=1e-12)
     # two standard errors of the rate of a thousand people
     assert rates["f"] == pytest.approx(rates["m"], abs=0.04)
-    reported = call("report", "mended", "loans.csv", "--not-holdout")
+    reported = call("report", "repair", "loans.csv", "--not-holdout")
     assert reported.code == 0, reported.err
     assert "Accuracy" not in reported.out
-    with_label = call("report", "mended", "loans.csv", "--label", "repaid")
+    with_label = call("report", "repair", "loans.csv", "--label", "repaid")
     assert with_label.code != 0
 
 
@@ -93,10 +93,10 @@ def test_who_lacks_an_outcome_by_chance_is_left_out_and_counted(loans, call, tmp
     told = pl.Series(np.where(rng.random(N) < 0.1, "", np.where(repaid, "yes", "no")))
     loans.with_columns(told.alias("repaid")).write_csv(tmp_path / "some.csv")
     done = call("repair", "some.csv", *NAMED, "--ignore", "decision", "--label", "repaid",
-                "--positive", "yes", "-o", "mended")  # fmt: skip
+                "--positive", "yes", "-o", "repair")  # fmt: skip
     assert done.code == 0, done.err
     assert "people have no outcome, and" not in done.err
-    page = (tmp_path / "mended.html").read_text(encoding="utf-8")
+    page = (tmp_path / "repair.html").read_text(encoding="utf-8")
     assert f"{(told == '').sum()} people without an outcome or a group were left out." in page
 
 

@@ -32,8 +32,8 @@ def metrics(done):
 
 
 @pytest.fixture
-def folder(mended, tmp_path):
-    (tmp_path / "applicants.csv").write_bytes((mended / "applicants.csv").read_bytes())
+def folder(workdir, tmp_path):
+    (tmp_path / "applicants.csv").write_bytes((workdir / "applicants.csv").read_bytes())
     return tmp_path
 
 
@@ -193,8 +193,8 @@ def test_shells_can_complete():
         (("no-such-command",), "no-such-command"),
     ],
 )
-def test_wrong_usage(arguments, hint, mended, call):
-    done = call(*arguments, cwd=mended)
+def test_wrong_usage(arguments, hint, workdir, call):
+    done = call(*arguments, cwd=workdir)
     assert (done.code, done.out) == (2, "")
     assert hint in done.err
     assert "Traceback" not in done.err
@@ -235,7 +235,7 @@ def test_wrong_usage(arguments, hint, mended, call):
         ),
     ],
 )
-def test_failures_are_one_line_and_a_code(arguments, code, message, mended, call):
-    done = call(*arguments, cwd=mended)
+def test_failures_are_one_line_and_a_code(arguments, code, message, workdir, call):
+    done = call(*arguments, cwd=workdir)
     said = [line for line in done.err.splitlines(keepends=True) if "left out" not in line]
     assert (done.code, done.out, said) == (code, "", [message])

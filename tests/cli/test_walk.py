@@ -1,4 +1,4 @@
-"""From a person's file to a mended one, by the commands alone."""
+"""From a person's file to a workdir one, by the commands alone."""
 
 import csv
 import io
@@ -21,12 +21,12 @@ def cells(path):
     return list(csv.reader(io.StringIO(text, newline=""), delimiter=";"))
 
 
-def test_the_audit_counts_as_the_file_says(mended, call):
-    done = call("audit", "applicants.csv", *NAMED, "--json", cwd=mended)
+def test_the_audit_counts_as_the_file_says(workdir, call):
+    done = call("audit", "applicants.csv", *NAMED, "--json", cwd=workdir)
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["schema"] == "fairmend.audit/1"
-    header, *rows = cells(mended / "applicants.csv")
+    header, *rows = cells(workdir / "applicants.csv")
     people = [dict(zip(header, row, strict=True)) for row in rows]
     known = [p for p in people if p["sex"] and p["approved?"]]
     assert found["left_out"] == len(people) - len(known) > 0
@@ -43,11 +43,11 @@ def test_the_audit_counts_as_the_file_says(mended, call):
     np.testing.assert_allclose(gap["gap"], missed["female"] - missed["male"], atol=1e-12)
 
 
-def test_without_a_label_the_decisions_are_compared(mended, call):
-    done = call("audit", "applicants.csv", *NAMED[4:], "--json", cwd=mended)
+def test_without_a_label_the_decisions_are_compared(workdir, call):
+    done = call("audit", "applicants.csv", *NAMED[4:], "--json", cwd=workdir)
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    header, *rows = cells(mended / "applicants.csv")
+    header, *rows = cells(workdir / "applicants.csv")
     people = [dict(zip(header, row, strict=True)) for row in rows]
     known = [p for p in people if p["sex"]]
     selected = {
@@ -92,32 +92,32 @@ def test_a_limit_on_decisions_needs_no_label(decided, call):
     assert "sp: the gap of f against m is +25 points, beyond 20 points" in done.err
 
 
-def test_the_repair_tells_what_it_wrote_and_on_whom_it_reports(mended):
-    said = json.loads((mended / "repair.json").read_text())
+def test_the_repair_tells_what_it_wrote_and_on_whom_it_reports(workdir):
+    said = json.loads((workdir / "repair.json").read_text())
     assert said["schema"] == "fairmend.repair/1"
-    assert (said["artifact"], said["report"]) == ("mended.fairmend", "mended.html")
+    assert (said["artifact"], said["report"]) == ("repaired.fairmend", "repaired.html")
     assert said["holdout"]["which"] == "30 % of applicants.csv, held out by seed 0"
     audited = said["results"]["provenance"]["audited"]
     np.testing.assert_allclose(
         said["holdout"]["people"] / (said["holdout"]["people"] + audited), 0.3, atol=0.002
     )  # rounding within four cells of a thousand people
-    page = (mended / "mended.html").read_text()
+    page = (workdir / "repaired.html").read_text()
     assert "held out by seed 0" in page
     assert "&lt;b&gt;Income&lt;/b&gt;" in page
     assert "<b>Income</b>" not in page
 
 
 @pytest.mark.parametrize("emit", ["rows", "both"])
-def test_only_edited_cells_change(mended, call, tmp_path, emit):
+def test_only_edited_cells_change(workdir, call, tmp_path, emit):
     out = tmp_path / "out.csv"
     done = call(
-        "apply", "mended.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit, cwd=mended
+        "apply", "repaired.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit, cwd=workdir
     )
     assert done.code == 0, done.err
-    before, after = (mended / "new.csv").read_bytes(), out.read_bytes()
+    before, after = (workdir / "new.csv").read_bytes(), out.read_bytes()
     assert after.startswith(b"\xef\xbb\xbf")
     assert after.count(b"\r\n") == before.count(b"\r\n")
-    old, new = cells(mended / "new.csv"), cells(out)
+    old, new = cells(workdir / "new.csv"), cells(out)
     if emit == "both":
         assert [row[-1] for row in new][:1] == ["decision"]
         new = [row[:-1] for row in new]
@@ -137,15 +137,15 @@ def test_only_edited_cells_change(mended, call, tmp_path, emit):
 
 
 @pytest.mark.parametrize("emit", ["rows", "decisions", "both"])
-def test_a_column_names_the_edited_inputs(mended, call, tmp_path, emit):
+def test_a_column_names_the_edited_inputs(workdir, call, tmp_path, emit):
     out = tmp_path / "out.csv"
-    done = call("apply", "mended.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit,
-                "--edited", "what; was edited", "--json", cwd=mended)  # fmt: skip
+    done = call("apply", "repaired.fairmend", "new.csv", *APPLY, "-o", out, "--emit", emit,
+                "--edited", "what; was edited", "--json", cwd=workdir)  # fmt: skip
     assert done.code == 0, done.err
     said = json.loads(done.out)
-    call("apply", "mended.fairmend", "new.csv", *APPLY, "-o", tmp_path / "rows.csv", "--emit",
-         "rows", cwd=mended)  # fmt: skip
-    (_, *old), (_, *new) = cells(mended / "new.csv"), cells(tmp_path / "rows.csv")
+    call("apply", "repaired.fairmend", "new.csv", *APPLY, "-o", tmp_path / "rows.csv", "--emit",
+         "rows", cwd=workdir)  # fmt: skip
+    (_, *old), (_, *new) = cells(workdir / "new.csv"), cells(tmp_path / "rows.csv")
     header, *rows = cells(out)
     assert header[-1] == "what; was edited"
     edited = [
@@ -160,39 +160,39 @@ def test_a_column_names_the_edited_inputs(mended, call, tmp_path, emit):
     assert (said["changed"] is None) == (emit == "rows")
 
 
-def test_decisions_are_those_of_the_library(mended, call, tmp_path):
+def test_decisions_are_those_of_the_library(workdir, call, tmp_path):
     out = tmp_path / "decisions.csv"
     done = call(
-        "apply", "mended.fairmend", "new.csv", *APPLY, "-o", out, "--emit", "decisions", "--json",
-        cwd=mended,
+        "apply", "repaired.fairmend", "new.csv", *APPLY, "-o", out, "--emit", "decisions", "--json",
+        cwd=workdir,
     )  # fmt: skip
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert (said["schema"], said["rows"]) == ("fairmend.apply/1", 1_000)
     assert (said["edited"], said["cells"]) == (None, None)  # cells were not looked at
     table = pl.read_csv(
-        mended / "new.csv", separator=";", null_values=["n/a"],
+        workdir / "new.csv", separator=";", null_values=["n/a"],
         schema_overrides={"customer no": pl.String},
     )  # fmt: skip
-    key = fairmend.apply.draw.read_key(file=mended / "secret.key")
-    repaired = fairmend.load(mended / "mended.fairmend", key=key)
+    key = fairmend.apply.draw.read_key(file=workdir / "secret.key")
+    repaired = fairmend.load(workdir / "repaired.fairmend", key=key)
     expected = repaired.predict(table, sensitive_features="sex", ids=table["customer no"])
     header, *rows = cells(out)
     assert header == ["customer no", "decision"]
     assert rows == [[i, d] for i, d in zip(table["customer no"], expected, strict=True)]
 
 
-def test_parquet_and_arrow_keep_their_types(mended, call, tmp_path, monkeypatch):
+def test_parquet_and_arrow_keep_their_types(workdir, call, tmp_path, monkeypatch):
     monkeypatch.setattr(fairmend.data.tablefile, "BATCH_ROWS", 300)
-    table = pl.read_csv(mended / "new.csv", separator=";", null_values=["n/a"])
+    table = pl.read_csv(workdir / "new.csv", separator=";", null_values=["n/a"])
     table = table.with_columns(pl.col("Employment type").cast(pl.Categorical))
     table.write_parquet(tmp_path / "new.parquet")
     table.write_ipc(tmp_path / "new.arrow")
     found = []
     for name, read in (("new.parquet", pl.read_parquet), ("new.arrow", pl.read_ipc)):
         out = tmp_path / f"out-{name}"
-        done = call("apply", "mended.fairmend", tmp_path / name, "-o", out, "--id", "customer no",
-                    "--key-file", "secret.key", "--edited", "what", cwd=mended)  # fmt: skip
+        done = call("apply", "repaired.fairmend", tmp_path / name, "-o", out, "--id", "customer no",
+                    "--key-file", "secret.key", "--edited", "what", cwd=workdir)  # fmt: skip
         assert done.code == 0, done.err
         after = read(out)
         assert dict(after.schema) == {**table.schema, "decision": pl.String, "what": pl.String}
@@ -207,21 +207,21 @@ def test_parquet_and_arrow_keep_their_types(mended, call, tmp_path, monkeypatch)
     assert found[0].equals(found[1])
 
 
-def test_standard_input_and_output(mended):
-    raw = (mended / "new.csv").read_bytes()
-    secret = (mended / "secret.key").read_text().strip()
-    arguments = ("apply", "mended.fairmend", "-", "--missing", "n/a", "--id", "customer no")
-    done = process(*arguments, "-o", "-", "--emit", "rows", cwd=mended, stdin=raw,
+def test_standard_input_and_output(workdir):
+    raw = (workdir / "new.csv").read_bytes()
+    secret = (workdir / "secret.key").read_text().strip()
+    arguments = ("apply", "repaired.fairmend", "-", "--missing", "n/a", "--id", "customer no")
+    done = process(*arguments, "-o", "-", "--emit", "rows", cwd=workdir, stdin=raw,
                    FAIRMEND_KEY=secret)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.split(b"\r\n")) == len(raw.split(b"\r\n"))
     assert b"1,000 rows" in done.stderr
 
 
-def test_the_report_of_a_repair_on_another_file(mended, call, tmp_path):
+def test_the_report_of_a_repair_on_another_file(workdir, call, tmp_path):
     page = tmp_path / "report.html"
-    done = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing", "n/a",
-                "-o", page, "--json", cwd=mended)  # fmt: skip
+    done = call("report", "repaired.fairmend", "new.csv", "--label", "approved?", "--missing",
+                "n/a", "-o", page, "--json", cwd=workdir)  # fmt: skip
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert said["schema"] == "fairmend.report/1"
@@ -229,19 +229,19 @@ def test_the_report_of_a_repair_on_another_file(mended, call, tmp_path):
     assert page.read_text().startswith("<!doctype html>")
     assert said["provenance"]["holdout"] is None
     for flag, declared in (("--is-holdout", True), ("--not-holdout", False)):
-        told = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
-                    "n/a", "--no-frontier", flag, "--json", cwd=mended)  # fmt: skip
+        told = call("report", "repaired.fairmend", "new.csv", "--label", "approved?", "--missing",
+                    "n/a", "--no-frontier", flag, "--json", cwd=workdir)  # fmt: skip
         assert json.loads(told.out)["provenance"]["holdout"] is declared
-    crossed = call("report", "mended.fairmend", "new.csv", "--label", "approved?", "--missing",
-                   "n/a", "--no-frontier", "--fail-on", "fnr>0.01%", cwd=mended)  # fmt: skip
+    crossed = call("report", "repaired.fairmend", "new.csv", "--label", "approved?", "--missing",
+                   "n/a", "--no-frontier", "--fail-on", "fnr>0.01%", cwd=workdir)  # fmt: skip
     assert crossed.code == 1
     assert "fnr: the gap of female against male" in crossed.err
 
 
-def test_inspect(mended, call):
-    said = json.loads(call("inspect", "mended.fairmend", "--json", cwd=mended).out)
+def test_inspect(workdir, call):
+    said = json.loads(call("inspect", "repaired.fairmend", "--json", cwd=workdir).out)
     assert said["schema"].startswith("fairmend.")
-    text = call("inspect", "mended.fairmend", cwd=mended).out
+    text = call("inspect", "repaired.fairmend", cwd=workdir).out
     assert "Repair of fnr by least_change, for groups of sex" in text
     assert "<b>Income</b>" in text
 
@@ -270,14 +270,14 @@ def test_explain_tells_numbers_by_their_means(call, tmp_path):
     np.testing.assert_allclose(told[2], mean, rtol=1e-3)
 
 
-def test_explain(mended, call):
-    done = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", cwd=mended)
+def test_explain(workdir, call):
+    done = call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", cwd=workdir)
     assert done.code == 0, done.err
     assert "Counterfactual distribution for female against male, fnr" in done.out
     assert "Employment type" in done.out
     said = json.loads(
         call("explain", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--json",
-             cwd=mended).out
+             cwd=workdir).out
     )  # fmt: skip
     assert (said["schema"], said["status"]) == ("fairmend.explanation/1", "CLOSED")
     assert abs(said["after"]) <= 1e-10
@@ -287,40 +287,40 @@ def test_explain(mended, call):
     assert {"low", "high", "more_than_noise"} <= set(said["feature_scores"][0])
 
 
-def test_people_are_told_apart_by_their_id_and_the_key(mended, call, tmp_path):
-    assert (mended / "secret.key").stat().st_mode & 0o077 == 0
+def test_people_are_told_apart_by_their_id_and_the_key(workdir, call, tmp_path):
+    assert (workdir / "secret.key").stat().st_mode & 0o077 == 0
     outs = []
     for name in ("one", "two"):
         out = tmp_path / name
-        done = call("apply", "mended.fairmend", "new.csv", "--missing", "n/a", "--id",
-                    "customer no", "--key-file", "secret.key", "-o", out, cwd=mended)  # fmt: skip
+        done = call("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--id",
+                    "customer no", "--key-file", "secret.key", "-o", out, cwd=workdir)  # fmt: skip
         assert done.code == 0, done.err
         outs.append(out.read_bytes())
     assert outs[0] == outs[1]
-    without = call("apply", "mended.fairmend", "new.csv", "-o", tmp_path / "none", cwd=mended)
+    without = call("apply", "repaired.fairmend", "new.csv", "-o", tmp_path / "none", cwd=workdir)
     assert (without.code, without.out) == (3, "")
     assert without.err.startswith("fairmend: --key-file: must be given: this repair leaves")
 
 
-def test_an_unknown_group_is_an_error_unless_told_otherwise(mended, call, tmp_path):
+def test_an_unknown_group_is_an_error_unless_told_otherwise(workdir, call, tmp_path):
     strange = tmp_path / "strange.csv"
-    strange.write_bytes((mended / "new.csv").read_bytes().replace(b";male;", b";other;", 1))
-    refused = call("apply", "mended.fairmend", strange, *APPLY, "-o", tmp_path / "o", cwd=mended)
+    strange.write_bytes((workdir / "new.csv").read_bytes().replace(b";male;", b";other;", 1))
+    refused = call("apply", "repaired.fairmend", strange, *APPLY, "-o", tmp_path / "o", cwd=workdir)
     assert refused.code == 3
     assert "got 'other' in line" in refused.err
     assert "--unknown-group keep" in refused.err
-    kept = call("apply", "mended.fairmend", strange, *APPLY, "-o", tmp_path / "o", "--json",
-                "--unknown-group", "keep", cwd=mended)  # fmt: skip
+    kept = call("apply", "repaired.fairmend", strange, *APPLY, "-o", tmp_path / "o", "--json",
+                "--unknown-group", "keep", cwd=workdir)  # fmt: skip
     assert kept.code == 0, kept.err
     assert json.loads(kept.out)["unknown_group"] == 1
 
 
-def test_a_holdout_of_its_own_and_rules_for_edits(mended, call, tmp_path):
+def test_a_holdout_of_its_own_and_rules_for_edits(workdir, call, tmp_path):
     done = call(
         "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--holdout", "new.csv",
         "--one-way", "<b>Income</b>:up", "--immutable", "Employment type", "--max-edits", "1",
         "--level", "0.5", "--is-holdout", "--report", tmp_path / "page.html",
-        "-o", tmp_path / "half", "--json", cwd=mended,
+        "-o", tmp_path / "half", "--json", cwd=workdir,
     )  # fmt: skip
     assert done.code == 0, done.err
     said = json.loads(done.out)
@@ -329,9 +329,9 @@ def test_a_holdout_of_its_own_and_rules_for_edits(mended, call, tmp_path):
     assert said["results"]["provenance"]["audited"] + said["left_out"] == 1_500
     out = tmp_path / "out.csv"
     applied = call("apply", tmp_path / "half", "new.csv", *APPLY, "-o", out, "--emit", "rows",
-                   cwd=mended)  # fmt: skip
+                   cwd=workdir)  # fmt: skip
     assert applied.code == 0, applied.err
-    old, new = cells(mended / "new.csv"), cells(out)
+    old, new = cells(workdir / "new.csv"), cells(out)
     changes = [
         {COLUMNS[j]: (x, y) for j, (x, y) in enumerate(zip(a, b, strict=True)) if x != y}
         for a, b in zip(old, new, strict=True)

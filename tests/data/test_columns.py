@@ -15,16 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fairmend import DataError
-from fairmend.data.columns import (
-    Frame,
-    as_array,
-    as_column,
-    as_numbers,
-    distinct_rows,
-    encode,
-    is_missing,
-    scalar,
-)
+from fairmend.data.columns import Frame, as_numbers, distinct_rows, encode, is_missing, scalar
+from fairmend.data.given import as_array, as_column
 
 PLAIN_TYPES = st.sampled_from(
     [np.bool_, np.int8, np.uint8, np.int16, np.int64, np.uint64, np.float32, np.float64, "U2", "S2"]

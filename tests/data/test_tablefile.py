@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from fairmend.data.csvbytes import Dialect
-from fairmend.data.filekind import kind_of
+from fairmend.data.filekind import file_kind
 from fairmend.data.spelling import Spelling
 from fairmend.data.tablefile import (
     open_rows,
@@ -45,10 +45,10 @@ def test_the_first_line_tells_the_separator(head, separator):
 
 
 def test_the_first_bytes_go_before_the_suffix():
-    assert kind_of(b"PAR1....", "x.csv") == "parquet"
-    assert kind_of(b"a,b\n1,2\n", "x.unknown") == "csv"
+    assert file_kind(b"PAR1....", "x.csv") == "parquet"
+    assert file_kind(b"a,b\n1,2\n", "x.unknown") == "csv"
     with pytest.raises(DataError, match="must be text in UTF-8; got UTF-16"):
-        kind_of(b"\xff\xfea\x00", "x.csv")
+        file_kind(b"\xff\xfea\x00", "x.csv")
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_the_first_bytes_go_before_the_suffix():
 )  # fmt: skip
 def test_packed_files_are_called_so(head, what):
     with pytest.raises(DataError, match=f"must be CSV, Parquet or Arrow as it is; got {what}"):
-        kind_of(head, "x.csv.gz")
+        file_kind(head, "x.csv.gz")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16", "utf-32"])
 def test_text_in_wider_units_is_called_so(encoding):
     with pytest.raises(DataError, match="must be text in UTF-8; got UTF-"):
-        kind_of("sex,score\nf,0.5\n".encode(encoding), "x.csv")
+        file_kind("sex,score\nf,0.5\n".encode(encoding), "x.csv")
 
 
 def test_spreadsheets_need_their_reader(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "t.xlsx", "w") as file:
         file.writestr("[Content_Types].xml", "<Types/>")
         file.writestr("xl/workbook.xml", "<workbook/>")
-    assert kind_of((tmp_path / "t.xlsx").read_bytes(), "t.xlsx") == "excel"
-    assert kind_of(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1....", "t.xls") == "excel"
+    assert file_kind((tmp_path / "t.xlsx").read_bytes(), "t.xlsx") == "excel"
+    assert file_kind(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1....", "t.xls") == "excel"
     monkeypatch.setitem(sys.modules, "fastexcel", None)
     with pytest.raises(MissingExtra, match=r"pip install 'fairmend\[excel\]'"):
         read_table(tmp_path / "t.xlsx")

@@ -164,7 +164,7 @@ def test_compas_filter_drops_each_of_propublicas_reasons(compas_file):
 
 def test_compas_reader_takes_only_what_it_is_asked_for(compas_file):
     assert set(read_compas(compas_file, only=["age", "sex"])) == {"age", "sex"}
-    with pytest.raises(DataError, match="these are missing: height"):
+    with pytest.raises(DataError, match="'height' is missing"):
         read_compas(compas_file, only=["age", "height"])
 
 
@@ -177,7 +177,7 @@ def test_compas_with_a_short_line_is_refused(compas_file):
 def test_compas_without_its_label_is_refused(tmp_path):
     file = tmp_path / "compas_two_years.csv"
     file.write_text("race,age\nOther,30\n")
-    with pytest.raises(DataError, match="these are missing: two_year_recid"):
+    with pytest.raises(DataError, match="'two_year_recid' is missing"):
         load_compas_raw(file)
 
 

@@ -40,8 +40,8 @@ def people():
 def fitted(people):
     from lending import INPUTS, vendor
 
-    mended = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
-    return mended.fit(people[INPUTS], people["repaid"], sensitive_features=people["sex"])
+    repaired = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
+    return repaired.fit(people[INPUTS], people["repaid"], sensitive_features=people["sex"])
 
 
 @pytest.fixture

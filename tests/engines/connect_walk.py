@@ -28,7 +28,9 @@ def walk(folder):
     """Tabulate, audit, fit, map and merge, from a frame of Connect and from a table by name."""
     from pyspark.sql import SparkSession
 
-    session = SparkSession.builder.remote("local[2]").getOrCreate()
+    fast = "-XX:TieredStopAtLevel=1"  # for seconds of work the best code costs more than it saves
+    builder = SparkSession.builder.remote("local[2]")
+    session = builder.config("spark.driver.extraJavaOptions", fast).getOrCreate()
     frame = session.read.parquet(str(folder / "people.parquet")).repartition(3, "id")
     place = engines.source(frame, inputs=INPUTS)
     said = {"frame": f"{type(frame).__module__}.{type(frame).__name__}"}
@@ -40,18 +42,18 @@ def walk(folder):
     said["merged"] = [rows.to_csv(index=False), merged.people.tolist()]
     audit = fairmend.audit(vendor(), place, "repaid", sensitive_features="sex", sample_weight="w")
     said["audit"] = audit.to_dict()
-    mended = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
-    mended.fit(place, "repaid", sensitive_features="sex")
+    repaired = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
+    repaired.fit(place, "repaid", sensitive_features="sex")
     about = {"sensitive_features": "sex", "ids": "id"}
-    engines.map_rows(mended, frame, **about).write.parquet(str(folder / "mapped.parquet"))
-    edited = engines.map_rows(mended, frame, what="transform", **about)
+    engines.map_rows(repaired, frame, **about).write.parquet(str(folder / "mapped.parquet"))
+    edited = engines.map_rows(repaired, frame, what="transform", **about)
     edited.write.parquet(str(folder / "edited.parquet"))
     frame.createOrReplaceTempView("applicants")
     said["by_name"] = engines.tabulate("applicants", ["sex"]).people.tolist()
     for key, call in {
         "no_name": lambda: engines.tabulate("aplicants", ["sex"]),
         "no_column": lambda: fairmend.audit("sayd", place, "repaid", sensitive_features="sex"),
-        "failing": lambda: _failing(mended, frame, about),
+        "failing": lambda: _failing(repaired, frame, about),
     }.items():
         try:
             call()
@@ -61,9 +63,9 @@ def walk(folder):
     session.stop()
 
 
-def _failing(mended, frame, about):
-    mended.box_ = fairmend.BlackBox(failing())
-    engines.map_rows(mended, frame, remember=False, retries=1, **about).count()
+def _failing(repaired, frame, about):
+    repaired.box_ = fairmend.BlackBox(failing())
+    engines.map_rows(repaired, frame, remember=False, retries=1, **about).count()
 
 
 if __name__ == "__main__":

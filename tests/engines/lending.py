@@ -42,3 +42,40 @@ def make_people():
     frame["repaid"] = (rng.random(n) < chance).astype(np.int64)
     frame["said"] = (vendor()(frame) > 0.5).astype(np.int64)
     return frame
+
+
+def lender():
+    """A model of amounts and a grade, for any container."""
+
+    def score(rows):
+        frame = nw.from_native(rows, eager_only=True)
+        amount, income, age = (
+            np.nan_to_num(frame[name].cast(nw.Float64).to_numpy(), nan=0.0)
+            for name in ("amount", "income", "age")
+        )
+        grade = np.array([{"a": 0.8, "b": 0.1}.get(each, -0.4) for each in frame["grade"]])
+        return 1 / (1 + np.exp(-(1.2 * income - amount + 0.02 * (age - 40) + grade)))
+
+    return score
+
+
+def make_lending(n, seed=3):
+    """Amounts with missing values, whole years, a grade, weights; women earn less."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n, p=[0.45, 0.55])
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(n) * 3 + 2,
+            "amount": rng.gamma(2.0, 0.5, n),
+            "income": rng.normal(np.where(sex == "m", 1.2, 0.9), 0.5),
+            "age": rng.integers(18, 80, n),
+            "grade": rng.choice(["a", "b", "ü"], n).astype(object),
+            "sex": sex,
+            "w": rng.integers(1, 9, n) / 8,
+        }
+    )
+    frame.loc[rng.random(n) < 0.05, "income"] = np.nan
+    frame.loc[rng.random(n) < 0.05, "grade"] = None
+    frame["repaid"] = (rng.random(n) < 0.15 + 0.7 * lender()(frame)).astype(np.int64)
+    frame["decided"] = (lender()(frame) > 0.5).astype(np.int64)
+    return frame

@@ -156,12 +156,12 @@ def test_totals_stay_true_when_small_cells_are_merged(there, people):
     )  # fmt: skip
     about = {"sensitive_features": "sex", "sample_weight": "w"}
     assert_same_audit(fairmend.audit("said", place, "repaid", **about), whole)
-    mended = fairmend.RepairedClassifier("said", "sp", random_state=0)
+    repaired = fairmend.RepairedClassifier("said", "sp", random_state=0)
     with pytest.warns(fairmend.FairmendWarning, match="with the inputs of a larger cell"):
-        mended.fit(place, "repaid", **about)
-    assert_same_audit(mended.audit_, whole)
-    assert mended.data_.n == len(people)
-    for population in mended.data_.populations:
+        repaired.fit(place, "repaid", **about)
+    assert_same_audit(repaired.audit_, whole)
+    assert repaired.data_.n == len(people)
+    for population in repaired.data_.populations:
         tally = population.tally.people
         assert tally[tally > 0].min() >= 30
 
@@ -260,12 +260,12 @@ def test_odd_tables_are_mended_alike(engine, troubled, trouble):
 
     def told(place):
         """Outlook, decisions and edits."""
-        mended = fairmend.RepairedClassifier(score, "sp", random_state=0)
-        mended.fit(engines.source(place, inputs=names), "repaid", sensitive_features="sex")
+        repaired = fairmend.RepairedClassifier(score, "sp", random_state=0)
+        repaired.fit(engines.source(place, inputs=names), "repaid", sensitive_features="sex")
         about = {"sensitive_features": "sex", "ids": "id"}
-        decided = fetched(engines.map_rows(mended, place, **about))
-        edited = fetched(engines.map_rows(mended, place, what="transform", **about))
-        return mended.plan_.outlook, decided["decision"].tolist(), plain_rows(edited, names)
+        decided = fetched(engines.map_rows(repaired, place, **about))
+        edited = fetched(engines.map_rows(repaired, place, what="transform", **about))
+        return repaired.plan_.outlook, decided["decision"].tolist(), plain_rows(edited, names)
 
     outlook, decided, edited = told(troubled)
     expected = told(trouble.to_pandas())
@@ -341,13 +341,13 @@ def test_counterfactual(there, people):
 
 
 def test_fit_gives_the_same_plan(there, people, fitted):
-    mended = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
-    mended.fit(source(there), "repaid", sensitive_features="sex")
-    assert mended.plan_.outlook == fitted.plan_.outlook
-    container = nw.from_native(mended.data_.table.native, eager_only=True).implementation
+    repaired = fairmend.RepairedClassifier(vendor(), "sp", random_state=0)
+    repaired.fit(source(there), "repaid", sensitive_features="sex")
+    assert repaired.plan_.outlook == fitted.plan_.outlook
+    container = nw.from_native(repaired.data_.table.native, eager_only=True).implementation
     ours = people[INPUTS] if container.is_pandas() else nw.from_native(people[INPUTS]).to_polars()
     np.testing.assert_array_equal(
-        mended.predict(ours, sensitive_features=people["sex"], ids=people["id"]),
+        repaired.predict(ours, sensitive_features=people["sex"], ids=people["id"]),
         fitted.predict(people[INPUTS], sensitive_features=people["sex"], ids=people["id"]),
     )
 

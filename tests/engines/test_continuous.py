@@ -105,15 +105,15 @@ def test_thinned_rows_nearest_the_cut_are_all_there(people, monkeypatch):
 
 
 def test_a_repair_from_the_reference_set_holds_on_new_people(path, tmp_path):
-    mended = fairmend.RepairedClassifier(vendor, "sp", random_state=0)
+    repaired = fairmend.RepairedClassifier(vendor, "sp", random_state=0)
     with pytest.warns(fairmend.FairmendWarning, match=r"most of them distinct.*off by at most"):
-        mended.fit(engines.source(path, inputs=INPUTS), "y", sensitive_features="group")
-    assert mended.data_.n == 20_000
-    assert len(mended.data_.table) < 12_000
-    assert mended.plan_.outlook.unreachable == 0
+        repaired.fit(engines.source(path, inputs=INPUTS), "y", sensitive_features="group")
+    assert repaired.data_.n == 20_000
+    assert len(repaired.data_.table) < 12_000
+    assert repaired.plan_.outlook.unreachable == 0
     new = make_people(20_000, 1)
     new.to_parquet(tmp_path / "new.parquet", index=False)
-    said = mended.predict(tmp_path / "new.parquet", sensitive_features="group", ids="id")
+    said = repaired.predict(tmp_path / "new.parquet", sensitive_features="group", ids="id")
     after = fairmend.audit(said, None, new["y"], sensitive_features=new["group"], metrics=["sp"])
     before = fairmend.audit(vendor, new[INPUTS], new["y"], sensitive_features=new["group"])
     assert abs(before["sp", "a"].gap) > 0.1

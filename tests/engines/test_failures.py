@@ -56,18 +56,18 @@ def endpoint(log, failures=0, failing=(0, 1, 2), seconds=0.0):
 
 
 def fit(people, model):
-    mended = fairmend.RepairedClassifier(model, "sp", random_state=1)
-    return mended.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
+    repaired = fairmend.RepairedClassifier(model, "sp", random_state=1)
+    return repaired.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
 
 
 def decided(people):
-    mended = fit(people, endpoint(Path("nowhere")))
-    return mended.predict(people[INPUTS], sensitive_features=people["group"], ids=people["id"])
+    repaired = fit(people, endpoint(Path("nowhere")))
+    return repaired.predict(people[INPUTS], sensitive_features=people["group"], ids=people["id"])
 
 
-def apply(mended, frame, **more):
+def apply(repaired, frame, **more):
     return engines.map_rows(
-        mended, frame, sensitive_features="group", ids="id", remember=False, **more
+        repaired, frame, sensitive_features="group", ids="id", remember=False, **more
     )
 
 
@@ -96,8 +96,8 @@ def rows_in(folder):
 def test_failing_batches_are_retried_within_a_budget(tmp_path, people, spread):
     frame, write = spread
     log = tmp_path / "log"
-    mended = fit(people, endpoint(log, failures=2))
-    mapped = apply(mended, frame, retries=2)
+    repaired = fit(people, endpoint(log, failures=2))
+    mapped = apply(repaired, frame, retries=2)
     log.mkdir()
     write(mapped, tmp_path / "out")
     np.testing.assert_array_equal(rows_in(tmp_path / "out")["decision"], decided(people))
@@ -110,8 +110,8 @@ def test_beyond_the_budget_the_partition_is_named_and_nothing_of_it_written(
 ):
     frame, write = spread
     log = tmp_path / "log"
-    mended = fit(people, endpoint(log, failures=10**6, failing=(1,)))
-    mapped = apply(mended, frame, retries=1)
+    repaired = fit(people, endpoint(log, failures=10**6, failing=(1,)))
+    mapped = apply(repaired, frame, retries=1)
     log.mkdir()
     told = r"(?s)partition 1 of 200 rows.*503 service unavailable.*\(2 attempts\).*Nothing of it"
     with pytest.raises(Exception, match=told) as caught:
@@ -129,11 +129,11 @@ def test_beyond_the_budget_the_partition_is_named_and_nothing_of_it_written(
 
 def test_a_model_that_cannot_travel_is_told(people, spread):
     frame, _ = spread
-    mended = fit(people, endpoint(Path("nowhere")))
+    repaired = fit(people, endpoint(Path("nowhere")))
     lock = threading.Lock()
-    mended.box_.model.__kwdefaults__ = {"lock": lock}
+    repaired.box_.model.__kwdefaults__ = {"lock": lock}
     with pytest.raises(DataError, match="must be something that can be sent to the workers"):
-        apply(mended, frame)
+        apply(repaired, frame)
 
 
 # -------------------------------------------------------------------- Dask: a worker dies
@@ -162,9 +162,9 @@ def test_a_worker_killed_while_a_repair_is_applied_changes_nothing(tmp_path, peo
 
     client, kill_one = doomed
     log = tmp_path / "log"
-    mended = fit(people, endpoint(log, seconds=0.3))
+    repaired = fit(people, endpoint(log, seconds=0.3))
     frame = dd.from_pandas(people, npartitions=12)
-    mapped = apply(mended, frame)
+    mapped = apply(repaired, frame)
     log.mkdir()
     future = client.compute(mapped)
     while not any(log.iterdir()) and not future.done():

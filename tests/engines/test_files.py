@@ -59,9 +59,9 @@ class Vendor:
 @pytest.fixture
 def fitted(people):
     vendor = Vendor()
-    mended = fairmend.RepairedClassifier(vendor, "sp", random_state=1)
-    mended.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
-    return mended
+    repaired = fairmend.RepairedClassifier(vendor, "sp", random_state=1)
+    repaired.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
+    return repaired
 
 
 @pytest.fixture
@@ -74,12 +74,12 @@ def lake(tmp_path, people):
     return str(tmp_path / "in" / "**" / "*.parquet")
 
 
-def apply(mended, X, out=None, **more):
-    return engines.map_rows(mended, X, sensitive_features="group", ids="id", out=out, **more)
+def apply(repaired, X, out=None, **more):
+    return engines.map_rows(repaired, X, sensitive_features="group", ids="id", out=out, **more)
 
 
-def decided(mended, people):
-    return mended.predict(people[INPUTS], sensitive_features=people["group"], ids=people["id"])
+def decided(repaired, people):
+    return repaired.predict(people[INPUTS], sensitive_features=people["group"], ids=people["id"])
 
 
 def read(folder):
@@ -344,16 +344,16 @@ def test_a_run_that_ends_early_leaves_whole_files_and_goes_on(tmp_path, people, 
                 raise KeyboardInterrupt
             return super().__call__(rows)
 
-    mended = fairmend.RepairedClassifier(Stopped(), "sp", random_state=1)
-    mended.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
+    repaired = fairmend.RepairedClassifier(Stopped(), "sp", random_state=1)
+    repaired.fit(people[INPUTS], people["y"], sensitive_features=people["group"])
     with pytest.raises(KeyboardInterrupt):
-        apply(mended, lake, tmp_path / "out", remember=False)
+        apply(repaired, lake, tmp_path / "out", remember=False)
     assert list((tmp_path / "out").rglob("*")) == [first]  # whole, and nothing half-written
-    mended.model.stopping = False
-    done = apply(mended, lake, tmp_path / "out", remember=False)
+    repaired.model.stopping = False
+    done = apply(repaired, lake, tmp_path / "out", remember=False)
     assert done.skipped == (str(first),)
     assert len(done.written) == 2
-    np.testing.assert_array_equal(read(tmp_path / "out")["decision"], decided(mended, people))
+    np.testing.assert_array_equal(read(tmp_path / "out")["decision"], decided(repaired, people))
 
 
 def test_several_files_need_a_folder_and_one_format(tmp_path, people, fitted, lake):
@@ -407,15 +407,15 @@ def test_remembered_rows_are_not_asked_about(people, fitted):
 @pytest.mark.parametrize("what", ["predict", "transform"])
 @pytest.mark.parametrize("ids", ["id", None])
 def test_memory_changes_nothing(people, what, ids):
-    mended = fairmend.RepairedClassifier(Vendor(), "fnr", random_state=3)
+    repaired = fairmend.RepairedClassifier(Vendor(), "fnr", random_state=3)
     seen = people[~((people["a"] == 1) & (people["b"] == 1) & (people["c"] == 0))]
-    mended.fit(seen[INPUTS], seen["y"], sensitive_features=seen["group"])
+    repaired.fit(seen[INPUTS], seen["y"], sensitive_features=seen["group"])
     new = make_people(2_000, seed=9)
     new.loc[::50, "c"] = 7  # a value that fit did not see
     new.loc[::70, "group"] = None
     by_memory, by_asking = (
         engines.map_rows(
-            mended, new, sensitive_features="group", ids=ids, what=what, remember=remember
+            repaired, new, sensitive_features="group", ids=ids, what=what, remember=remember
         )
         for remember in (True, False)
     )
@@ -440,16 +440,16 @@ def test_unknown_groups_are_an_error_or_kept(people, fitted):
 def test_a_classifier_fitted_on_an_array_reads_columns_by_its_names(tmp_path, people):
     matrix = people[INPUTS].to_numpy()
     model = LogisticRegression().fit(matrix, people["y"])
-    mended = fairmend.RepairedClassifier(model, "sp", random_state=0)
-    mended.fit(matrix, people["y"], sensitive_features=people["group"])
+    repaired = fairmend.RepairedClassifier(model, "sp", random_state=0)
+    repaired.fit(matrix, people["y"], sensitive_features=people["group"])
     named = people.rename(columns=dict(zip(INPUTS, ("x0", "x1", "x2"), strict=True)))
     named.to_parquet(tmp_path / "in.parquet", index=False)
-    said = mended.predict(matrix, sensitive_features=people["group"], ids=people["id"])
+    said = repaired.predict(matrix, sensitive_features=people["group"], ids=people["id"])
     for remember in (True, False):
-        found = apply(mended, tmp_path / "in.parquet", remember=remember).read_all()
+        found = apply(repaired, tmp_path / "in.parquet", remember=remember).read_all()
         np.testing.assert_array_equal(found.column("decision").to_numpy(), said)
     with pytest.raises(DataError, match="'x0' is not one"):
-        apply(mended, people)
+        apply(repaired, people)
 
 
 def test_the_models_own_names_say_which_columns_are_inputs(tmp_path, people):
@@ -467,11 +467,11 @@ def test_categories_stay_categories(tmp_path, people):
         assert isinstance(rows["c"].dtype, pd.CategoricalDtype)
         return 0.2 + 0.3 * rows["a"] + 0.2 * (rows["c"] == "yes")
 
-    mended = fairmend.RepairedClassifier(model, "sp", random_state=0)
-    mended.fit(frame[INPUTS], frame["y"], sensitive_features=frame["group"])
+    repaired = fairmend.RepairedClassifier(model, "sp", random_state=0)
+    repaired.fit(frame[INPUTS], frame["y"], sensitive_features=frame["group"])
     frame.assign(c=frame["c"].astype(str)).to_parquet(tmp_path / "in.parquet", index=False)
-    found = apply(mended, tmp_path / "in.parquet", remember=False).read_all()
-    np.testing.assert_array_equal(found.column("decision").to_numpy(), decided(mended, frame))
+    found = apply(repaired, tmp_path / "in.parquet", remember=False).read_all()
+    np.testing.assert_array_equal(found.column("decision").to_numpy(), decided(repaired, frame))
 
 
 def test_outputs_say_what_made_them(tmp_path, people, fitted):

@@ -1,4 +1,4 @@
-"""The benchmark of scale, two million rows: the bars that do not depend on the machine."""
+"""The benchmark of scale on few rows: it runs, and counts everybody."""
 
 import json
 import subprocess
@@ -14,12 +14,12 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "scale.py"
 def test_the_walk_of_the_benchmark_counts_everybody(tmp_path):
     out = tmp_path / "scale.json"
     command = [
-        sys.executable, str(SCRIPT), "--rows", "300000", "--floats", "100000",
+        sys.executable, str(SCRIPT), "--rows", "100000", "--floats", "50000",
         "--folder", str(tmp_path), "--out", str(out),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     # the bars are for millions of rows on an idle machine: `make bench` judges them
     assert done.returncode in (0, 1), done.stdout + done.stderr
     said = json.loads(out.read_text())
-    assert said["walks"]["300000"]["rows"] == 300_000
-    assert said["counted_floats"]["cells"] == 100_000
+    assert said["walks"]["100000"]["rows"] == 100_000
+    assert said["counted_floats"]["cells"] == 50_000

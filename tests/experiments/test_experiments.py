@@ -98,14 +98,14 @@ def test_two_splits_keep_what_the_repair_promises(experiments, monkeypatch, data
 def test_laws_sum_to_one(repair, experiment):
     split = repair.split("compas", 0)
     row = repair.ROWS[6]
-    mended = repair.repaired(row, experiment, split)
-    holdout, data = split.holdout, mended.data_
+    fitted = repair.repaired(row, experiment, split)
+    holdout, data = split.holdout, fitted.data_
     people = data[row.target]
-    route = mended.plan_.route(data.table.take(people.rows), people.answers)
+    route = fitted.plan_.route(data.table.take(people.rows), people.answers)
     law = np.bincount(route.row, route.probability, len(people))
     np.testing.assert_allclose(law, 1.0, atol=1e-12, err_msg="rounding of a few summands")
     assert (route.probability >= 0).all()
-    chance = mended.positive_chance(holdout.X, sensitive_features=holdout.s)
+    chance = fitted.positive_chance(holdout.X, sensitive_features=holdout.s)
     assert ((chance >= 0) & (chance <= 1)).all()
 
 
@@ -120,10 +120,10 @@ def test_the_same_split_gives_the_same_figures(repair):
 
 def test_immutable_edits_are_caught(repair):
     split = repair.split("compas", 0)
-    mended = repair.repaired(repair.ROWS[4], "least_change", split)
-    mended.immutable = tuple(split.holdout.X.columns)  # as if a repair had broken its word
+    fitted = repair.repaired(repair.ROWS[4], "least_change", split)
+    fitted.immutable = tuple(split.holdout.X.columns)  # as if a repair had broken its word
     with pytest.raises(AssertionError, match="immutable"):
-        repair.look(mended, split)
+        repair.look(fitted, split)
 
 
 def test_a_rule_without_a_gap_is_expected_to_stray_by_its_sampling_error(experiments):
@@ -373,14 +373,14 @@ def test_mixed_data(experiments, tmp_path, monkeypatch):
     assert found["rows"]
     for one in found["rows"]:
         assert one["splits"] == SPLITS
-        assert 0 <= one["mended"] <= SPLITS
+        assert 0 <= one["fitted"] <= SPLITS
         assert set(one["status"]) <= {*PlanStatus.__members__, "not worse off", "reference"}
         assert one["most_features"] <= 13 - len(mixed.IMMUTABLE)
-        assert len(one["baselines"]) == one["mended"]
-        if one["mended"] == SPLITS:
+        assert len(one["baselines"]) == one["fitted"]
+        if one["fitted"] == SPLITS:
             assert one["mended_abs"] == pytest.approx(one["left"], abs=1e-12)
         else:  # what was not repaired is not judged
-            assert bool(mixed.judge(one)) == (one["mended"] > 0)
+            assert bool(mixed.judge(one)) == (one["fitted"] > 0)
     [table] = mixed.tables(found)
     assert {len(cells) for cells in table.cells} == {len(table.headers)}
 
@@ -395,11 +395,11 @@ def test_mixed_data_is_judged_over_the_splits_with_a_repair(experiments):
     assert found["mended_abs"] == pytest.approx(0.06)
     assert found["mended_lost"] == pytest.approx(0.01)
     one = {"row": "boosting fnr, Black against best", "model": "boosting", "metric": "fnr",
-           "target": "Black", "mended": 2, "splits": 10, "features": 1.2, **found}  # fmt: skip
+           "target": "Black", "fitted": 2, "splits": 10, "features": 1.2, **found}  # fmt: skip
     gap, features, lost = mixed.judge(one)
     assert (gap.met, features.met, lost.met) == (False, True, False)
     assert "repaired in 2 of 10 splits" in str(gap)
-    assert mixed.judge({**one, "mended": 0}) == []
+    assert mixed.judge({**one, "fitted": 0}) == []
     # the same group against the same reference under another name, and another group's accuracy
     again = {**one, "row": "boosting fnr, Black against White"}
     third = {**one, "row": "boosting fnr, White against best", "target": "White", "features": 1.1}
@@ -462,12 +462,12 @@ def test_a_blind_split_keeps_what_it_promises(experiments, metric):
 
 def test_a_blind_rule_that_takes_decisions_away_is_caught(experiments, monkeypatch):
     blind, here = experiments.blind, experiments.shared.split("compas", 0)
-    mended = blind.repaired("sp", "scores", here, target="white")
-    rule = blind.rule_of(mended)
+    fitted = blind.repaired("sp", "scores", here, target="white")
+    rule = blind.rule_of(fitted)
     assert rule.protected is None
     monkeypatch.setattr(blind, "rule_of", lambda _: replace(rule, protected=0))
     with pytest.raises(AssertionError, match="lost a favourable decision"):
-        blind.look(mended, here)
+        blind.look(fitted, here)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ pytest.importorskip("fairlearn", reason="the comparison needs fairlearn, of the 
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "peers.py"
 SPLITS = 1
+DATA = "compas"
 OURS = {"fairmend.labels", "fairmend.scores", "fairmend.order"}
 THEIRS = {"fairlearn.labels", "fairlearn.surrogate", "fairlearn.scores"}
 
@@ -33,9 +34,11 @@ def peers():
 
 @pytest.fixture(scope="module")
 def found(peers):
-    """fairmend and fairlearn in this very environment, one split, one small cost race."""
+    """fairmend and fairlearn in this very environment: one split of COMPAS, a small cost race."""
     pythons = {name: Path(sys.executable) for name in ("fairlearn", "fairmend")}
-    return peers.compare(pythons, splits=SPLITS, slow_splits=0, sizes=(1_000,), repeats=1)
+    return peers.compare(
+        pythons, data=(DATA,), splits=SPLITS, slow_splits=0, sizes=(1_000,), repeats=1
+    )
 
 
 def records_of(found, names):
@@ -49,7 +52,7 @@ def records_of(found, names):
 def test_everybody_answers_on_every_split(peers, found):
     for key in OURS | THEIRS | {"model"}:
         places = {(one["data"], one["aim"], one["split"]) for one in records_of(found, {key})}
-        assert len(places) == len(peers.TARGETS) * len(peers.AIMS) * SPLITS, key
+        assert len(places) == len(peers.AIMS) * SPLITS, key
     # what did not run says why; only what this version has not got may be missing
     assert all(
         where.startswith("fairmend.two_sided") and "not offered" in reason
@@ -67,11 +70,12 @@ def test_ours_touches_one_group_and_answers_a_person_alike_in_any_order(found):
 
 
 @pytest.mark.slow
-def test_gaps_of_a_large_group_are_closed(found):
-    # Adult's sp gap is 17 points and its noise on a holdout of 6,500 about one
-    for one in records_of(found, OURS | THEIRS):
-        if (one["data"], one["aim"]) == ("adult", "sp"):
-            assert abs(one["gap"]) < 0.06, one
+def test_gaps_are_closed(found):
+    # COMPAS's sp gap is 20 points. The standard error on these 1,234 people and the 3,086 audited
+    # is 3.4 points together, 2.7 of which are granted
+    gaps = {one["contestant"]: one["gap"] for one in found["records"] if one["aim"] == "sp"}
+    assert gaps["model"] > 0.2
+    assert max(abs(gaps[one]) for one in OURS | THEIRS) < 0.09, gaps
 
 
 @pytest.mark.slow
@@ -120,7 +124,7 @@ def test_results_can_be_written_and_drawn(peers, found, tmp_path):
     assert "Bars" in text
     assert all(bar["verdict"] in ("met", "missed", "not judged") for bar in found["bars"])
     pytest.importorskip("altair")
-    assert len(peers.chart(found["summary"]).to_dict()["vconcat"]) == 4
+    assert len(peers.chart(found["summary"]).to_dict()["vconcat"]) == 2  # accuracy, and AUC
 
 
 @pytest.mark.slow

@@ -1,5 +1,8 @@
 """Models of the outcome: held out, clipped, honest about being weak, with errors that are right."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -15,9 +18,18 @@ from sklearn.tree import DecisionTreeClassifier
 from fairmend import DataError, FairmendWarning
 from fairmend.data.columns import Frame
 from fairmend.explain import crossfit, logistic
-from fairmend.explain.crossfit import CLIP, CrossFitData, logistic_model, possible_gain
+from fairmend.explain.crossfit import (
+    CLIP,
+    CrossFitData,
+    ModelChoice,
+    logistic_model,
+    pair_model,
+    possible_gain,
+    tree_model,
+)
 from fairmend.explain.logistic import logistic_regression
 from fairmend.explain.outcomes import empirical, fit_probability
+from fairmend.explain.trees import BoostedTrees
 from fairmend.measure.population import Tally
 
 
@@ -206,9 +218,18 @@ def test_the_model_is_chosen_by_how_well_it_predicts_people_held_out(kind):
         np.testing.assert_array_equal(fitted.probability, fit(X, y, "logistic").probability)
 
 
-def test_what_is_stored_as_numbers_is_never_boosted():
+def test_only_the_models_of_a_choice_are_tried():
     X, y = people_of(LAWS["gradient boosting"], 800)
-    assert fit(X, y, "auto", boosting=False).kind != "gradient boosting"
+    pairs, trees = ModelChoice((pair_model,)), ModelChoice((pair_model, tree_model))
+    assert fit(X, y, "auto", choice=pairs).kind != "gradient boosting"
+    fitted = fit(X, y, "auto", choice=trees)
+    assert fitted.kind == "gradient boosting"
+    assert isinstance(fitted.estimator, BoostedTrees)
+
+
+def test_yes_or_no_inputs_leave_trees_nothing_to_cut():
+    X, y = logistic_people(500)
+    assert tree_model(CrossFitData.of(*counted(X, y), "P(Y=1 | x)", 0)) is None
 
 
 def test_the_leaves_of_a_tree_hold_people_and_not_rows():
@@ -421,3 +442,28 @@ def test_more_columns_than_rows_give_the_fit_they_would(monkeypatch):
     assert quickly.probability == pytest.approx(plainly.probability, abs=1e-5)
     assert quickly.predict(table) == pytest.approx(plainly.predict(table), abs=1e-5)
     assert quickly.standard_error == pytest.approx(plainly.standard_error, rel=1e-3)
+
+
+def test_boosting_keeps_to_one_thread_in_a_new_process():
+    """A limit of threads holds for libraries already loaded, and scikit-learn is loaded late."""
+    code = (
+        "import numpy as np\n"
+        "from fairmend.data.columns import Frame\n"
+        "from fairmend.explain import crossfit\n"
+        "from fairmend.explain.outcomes import fit_probability\n"
+        "from fairmend.measure.population import Tally\n"
+        "def fit_any(*arguments, inner=crossfit.fit_any):\n"
+        "    fitted = inner(*arguments)\n"
+        "    from threadpoolctl import threadpool_info\n"
+        "    print([i['num_threads'] for i in threadpool_info() if i['user_api'] == 'openmp'])\n"
+        "    return fitted\n"
+        "crossfit.fit_any = fit_any\n"
+        "x = np.random.default_rng(0).normal(size=(1_000, 2))\n"
+        "seen = np.stack([x[:, 0] > 0, x[:, 0] <= 0], axis=1).astype(float)\n"
+        "fit_probability(Frame.read(x), Tally(seen, seen, seen), what='P(Y=1 | x)')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert set(done.stdout.splitlines()) == {"[1]"}

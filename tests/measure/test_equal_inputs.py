@@ -195,6 +195,14 @@ def test_recorded_decisions_that_follow_the_inputs_are_not_tested():
     assert "66.7 % of the target group and 100.0 % of the reference group" in text
 
 
+def test_a_few_shared_inputs_say_nothing_about_the_others():
+    one_shared = np.r_[np.arange(50), 0, np.arange(50, 99)]
+    found = compared(np.arange(100) % 2 * (one_shared > 0), one_shared, ["a"] * 50 + ["b"] * 50)
+    assert found.differing == 0
+    assert (found.target_share, found.baseline_share) == (0.02, 0.02)
+    assert "too rare to judge" in str(found)
+
+
 def test_where_nobody_has_anothers_inputs_it_cannot_be_told():
     found = compared([0, 1, 1, 0], [0.1, 0.2, 0.3, 0.4], list("aabb"))
     assert np.isnan(found.difference)

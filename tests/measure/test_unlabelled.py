@@ -37,13 +37,13 @@ def test_with_scores_outcomes_change_nothing_but_what_is_said_of_accuracy(people
     half = len(X) // 2
     found = []
     for outcome in (y, None):
-        mended = RepairedClassifier(model, "sp", random_state=0, **settings)
-        mended.fit(X[:half], None if outcome is None else y[:half], sensitive_features=sex[:half])
-        report = mended.report(
+        repaired = RepairedClassifier(model, "sp", random_state=0, **settings)
+        repaired.fit(X[:half], None if outcome is None else y[:half], sensitive_features=sex[:half])
+        report = repaired.report(
             X[half:], None if outcome is None else y[half:], sensitive_features=sex[half:],
             frontier=settings == {},
         )  # fmt: skip
-        found.append((mended.predict(X, sensitive_features=sex, ids=X.index), report))
+        found.append((repaired.predict(X, sensitive_features=sex, ids=X.index), report))
     (with_y, known), (without_y, unknown) = found
     assert (with_y == without_y).all()
     assert unknown.after["sp", known.plans[0].target].gap == pytest.approx(
@@ -64,16 +64,16 @@ def test_with_scores_outcomes_change_nothing_but_what_is_said_of_accuracy(people
 
 def test_with_labels_alone_the_gap_is_closed_and_hardly_anybody_drawn(people):
     X, _, sex = people
-    mended = RepairedClassifier(decide, "sp", random_state=0).fit(X, None, sensitive_features=sex)
-    outlook = mended.plan_.outlook
+    repaired = RepairedClassifier(decide, "sp", random_state=0).fit(X, None, sensitive_features=sex)
+    outlook = repaired.plan_.outlook
     assert outlook.gap_before > 0.01
     # the rank c (n + 1) of the small-sample correction leaves up to half a person
-    assert abs(outlook.gap_after) < 1 / (sex == mended.plan_.target).sum()
+    assert abs(outlook.gap_after) < 1 / (sex == repaired.plan_.target).sum()
     assert outlook.randomised < 0.04
     # those nearest the cut go first, though no score says who they are
-    own = X[(sex == mended.plan_.target) & (decide(X) == 0)]
-    turned = mended.predict(
-        own, sensitive_features=np.full(len(own), mended.plan_.target), ids=own.index
+    own = X[(sex == repaired.plan_.target) & (decide(X) == 0)]
+    turned = repaired.predict(
+        own, sensitive_features=np.full(len(own), repaired.plan_.target), ids=own.index
     ).astype(bool)
     score = model(own)
     above = (score[turned][:, None] > score[~turned][None, :]).mean()
@@ -83,11 +83,13 @@ def test_with_labels_alone_the_gap_is_closed_and_hardly_anybody_drawn(people):
 def test_a_repair_without_outcomes_survives_its_artifact(people, tmp_path):
     X, _, sex = people
     key = b"k" * 32
-    mended = RepairedClassifier(model, "sp", key=key).fit(X, None, sensitive_features=sex)
-    mended.save(tmp_path / "mended")
-    again = fairmend.load(tmp_path / "mended", model, key=key)
+    repaired = RepairedClassifier(model, "sp", key=key).fit(X, None, sensitive_features=sex)
+    repaired.save(tmp_path / "repaired")
+    again = fairmend.load(tmp_path / "repaired", model, key=key)
     assert not again.data_.outcome_known
-    before, after = (one.predict(X, sensitive_features=sex, ids=X.index) for one in (mended, again))
+    before, after = (
+        one.predict(X, sensitive_features=sex, ids=X.index) for one in (repaired, again)
+    )
     assert (before == after).all()
     report = again.report(X, None, sensitive_features=sex)
     assert report.to_dict()["accuracy_before"] is None
@@ -118,9 +120,9 @@ def test_the_explanation_needs_no_outcomes(people):
 )
 def test_what_does_need_outcomes_says_so(people, settings, message):
     X, _, sex = people
-    mended = RepairedClassifier(model, **{"disparity": "sp", **settings})
+    repaired = RepairedClassifier(model, **{"disparity": "sp", **settings})
     with pytest.raises(DataError, match=message):
-        mended.fit(X, None, sensitive_features=sex)
+        repaired.fit(X, None, sensitive_features=sex)
 
 
 def test_words_of_the_model_are_read_without_outcomes(people):
@@ -130,6 +132,6 @@ def test_words_of_the_model_are_read_without_outcomes(people):
         return np.where(decide(rows), "approve", "decline")
 
     box = BlackBox(say, words=("decline", "approve"))
-    mended = RepairedClassifier(box, "sp", random_state=0).fit(X, None, sensitive_features=sex)
+    repaired = RepairedClassifier(box, "sp", random_state=0).fit(X, None, sensitive_features=sex)
     plain = RepairedClassifier(decide, "sp", random_state=0).fit(X, None, sensitive_features=sex)
-    assert mended.plan_.outlook == plain.plan_.outlook
+    assert repaired.plan_.outlook == plain.plan_.outlook

@@ -4,6 +4,8 @@ Recounts are plain sums over people. Optima are those of a linear program over c
 probabilities are known.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,6 +18,7 @@ from scipy.special import expit
 import fairmend
 from fairmend import FDR, FNR, FPR, SP, BlackBox, DataError, FairmendWarning, RepairedClassifier
 from fairmend.data.columns import Frame
+from fairmend.measure.population import Population, Tally
 from fairmend.model.answers import Answers
 from fairmend.repair.blind.gaps import Audited, Gaps
 from fairmend.repair.blind.rule import BlindPlan
@@ -664,3 +667,23 @@ def test_a_vendor_with_a_high_cut_is_not_moved_to_one_half():
     assert worth(own) - 0.06 < worth(repaired.predict(X)) <= worth(own)
     assert worth(even.predict(X)) < worth(repaired.predict(X)) - 0.08
     assert even.predict(X).mean() > repaired.predict(X).mean() + 0.2
+
+
+def test_amounts_of_rows_that_stand_for_many_do_not_tell_the_group():
+    rng = np.random.default_rng(0)
+    n = 4_000
+    sex = rng.choice(["f", "m"], n)
+    shifted = rng.normal(size=n) + (sex == "m")
+    X = pd.DataFrame({"shifted": shifted, "coded": shifted % 1 + 9 * (sex == "m")})
+    alone = fairmend.tabulate(rounded, X, (shifted > 0).astype(int), sensitive_features=sex)
+    populations = tuple(
+        Population.counted(Tally(*(50 * part for part in one.tally.sums)), one.decision,
+                           rows=one.rows)
+        for one in alone.populations
+    )  # fmt: skip
+    assert telling_inputs(replace(alone, populations=populations)) == ("coded",)
+    assert telling_inputs(alone) == ("coded",)
+
+
+def rounded(rows):
+    return (rows["shifted"] > 0).astype(int)

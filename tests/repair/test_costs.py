@@ -280,3 +280,14 @@ def test_immutable_values_that_look_the_same_are_told_apart(values):
     np.testing.assert_array_equal(allowed, np.eye(4, dtype=bool))
     with pytest.raises(DataError, match="holds numbers that 64 bits cannot tell apart"):
         EditCost.learn(table, np.full(4, 0.25), Cost(one_way={"fixed": "up"}))
+
+
+@pytest.mark.parametrize("kind", ["l1", "squared_l2", "l2"])
+def test_yes_or_no_rows_are_as_far_apart_as_they_differ(kind):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 2, (30, 6))
+    rows[:, 2] = 1  # what everybody has makes nobody nearer
+    table, others = Frame.read(rows), Frame.read(rows[:7])
+    differ = (rows[:, None] != rows[None, :7]).sum(axis=2)
+    cost = EditCost.learn(table, np.full(30, 1 / 30), Cost(kind)).matrix(table, others)
+    np.testing.assert_array_equal(cost, np.sqrt(differ) if kind == "l2" else differ)

@@ -18,7 +18,13 @@ from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing, find_rows, mixed
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost, EditCost
-from fairmend.repair.destinations import NEAREST, Donors, _smallest
+from fairmend.repair.destinations import (
+    NEAREST,
+    Donors,
+    RememberingDonors,
+    _smallest,
+    forgetting,
+)
 
 LABELS = Labels(0, 1)
 
@@ -431,3 +437,20 @@ def test_below_a_limit_an_edit_is_found_wherever_the_cheapest_costs_less(kind):
     assert (cheap >= (cheapest < below)).all()
     assert not cheap.all()
     assert (asked.decide(found.table.native[cheap]) == 1).all()
+
+
+def test_donors_that_remember_give_the_same_and_ask_once(forest, monkeypatch):
+    donors = donors_for(forest, Cost(immutable=("town",)))
+    remembering = RememberingDonors.of(donors)
+    rows = others(forest)
+    first, second = rows.take(np.arange(15)), rows.take(np.arange(8, len(rows)))
+    for some in (first, second, first):
+        np.testing.assert_array_equal(donors.reach(some), remembering.reach(some))
+        plain, again = donors.nearest(some), remembering.nearest(some)
+        np.testing.assert_array_equal(plain.cost, again.cost)
+        pd.testing.assert_frame_equal(
+            plain.table.native.reset_index(drop=True), again.table.native.reset_index(drop=True)
+        )
+    monkeypatch.setattr(BlackBox, "query", None)  # the model is asked no more
+    assert len(remembering.nearest(rows).cost) == len(remembering.reach(rows)) == len(rows)
+    assert type(forgetting(remembering)) is Donors

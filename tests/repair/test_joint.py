@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 from sklearn.linear_model import LogisticRegression
 
 from fairmend import FNR, FPR, AuditData, BlackBox, Population, datasets, tabulate
@@ -245,3 +246,26 @@ def test_the_nearest_point_is_found_where_the_solver_needs_more_room(monkeypatch
     np.testing.assert_allclose(chance, 1.0, atol=1e-5, err_msg="the room that was added")
     assert np.isfinite(prices).all()
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_gap_alone_is_the_program_s_optimum_without_a_solver(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(5, 200))
+    mass = rng.random(n)
+    mass /= mass.sum()
+    cost = np.where(rng.random(n) < 0.1, np.inf, rng.random(n))
+    effect = (rng.normal(size=n) * mass)[None]
+    program = FlipProgram(mass, cost, effect, np.zeros((0, n)), np.zeros(0))
+    excess = rng.normal(size=1) * 0.3 * np.abs(program.effect).sum()
+    solved = program.cheapest(excess)
+    free = np.isfinite(cost)
+    answer = linprog(
+        mass * np.where(free, cost, 0.0), A_eq=effect, b_eq=-excess,
+        bounds=np.stack([np.zeros(n), free], axis=1), method="highs",
+    )  # fmt: skip
+    assert (solved is None) == (answer.status == 2)
+    if solved is not None:  # the solver's own tolerance is 1e-7
+        np.testing.assert_allclose(solved[0], answer.x, atol=1e-6)
+        np.testing.assert_allclose(solved[1], answer.eqlin.marginals, atol=1e-6)
+        np.testing.assert_allclose(program.effect @ solved[0], -excess, atol=1e-12)

@@ -17,6 +17,8 @@ from fairmend.report.edits import EditedFeature
 from fairmend.report.report import Report
 
 NAMES = ["income", "member", "town"]
+BARE = {"explanation": False}
+"""Of a report whose explanation, which takes most of the time, is not looked at."""
 
 
 def people(n, seed):
@@ -112,7 +114,7 @@ def test_edited_features_are_counted(holdout):
     X, y, s = holdout
     kept = fitted(level=0.999999)  # nobody on the cut exactly: what is drawn is hardly anybody
     ids = np.arange(len(y))
-    report = kept.report(X, y, sensitive_features=s)
+    report = kept.report(X, y, sensitive_features=s, **BARE)
     edited = kept.transform(X, sensitive_features=s, ids=ids)
     mine = report.groups[1]
     law = kept.positive_chance(X, sensitive_features=s)
@@ -142,7 +144,7 @@ def test_unseen_rows_are_counted(kept, report, holdout):
 def test_unreachable_people_are_counted(holdout):
     X, y, s = holdout
     kept = fitted("sp", cost=Cost(immutable=["income", "member"]))
-    report = kept.report(X, y, sensitive_features=s)
+    report = kept.report(X, y, sensitive_features=s, **BARE)
     group = report.groups[1]
     # only the town may change, and only U speaks for people: who is left below the cut even there?
     helped = vendor(X.assign(town="U")) > 0.5
@@ -177,7 +179,7 @@ def test_the_counterfactual_reading(kept, holdout, report):
 
 def test_the_two_readings_agree_for_sp(holdout):
     X, y, s = holdout
-    report = fitted("sp").report(X, y, sensitive_features=s)
+    report = fitted("sp").report(X, y, sensitive_features=s, **BARE)
     [(_, before, after)] = report.groups[1].counterfactual
     assert before == pytest.approx(report.before["sp", "b"].gap, abs=1e-12)
     assert after == pytest.approx(report.after["sp", "b"].gap, abs=1e-12)
@@ -189,7 +191,7 @@ def test_favourable_is_what_people_want(holdout):
     audit, truth, group = people(900, 0)
     kept = RepairedClassifier(vendor, "fpr", favorable_label=0, random_state=0)
     kept.fit(audit, truth, sensitive_features=np.where(group == "a", "b", "a"))
-    report = kept.report(X, y, sensitive_features=turned)
+    report = kept.report(X, y, sensitive_features=turned, **BARE)
     mine = report.groups[1]
     assert mine.to_negative == mine.gained > 0
     assert mine.to_positive == mine.lost == 0
@@ -199,8 +201,8 @@ def test_weights_and_names_of_columns(kept, holdout):
     X, y, s = holdout
     weight = np.where(X["member"] == 1, 2.0, 1.0)
     table = X.assign(truth=y, w=weight, who=s, note="x")
-    named = kept.report(table, "truth", sensitive_features="who", sample_weight="w")
-    given = kept.report(X, y, sensitive_features=s, sample_weight=weight)
+    named = kept.report(table, "truth", sensitive_features="who", sample_weight="w", **BARE)
+    given = kept.report(X, y, sensitive_features=s, sample_weight=weight, **BARE)
     assert named.to_dict()["groups"] == given.to_dict()["groups"]
     law = kept.positive_chance(X, sensitive_features=s)
     right = np.where(y == 1, law, 1 - law)
@@ -234,7 +236,7 @@ def test_the_frontier_is_data(kept, holdout):
     gaps, edited = ([point[name] for point in points] for name in ("gap", "edited"))
     assert gaps == sorted(gaps, reverse=True)
     assert edited == sorted(edited)
-    last = kept.report(X, y, sensitive_features=s)
+    last = kept.report(X, y, sensitive_features=s, **BARE)
     assert points[-1]["gap"] == pytest.approx(last.after["fnr", "b"].gap, abs=1e-12)
     assert points[-1]["accuracy"] == pytest.approx(last.accuracy_after, abs=1e-12)
 
@@ -262,7 +264,9 @@ def test_a_point_of_the_frontier_is_the_repair_of_that_level(holdout, rules):
         assert [point["level"] for point in points] == levels
         for point in points:
             apart = fitted(**how, level=point["level"])
-            [group] = [g for g in apart.report(X, y, sensitive_features=s).groups if g.repaired]
+            [group] = [
+                g for g in apart.report(X, y, sensitive_features=s, **BARE).groups if g.repaired
+            ]
             for name in ("edited", "gained", "lost", "cost"):
                 assert point[name] == pytest.approx(getattr(group, name), abs=1e-12)
             assert point["auc"] == pytest.approx(group.auc_after, abs=1e-12)
@@ -270,7 +274,7 @@ def test_a_point_of_the_frontier_is_the_repair_of_that_level(holdout, rules):
 
 def test_a_report_holds_its_frontier(kept, holdout):
     X, y, s = holdout
-    report = kept.report(X, y, sensitive_features=s, frontier=True, levels=[0.0, 1.0])
+    report = kept.report(X, y, sensitive_features=s, frontier=True, levels=[0.0, 1.0], **BARE)
     apart = kept.frontier(X, y, sensitive_features=s, levels=[0.0, 1.0])
     for point, line in zip(report.frontier, apart, strict=True):
         assert {name: getattr(point, name) for name in line} == line
@@ -305,7 +309,7 @@ def moved(kept, holdout, feature):
 def test_numbers_are_told_by_their_median_change(holdout):
     kept = fitted(level=0.999999)  # hardly anybody is drawn
     X, y, s = holdout
-    report = kept.report(X, y, sensitive_features=s)
+    report = kept.report(X, y, sensitive_features=s, **BARE)
     income = next(one for one in report.groups[1].features if one.feature == "income")
     old, new = moved(kept, holdout, "income")
     assert len(old) > 20
@@ -329,7 +333,7 @@ def test_numbers_are_told_by_their_median_change(holdout):
 def test_edits_of_few_people_are_counted_and_not_told(holdout, smallest_cell):
     kept = fitted(immutable=["income"], level=0.999999)
     X, y, s = holdout
-    report = kept.report(X, y, sensitive_features=s, smallest_cell=smallest_cell)
+    report = kept.report(X, y, sensitive_features=s, smallest_cell=smallest_cell, **BARE)
     drawn = report.groups[1].randomised * report.groups[1].n
     for one in report.groups[1].features:
         old, new = moved(kept, holdout, one.feature)
@@ -399,7 +403,7 @@ def test_a_group_the_holdout_lacks_is_left_out():
     X.loc[third == "c", "income"] -= 1.0
     kept = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=third)
     here = third != "c"
-    report = kept.report(X[here], y[here], sensitive_features=third[here])
+    report = kept.report(X[here], y[here], sensitive_features=third[here], **BARE)
     assert [group.group for group in report.groups] == ["a", "b"]
 
 
@@ -410,11 +414,16 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("kind", NAMED)
-def test_immutable_features_may_come_in_any_container(holdout, kind):
+@pytest.fixture(scope="module")
+def plain(holdout):
     X, y, s = holdout
-    plain = fitted(immutable=("member", "town")).report(X, y, sensitive_features=s)
-    report = fitted(immutable=NAMED[kind]).report(X, y, sensitive_features=s)
+    return fitted(immutable=("member", "town")).report(X, y, sensitive_features=s, **BARE)
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_immutable_features_may_come_in_any_container(holdout, kind, plain):
+    X, y, s = holdout
+    report = fitted(immutable=NAMED[kind]).report(X, y, sensitive_features=s, **BARE)
     assert report.groups == plain.groups
     assert report.provenance.settings["immutable"] == "['member', 'town']"
 
@@ -436,7 +445,7 @@ def test_labels_that_are_also_names_of_columns_are_labels():
     X = X.assign(a=(s == "a").astype(int), b=(s == "b").astype(int))
     kept = RepairedClassifier(vendor, "sp", random_state=0)
     kept.fit(X, y, sensitive_features=s.tolist())
-    told, plain = (kept.report(X, y, sensitive_features=one) for one in (s.tolist(), s))
+    told, plain = (kept.report(X, y, sensitive_features=one, **BARE) for one in (s.tolist(), s))
     assert told.groups == plain.groups
     points = [kept.frontier(X, y, sensitive_features=one, levels=[1]) for one in (s.tolist(), s)]
     assert points[0] == points[1]
@@ -463,7 +472,7 @@ def test_people_are_counted_one_by_one_whatever_they_weigh(metric, seed):
     weight = rng.uniform(0.5, 6.0, n) * np.where(y == 1, 1.0, 4.0)
     new = rng.permutation(n)[:1_000]
     X, y, s, weight = X[new], y[new], s[new], weight[new]
-    report = kept.report(X, y, sensitive_features=s, sample_weight=weight)
+    report = kept.report(X, y, sensitive_features=s, sample_weight=weight, **BARE)
     change = kept.positive_chance(X, sensitive_features=s) - (model(X) > 0.5)
     for group in report.groups:
         own = s == group.group

@@ -6,7 +6,7 @@ import vendors
 
 
 @pytest.fixture(scope="session")
-def mended():
+def fitted():
     """A repair of the stand-in vendor's model, whose edits need its word about mixtures."""
     X, y, group = vendors.people()
     repaired = fairmend.RepairedClassifier(
@@ -16,9 +16,9 @@ def mended():
 
 
 @pytest.fixture(scope="session")
-def artifact(mended, tmp_path_factory):
-    path = tmp_path_factory.mktemp("artifact") / "mended.zip"
-    mended.save(path)
+def artifact(fitted, tmp_path_factory):
+    path = tmp_path_factory.mktemp("artifact") / "repair.zip"
+    fitted.save(path)
     return path
 
 

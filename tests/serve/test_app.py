@@ -32,12 +32,12 @@ def rows(path, table="decisions"):
         return [dict(row) for row in db.execute(f"SELECT * FROM {table} ORDER BY seq")]
 
 
-def test_decisions_are_those_of_the_library_in_every_form(start, mended):
+def test_decisions_are_those_of_the_library_in_every_form(start, fitted):
     sidecar = start(mode="repair", explain=True)
     X, _, group = vendors.people(400, seed=5)
     ids = np.arange(400)
-    expected = mended.predict(X, sensitive_features=group, ids=ids)
-    edited = mended.transform(X, sensitive_features=group, ids=ids)
+    expected = fitted.predict(X, sensitive_features=group, ids=ids)
+    edited = fitted.transform(X, sensitive_features=group, ids=ids)
     scores = serving.decide(edited)
     for path, body in serving.bodies(X, group, ids):
         kind = "text/csv" if isinstance(body, bytes) else "application/json"
@@ -63,16 +63,16 @@ def test_decisions_are_those_of_the_library_in_every_form(start, mended):
 ONE = {"columns": ["age", "dose", "urban", "group", "id"], "data": [[40, 1.0, 1, "b", 7]]}
 
 
-def edited_person(mended):
+def edited_person(fitted):
     """Somebody whose edit is certain, with their edited row."""
     X, _, group = vendors.people(400, seed=5)
-    edited = mended.transform(X, sensitive_features=group, ids=np.arange(400))
+    edited = fitted.transform(X, sensitive_features=group, ids=np.arange(400))
     at = int(np.flatnonzero((edited != X).to_numpy().any(axis=1))[0])
     return {**X.iloc[at].to_dict(), "group": "b", "id": at}, serving.decide(edited)[at]
 
 
-def test_shadow_answers_as_the_vendor_and_records_what_a_repair_would_do(shadow, mended):
-    person, repaired = edited_person(mended)
+def test_shadow_answers_as_the_vendor_and_records_what_a_repair_would_do(shadow, fitted):
+    person, repaired = edited_person(fitted)
     own = serving.chance([person["age"], person["dose"], person["urban"]])
     person["age"], person["urban"] = int(person["age"]), int(person["urban"])
     status, content, _ = serving.post(shadow.url + "/predict", {"instances": [person]})
@@ -93,8 +93,8 @@ def test_off_passes_on_and_records(start, vendor):
     assert rows(sidecar.log)[0]["repaired"] is None
 
 
-def test_groups_and_ids_in_headers_and_people_who_do_not_say(repair, mended):
-    person, repaired = edited_person(mended)
+def test_groups_and_ids_in_headers_and_people_who_do_not_say(repair, fitted):
+    person, repaired = edited_person(fitted)
     bare = [int(person["age"]), person["dose"], int(person["urban"])]
     url = repair.url + "/predict"
     named = {"Fairmend-Group": "b", "Fairmend-Id": str(person["id"])}
@@ -428,7 +428,7 @@ def test_all_who_look_at_the_page_share_one_look(monkeypatch):
         return {"look": len(looks)}
 
     monkeypatch.setattr("fairmend.serve.admin.look", look)
-    config = read_config(None, artifact="mended.zip", upstream="http://h/score")
+    config = read_config(None, artifact="repair.zip", upstream="http://h/score")
     admin = make_admin(SimpleNamespace(config=config, metrics=Metrics()))
     scope = {
         "type": "http", "method": "GET", "path": "/figures", "query_string": b"",
@@ -462,8 +462,8 @@ def test_a_label_in_a_header_may_hold_what_joins_labels(repair):
 @pytest.mark.slow
 def test_outcomes_may_be_true_and_false_where_the_audits_were(start, tmp_path):
     X, y, group = vendors.people(1_000)
-    mended = fairmend.RepairedClassifier(serving.decide, "fnr", key=bytes.fromhex(serving.KEY))
-    mended.fit(X, y.astype(bool), sensitive_features=group).save(tmp_path / "true.zip")
+    fitted = fairmend.RepairedClassifier(serving.decide, "fnr", key=bytes.fromhex(serving.KEY))
+    fitted.fit(X, y.astype(bool), sensitive_features=group).save(tmp_path / "true.zip")
     sidecar = start(artifact=tmp_path / "true.zip")
     _, _, headers = serving.post(sidecar.url + "/invocations", {"dataframe_split": ONE})
     told = [{"decision": headers["Fairmend-Decision"] + "/0", "y": y} for y in (True, False)]

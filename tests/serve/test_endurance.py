@@ -124,10 +124,10 @@ def test_told_to_stop_again_and_again_it_ends_as_it_should(tmp_path, artifact, v
     assert verify(sidecar.log).holds
 
 
-def test_twenty_reloads_drop_nobody(tmp_path, artifact, mended, vendor):
+def test_twenty_reloads_drop_nobody(tmp_path, artifact, fitted, vendor):
     from sklearn.base import clone
 
-    other = clone(mended)
+    other = clone(fitted)
     X, y, group = vendors.people(seed=3)
     other.fit(X, y, sensitive_features=group).save(tmp_path / "other.zip")
     place = tmp_path / "served.zip"

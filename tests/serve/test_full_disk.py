@@ -159,12 +159,12 @@ def test_killed_and_started_on_a_full_disk(disk, serve):
     assert logged(disk, sidecar) == [*acknowledged, headers["Fairmend-Decision"]]
 
 
-def test_a_reload_that_cannot_be_recorded_is_not_served(disk, serve, artifact, mended, tmp_path):
+def test_a_reload_that_cannot_be_recorded_is_not_served(disk, serve, artifact, fitted, tmp_path):
     place = tmp_path / "served.zip"
     shutil.copy(artifact, place)
     sidecar = serve(artifact=place)
     X, y, group = vendors.people(seed=3)
-    clone(mended).fit(X, y, sensitive_features=group).save(place, overwrite=True)
+    clone(fitted).fit(X, y, sensitive_features=group).save(place, overwrite=True)
     disk.fill()
     until_refused(sidecar)
     status, content, _ = serving.post(sidecar.admin + "/reload", b"", {"Fairmend-Admin": "1"})

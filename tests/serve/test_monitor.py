@@ -18,14 +18,14 @@ DRIFT = 15
 
 
 @pytest.fixture(scope="module")
-def month(tmp_path_factory, mended, artifact, vendor):
+def month(tmp_path_factory, fitted, artifact, vendor):
     """A log of thirty days; from the fifteenth on one group's inputs and outcomes are others."""
     import hashlib
 
     folder = tmp_path_factory.mktemp("month")
     name = hashlib.sha256(artifact.read_bytes()).hexdigest()
     rng = np.random.default_rng(0)
-    known = {tuple(row): place for place, row in enumerate(cells(mended.data_.table))}
+    known = {tuple(row): place for place, row in enumerate(cells(fitted.data_.table))}
     log = DecisionLog(folder / "decisions.sqlite")
     first = (time.time() // 86_400 - DAYS) * 86_400
     for day in range(DAYS):
@@ -34,7 +34,7 @@ def month(tmp_path_factory, mended, artifact, vendor):
             moved = (group == "b").to_numpy()
             X.loc[moved, "dose"] = np.maximum(X.loc[moved, "dose"] - 0.75, -0.5)
         original = (np.array(serving.decide(X)) > 0.5).astype(int)
-        edited = mended.transform(X, sensitive_features=group, ids=np.arange(A_DAY))
+        edited = fitted.transform(X, sensitive_features=group, ids=np.arange(A_DAY))
         repaired = (np.array(serving.decide(edited)) > 0.5).astype(int)
         entries, places = [], cells(Frame.read(X))
         for i in range(A_DAY):

@@ -24,7 +24,7 @@ def decide(X):
 
 
 @pytest.fixture(scope="module")
-def mended():
+def fitted():
     X, y, group = vendors.people()
     repaired = fairmend.RepairedClassifier(
         decide, "fnr", immutable=["age", "group"], key=bytes.fromhex(serving.KEY)
@@ -59,10 +59,10 @@ def upstream():
 
 
 @pytest.fixture(scope="module")
-def sidecar(mended, upstream, tmp_path_factory):
+def sidecar(fitted, upstream, tmp_path_factory):
     folder = tmp_path_factory.mktemp("opting-out")
-    mended.save(folder / "mended.zip")
-    running = serving.Sidecar(folder, folder / "mended.zip", upstream[0], mode="repair")
+    fitted.save(folder / "repair.zip")
+    running = serving.Sidecar(folder, folder / "repair.zip", upstream[0], mode="repair")
     yield running
     assert running.stop() == 0
 
@@ -98,11 +98,11 @@ def forms(records):
     yield "/v2/models/fairmend/infer", {"inputs": tensors}
 
 
-def test_in_every_form_as_in_the_library(sidecar, mended, upstream):
+def test_in_every_form_as_in_the_library(sidecar, fitted, upstream):
     records = some_people()
     X = pd.DataFrame(records)[INPUTS].astype({"group": object})
     X["group"] = X["group"].where(X["group"].notna(), None)
-    edited = mended.transform(X, sensitive_features=X["group"], ids=np.arange(200))
+    edited = fitted.transform(X, sensitive_features=X["group"], ids=np.arange(200))
     expected, own = decide(edited), decide(X)
     without = [i for i, record in enumerate(records) if record["group"] is None]
     assert [expected[i] for i in without] == [own[i] for i in without]

@@ -38,12 +38,12 @@ def test_laws_and_draws_are_the_classifiers(method, kind):
     if method == "transport":
         X, new = X.drop(columns="place"), new.drop(columns="place")
     convert, ids = TYPES[kind], [f"person {i}" for i in range(150)]
-    mended = fairmend.RepairedClassifier(vendor, "fnr", method=method, random_state=0)
-    mended.fit(convert(X), y, sensitive_features=group)
-    expected = mended.transform(convert(new), sensitive_features=their, ids=ids)
-    decisions = mended.predict(convert(new), sensitive_features=their, ids=ids)
+    fitted = fairmend.RepairedClassifier(vendor, "fnr", method=method, random_state=0)
+    fitted.fit(convert(X), y, sensitive_features=group)
+    expected = fitted.transform(convert(new), sensitive_features=their, ids=ids)
+    decisions = fitted.predict(convert(new), sensitive_features=their, ids=ids)
 
-    repairer = Repairer(mended, "0" * 64, ("group", "id"))
+    repairer = Repairer(fitted, "0" * 64, ("group", "id"))
     assert [repairer.group([f" {label} "]) for label in set(their)] == list(set(their))
     rows = [tuple(row) for row in cells(Frame.read(convert(new)))]
     said = repairer.read(vendor(convert(new)))

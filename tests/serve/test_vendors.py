@@ -22,7 +22,7 @@ def fitted(model, tmp_path_factory):
     repaired = fairmend.RepairedClassifier(
         model, "fnr", immutable=["age"], key=bytes.fromhex(serving.KEY)
     ).fit(X, y, sensitive_features=group)
-    path = tmp_path_factory.mktemp("fitted") / "mended.zip"
+    path = tmp_path_factory.mktemp("fitted") / "repair.zip"
     repaired.save(path)
     return repaired, path
 

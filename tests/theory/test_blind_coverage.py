@@ -3,7 +3,7 @@
 The cut of a blind rule, and the models it cuts, are fitted on the people whose gap is then said to
 be closed. The models are cross-fitted, so that nobody's own outcome decides about them, and one cut
 has little room to adapt. Inputs are cells with known probabilities, so the true gap of each fitted
-rule is a sum. FAIRMEND_REPETITIONS=full runs 1,000 repetitions; otherwise there are 60, and bounds
+rule is a sum. FAIRMEND_REPETITIONS=full runs 1,000 repetitions; otherwise there are 20, and bounds
 are widened by 3.3 standard deviations. Run with -s to see the figures.
 """
 
@@ -17,7 +17,7 @@ from scipy.special import expit
 from fairmend import FairmendWarning, RepairedClassifier
 
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
-REPETITIONS = 1_000 if FULL else 60
+REPETITIONS = 1_000 if FULL else 20
 N = 2_000
 
 

@@ -2,7 +2,7 @@
 
 Populations are simulated as multinomial counts of people by group, decision and outcome, so a
 repetition costs one audit of a handful of cells. FAIRMEND_REPETITIONS=full runs the 2,000
-repetitions for which the bounds are meant; otherwise there are 400, and every bound on a share is
+repetitions for which the bounds are meant; otherwise there are 120, and every bound on a share is
 widened by 3.3 standard deviations of its estimate from so many repetitions. Run with -s to see the
 figures.
 
@@ -22,7 +22,7 @@ from fairmend.data.outcomes import Labels
 from fairmend.measure.population import Tally
 
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
-REPETITIONS = 2_000 if FULL else 400
+REPETITIONS = 2_000 if FULL else 120
 RATES = (SP, FNR, FPR, FDR)
 
 # P(y, h) for (y, h) = (0, 0), (0, 1), (1, 0), (1, 1): women and men in Adult, roughly.

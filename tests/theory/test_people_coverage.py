@@ -14,7 +14,7 @@ import pytest
 from fairmend import audit
 
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
-REPETITIONS = 2_000 if FULL else 300
+REPETITIONS = 2_000 if FULL else 80
 METRICS = ("sp", "fnr", "fpr", "fdr")
 CELLS = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])  # outcome, decision
 

@@ -15,16 +15,9 @@ from numpy.typing import NDArray
 
 from fairmend.apply.laws import FittedRepair, Laws, row_keys
 from fairmend.apply.shared_draws import SharedDraws, worst
-from fairmend.data.columns import (
-    Encoded,
-    FloatArray,
-    Frame,
-    IntArray,
-    as_column,
-    check_order,
-    container_name,
-)
+from fairmend.data.columns import Encoded, FloatArray, Frame, IntArray
 from fairmend.data.containers import as_kind, kind_of
+from fairmend.data.given import as_column, check_order, container_name
 from fairmend.data.groups import Membership
 from fairmend.data.ids import BadId, content_ids
 from fairmend.data.rows import replaced

@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from fairmend.apply.draw import Drawer
-from fairmend.data.columns import Frame, IntArray, is_missing, scalar
+from fairmend.data.columns import Frame, IntArray, is_missing, object_array, scalar
 from fairmend.data.containers import as_fitted
 from fairmend.data.groups import GroupReader
 from fairmend.data.rows import replaced
@@ -256,9 +256,8 @@ def row_keys(rows: Frame, *more: Sequence[Any]) -> list[Hashable]:
             exact[np.isnan(exact)] = np.nan
             numbers.append(exact[column.codes])
         else:
-            spelt = np.empty(len(values), object)
-            spelt[:] = [None if is_missing(value) else scalar(value) for value in values]
-            others.append(spelt[column.codes].tolist())
+            plain = object_array([None if is_missing(v) else scalar(v) for v in values])
+            others.append(plain[column.codes].tolist())
     if not numbers:
         return list(zip(*others, strict=True))
     packed = np.stack(numbers, axis=1).view(f"V{8 * len(numbers)}").ravel().tolist()

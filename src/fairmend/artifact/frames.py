@@ -17,7 +17,7 @@ import numpy as np
 
 from fairmend.artifact.buffers import arrow
 from fairmend.artifact.container import MOST_BYTES
-from fairmend.data.columns import Frame
+from fairmend.data.columns import Frame, object_array
 from fairmend.data.containers import Kind
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, in_a_line
@@ -420,9 +420,7 @@ def _raise_codes(column: StoredColumn, codes: Any, kind: Kind, tables: Tables) -
         raise ArtifactError("a column of codes", "must point at its values", "it points elsewhere",
                             DAMAGED)  # fmt: skip
     if column.dtype == _OBJECTS:
-        entries = np.empty(values.rows, object)
-        entries[:] = [tables.read(text) for text in inner[""].to_pylist()]
-        return entries[at]
+        return object_array([tables.read(text) for text in inner[""].to_pylist()])[at]
     if kind == "pandas":
         import pandas as pd
 

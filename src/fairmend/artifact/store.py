@@ -42,6 +42,7 @@ from fairmend.data.outcomes import Labels
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
 from fairmend.explain.logistic import Logistic, PairLogistic
+from fairmend.explain.trees import BoostedTrees
 from fairmend.measure.disparity import read_disparities
 from fairmend.measure.population import AuditData, Population
 from fairmend.measure.result import Audit
@@ -61,6 +62,8 @@ from fairmend.report.findings import fingerprint
 __all__ = ["load", "save"]
 
 _BODY = "repair.json"
+_NUMBERS = Logistic | PairLogistic | BoostedTrees | None
+"""Models of probabilities that are stored as numbers."""
 
 
 @stored("Body")
@@ -246,7 +249,7 @@ def _refuse_if_needed(repaired: RepairedClassifier) -> None:
         known = getattr(plan, "outcome", None) or getattr(ranking, "outcome", None)
         known = rule.outcome.inputs if isinstance(rule, BlindRule) else known
         fitted = None if known is None else known.fitted
-        if fitted is not None and not isinstance(fitted.estimator, Logistic | PairLogistic | None):
+        if fitted is not None and not isinstance(fitted.estimator, _NUMBERS):
             raise ArtifactError(
                 "outcome_model",
                 "must be 'auto', 'logistic' or 'empirical' where the plan needs it for new people",

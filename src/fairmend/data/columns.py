@@ -7,8 +7,7 @@ Nothing else in the package looks inside a container.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -20,7 +19,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.errors import DataError, check, check_choice, in_a_line, listed
+from fairmend.data.given import as_column, as_frame, as_matrix, check_rows
+from fairmend.errors import DataError, check, check_choice
 
 if TYPE_CHECKING:
     Name = str
@@ -53,16 +53,18 @@ class Encoded:
     def has_missing(self) -> bool:
         return len(self.values) > 0 and is_missing(self.values[-1])
 
+    @property
+    def present(self) -> NDArray[Any]:
+        """The values that are not missing."""
+        return self.values[:-1] if self.has_missing else self.values
+
     @cached_property
     def one_spelling(self) -> bool:
         """Whether equal entries look alike: 1 and True are equal, and stand for each other."""
-        if self.values.dtype.kind != "O":
-            return True
-        return all(isinstance(value, str) or is_missing(value) for value in self.values)
+        return self.values.dtype.kind != "O" or all(isinstance(v, str) for v in self.present)
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """Which entries are missing."""
         return np.asarray(self.codes == len(self.values) - 1) & self.has_missing
 
 
@@ -149,148 +151,6 @@ def scalar(value: Any) -> Hashable:
 def lookup_key(value: Any) -> Hashable:
     """A value as it is looked up in a dict: every kind of missing is one."""
     return None if is_missing(value) else scalar(value)
-
-
-# -------------------------------------------------------------------- one column, from anything
-
-
-def check_order(given: Mapping[str, Any]) -> None:
-    """Refuse a series with the row labels of X, or of an earlier argument, in another order.
-
-    Rows are matched by their place, as in scikit-learn. Row labels that are all different mean
-    nothing; the same labels at other rows mean that one of the two was filtered or sorted.
-    """
-    first, rows = "", None
-    for what, values in given.items():
-        parts = values.values() if isinstance(values, Mapping) else [values]
-        for own in map(row_labels, parts):
-            if own is None:
-                continue
-            if rows is None:
-                first, rows = what, own
-            if len(own) != len(rows) or own.equals(rows):
-                continue
-            shared = int(own.isin(rows).sum())
-            if shared == 0:
-                continue
-            got = f"it holds the row labels of {first} in another order"
-            fix = f"Pass it as values.loc[{first}.index]."
-            if not is_reordered(own, rows):
-                got = (
-                    f"{shared:,} of its {len(own):,} row labels are among those of {first}, and "
-                    "they are not the same row by row"
-                )
-                fix = (
-                    "Take both from the same rows; if they are in one order all the same, pass "
-                    "it as values.to_numpy()."
-                )
-            raise DataError(what, f"must come in the order of {first}", got, fix)
-
-
-def row_labels(values: Any) -> Any:
-    """The index of a pandas object; None for anything else."""
-    index = getattr(values, "index", None)
-    return index if hasattr(index, "equals") and hasattr(index, "is_unique") else None
-
-
-def is_reordered(labels: Any, rows: Any) -> bool:
-    """Whether row labels are those of the rows, each once, in another order."""
-    return bool(
-        len(labels) == len(rows)
-        and not labels.equals(rows)
-        and labels.is_unique
-        and rows.is_unique
-        and labels.isin(rows).all()
-    )
-
-
-def container_name(native: Any) -> str:
-    """What a table comes in, with the library it is of.
-
-    >>> container_name(np.zeros((1, 1)))
-    'numpy ndarray'
-    """
-    return f"{type(native).__module__.split('.')[0]} {type(native).__name__}"
-
-
-def as_frame(values: Any, what: str) -> nw.DataFrame[Any] | None:
-    """Whatever narwhals reads as a table in memory; None for anything else."""
-    try:
-        frame = nw.from_native(values, pass_through=True)
-    except nw.exceptions.DuplicateError:
-        names = getattr(values, "column_names", None) or values.columns
-        repeated = [name for name, times in Counter(names).items() if times > 1]
-        got = f"got more than one {listed(repeated)}"
-        raise DataError(
-            what, "must have distinct column names", got, "Rename or drop the copies."
-        ) from None
-    check(
-        not isinstance(frame, nw.LazyFrame),
-        what,
-        "must be in memory",
-        f"got a lazy frame ({type(values).__name__})",
-        "Collect it first, e.g. with .collect().",
-    )
-    return frame if isinstance(frame, nw.DataFrame) else None
-
-
-def as_array(values: Any, what: str) -> Any:
-    """A narwhals series, or a NumPy array of one or more dimensions; names are not looked up."""
-    if type(values).__module__.startswith("pyarrow") and hasattr(values, "dictionary_encode"):
-        import pyarrow as pa
-
-        if isinstance(values, pa.Array):  # narwhals knows chunked arrays only
-            values = pa.chunked_array([values])
-    series = nw.from_native(values, series_only=True, pass_through=True)
-    if isinstance(series, nw.Series):
-        return series
-    _refuse_masked(values, what)
-    must, kind = "must hold one value a person", type(values).__name__
-    try:
-        array = _untouched(values)
-    except ValueError:
-        got = f"got a {kind} of entries of different lengths"
-        raise DataError(what, must, got, "Make all entries single values.") from None
-    except Exception as error:  # a tensor on a device, or one that records gradients
-        got = f"got a {kind} whose reading raised {in_a_line(error)}"
-        raise DataError(what, must, got, "Pass a NumPy array.") from error
-    got = "got None" if values is None else f"got a single {kind}"
-    fix = "Pass a list, an array, a series or the name of a column of X."
-    check(array.ndim > 0, what, must, got, fix)
-    return array
-
-
-def _untouched(values: Any) -> NDArray[Any]:
-    """A NumPy array of values that stay what they are: among texts, NumPy makes 1 and nan text."""
-    if isinstance(values, list | tuple) and len(values) > 0 and isinstance(values[0], str):
-        return np.asarray(values, object)
-    array = np.asarray(values)
-    from_list = not hasattr(values, "dtype")
-    return np.asarray(values, object) if from_list and array.dtype.kind in "US" else array
-
-
-def as_column(values: Any, what: str) -> Any:
-    """A narwhals series or a 1-D array, from values that are one column in any container."""
-    frame = as_frame(values, what)
-    if frame is not None and len(frame.columns) == 1:
-        return frame.get_column(frame.columns[0])
-    array = values if frame is not None else as_array(values, what)
-    if getattr(array, "ndim", 1) == 2 and array.shape[1] == 1:
-        return array[:, 0]
-    if frame is not None or getattr(array, "ndim", 1) != 1:
-        got = f"got {type(values).__name__} of shape {tuple(array.shape)}"
-        raise DataError(what, "must be one column", got, "Pass one value a person.")
-    return array
-
-
-def _refuse_masked(values: Any, what: str) -> None:
-    check(
-        not isinstance(values, np.ma.MaskedArray),
-        what,
-        "must be a plain array",
-        "got a masked array, whose mask would be lost",
-        "Fill it first, e.g. with .filled(...), or leave the masked people out.",
-    )
 
 
 # -------------------------------------------------------------------- one column, as codes
@@ -382,10 +242,10 @@ def _encode_objects(array: NDArray[Any], what: str) -> Encoded:
     missing = [value for value in values if is_missing(value)]
     for value in missing:
         del values[value]
-    known = _in_order(list(values))
-    code = {value: i for i, value in enumerate(known)} | dict.fromkeys(missing, len(known))
+    ordered = _in_order(list(values))
+    code = {value: i for i, value in enumerate(ordered)} | dict.fromkeys(missing, len(ordered))
     codes = np.fromiter(map(code.__getitem__, entries), np.int64, len(entries))
-    return Encoded(codes, _object_array([*known, None] if missing else known))
+    return Encoded(codes, object_array([*ordered, None] if missing else ordered))
 
 
 def _is_hashable(value: object) -> bool:
@@ -397,12 +257,8 @@ def _is_hashable(value: object) -> bool:
 
 
 def _not_plain(what: str, got: str) -> DataError:
-    return DataError(
-        what,
-        "must hold numbers, booleans, text, dates or missing values",
-        got,
-        "Turn such entries into text or numbers first.",
-    )
+    must = "must hold numbers, booleans, text, dates or missing values"
+    return DataError(what, must, got, "Turn such entries into text or numbers first.")
 
 
 def _in_order(values: list[Any]) -> list[Any]:
@@ -417,7 +273,8 @@ def _in_order(values: list[Any]) -> list[Any]:
         return sorted(values, key=repr)
 
 
-def _object_array(values: Sequence[Any]) -> NDArray[Any]:
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
+    """Values as they are in an array: NumPy would make 1 of True, and text of 1."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -432,16 +289,16 @@ def _encode_series(series: nw.Series[Any], what: str) -> Encoded:
     if dtype.is_float():  # null becomes nan
         return encode(series.to_numpy(), what)
     if series.null_count() == 0:
-        return _encode_known(series, what)
+        return _encode_present(series, what)
     # The others are coded without their nulls: as floats, large integers would run together.
     null = series.is_null()
-    known = _encode_known(series.filter(~null), what)
-    codes = np.full(len(series), len(known.values), np.int64)
-    codes[~null.to_numpy().astype(bool)] = known.codes
-    return Encoded(codes, _object_array([*known.values, None]))
+    present = _encode_present(series.filter(~null), what)
+    codes = np.full(len(series), len(present.values), np.int64)
+    codes[~null.to_numpy().astype(bool)] = present.codes
+    return Encoded(codes, object_array([*present.values, None]))
 
 
-def _encode_known(series: nw.Series[Any], what: str) -> Encoded:
+def _encode_present(series: nw.Series[Any], what: str) -> Encoded:
     if series.dtype in (nw.Categorical, nw.Enum):
         if series.implementation.is_pandas_like():
             categorical = series.to_native().cat
@@ -470,7 +327,7 @@ def _encode_words(series: nw.Series[Any]) -> Encoded:
 def series_array(series: nw.Series[Any]) -> NDArray[Any]:
     """A series as an array; integers of 128 bits, which NumPy does not have, as Python's."""
     if series.dtype in (nw.Int128, nw.UInt128):
-        return _object_array(series.to_list())
+        return object_array(series.to_list())
     array: NDArray[Any] = series.to_numpy()
     return array
 
@@ -483,11 +340,8 @@ def check_known(column: Encoded, what: str, fix: str) -> None:
 
 def missing_parts(column: Encoded) -> tuple[str, str]:
     """What a column with missing entries must be, and what it is, for an error."""
-    missing = column.missing
-    return (
-        "must be known for every person",
-        f"got {int(missing.sum()):,} missing, first in row {int(np.argmax(missing)):,}",
-    )
+    n, first = int(column.missing.sum()), int(np.argmax(column.missing))
+    return "must be known for every person", f"got {n:,} missing, first in row {first:,}"
 
 
 # -------------------------------------------------------------------- a table
@@ -509,18 +363,14 @@ class Frame:
         """Take a 2-D NumPy array, a list of rows, or any frame narwhals reads."""
         frame = as_frame(X, what)
         if frame is None:
-            matrix = _as_matrix(X, what)
+            matrix = as_matrix(X, what)
             table = cls(matrix, tuple(f"x{j}" for j in range(matrix.shape[1])))
         else:
             table = cls(frame.to_native(), tuple(frame.columns))
-        check(
-            table.names,
-            what,
-            "must have at least one column",
-            f"got 0 feature(s) (shape=({len(table)}, 0)) while a minimum of 1 is required",
-            "Pass the model's inputs.",
-        )
-        _check_rows(len(table), what)
+        got = f"got 0 feature(s) (shape=({len(table)}, 0)) while a minimum of 1 is required"
+        fix = "Pass the model's inputs."
+        check(table.names, what, "must have at least one column", got, fix)
+        check_rows(len(table), what)
         return table
 
     @property
@@ -532,6 +382,11 @@ class Frame:
         """By the type alone: narwhals looks at every column's name, which takes time."""
         return type(self.native).__module__.partition(".")[0] == "pandas"
 
+    @property
+    def eager(self) -> nw.DataFrame[Any]:
+        """The same through narwhals; an array has no such view."""
+        return nw.from_native(self.native, eager_only=True)
+
     def __len__(self) -> int:
         return len(self.native)
 
@@ -540,7 +395,7 @@ class Frame:
         check_choice(what, name, self.names, must="must name a column of X")
         if self.is_array:
             return self.native[:, self.names.index(name)]
-        return nw.from_native(self.native, eager_only=True).get_column(name)
+        return self.eager.get_column(name)
 
     def take(self, rows: IntArray) -> Frame:
         """The given rows, in the same container with the same types."""
@@ -549,8 +404,7 @@ class Frame:
         elif self.is_pandas:
             taken = Frame(self.native.iloc[rows], self.names)
         else:
-            frame = nw.from_native(self.native, eager_only=True)
-            taken = Frame(frame[rows].to_native(), self.names)
+            taken = Frame(self.eager[rows].to_native(), self.names)
         if "encoded" in self.__dict__:
             taken.__dict__["_taken_from"] = self.encoded, rows
         elif "_taken_from" in self.__dict__:
@@ -563,31 +417,26 @@ class Frame:
         return {"native": self.native, "names": self.names}
 
     def slice(self, start: int, stop: int) -> Frame:
-        """Rows ``start`` to ``stop``, in the same container."""
         return self.take(np.arange(start, min(stop, len(self))))
 
     def drop(self, names: Sequence[str]) -> Frame:
-        """All columns but the named ones."""
         return self.select([name for name in self.names if name not in names])
 
     def select(self, names: Sequence[str]) -> Frame:
-        """The named columns, in this order."""
         kept = tuple(names)
         if kept == self.names:
             return self
         if self.is_array:
             native = self.native[:, [self.names.index(name) for name in kept]]
         else:
-            frame = nw.from_native(self.native, eager_only=True)
-            native = frame.select(nw.col(*kept)).to_native()  # a name may be a number
+            native = self.eager.select(nw.col(*kept)).to_native()  # a name may be a number
         return Frame(native, kept)
 
     @cached_property
     def encoded(self) -> tuple[Encoded, ...]:
-        """Every column as codes."""
-        known = self.__dict__.pop("_taken_from", None)
-        if known is not None:  # of rows taken from a table whose codes are known
-            whole, rows = known
+        source = self.__dict__.pop("_taken_from", None)
+        if source is not None:  # rows taken from a table that was coded before
+            whole, rows = source
             return tuple(
                 _compact(column.codes[rows], column.values)
                 if column.one_spelling
@@ -597,61 +446,16 @@ class Frame:
         if self.is_array:  # column after column is read several times: make it contiguous once
             columns: Iterator[Any] = iter(np.asfortranarray(self.native).T)
         else:
-            columns = map(nw.from_native(self.native, eager_only=True).get_column, self.names)
+            columns = map(self.eager.get_column, self.names)
         named = zip(self.names, columns, strict=True)
         return tuple(encode(column, f"X column {name!r}") for name, column in named)
 
     def distinct(self) -> Distinct:
-        """Which rows are alike."""
         if self.is_array and self.native.dtype.kind in "biu":
             narrow = _distinct_integers(self.native)
             if narrow is not None:
                 return narrow
         return distinct_rows(self.encoded)
-
-
-def _check_rows(n: int, what: str) -> None:
-    fix = "Check the filter that made it."
-    check(n > 0, what, "must have at least one row", "got none", fix)
-
-
-def _as_matrix(X: Any, what: str) -> NDArray[Any]:
-    """A 2-D array from an array or a list of rows."""
-    sparse = hasattr(X, "toarray") and hasattr(X, "nnz")
-    check(not sparse, what, "must be a dense table", "got a sparse matrix", "Pass X.toarray().")
-    _refuse_masked(X, what)
-    got, fix = f"got {type(X).__name__}", _how_to_make_a_table(X)
-    if not fix:
-        try:
-            matrix = _untouched(X)
-        except ValueError:
-            got, fix = "got rows of different lengths", "Give every row the same columns."
-        else:
-            if matrix.ndim == 2:
-                return matrix
-            _check_rows(matrix.shape != (0,), what)
-            got = f"{got} of shape {matrix.shape}" if matrix.ndim else got
-            fix = "Pass one row a person, one column a feature."
-            if matrix.ndim == 1:
-                fix = (
-                    "Reshape your data: numpy.reshape(X, (-1, 1)) for one column, [X] for one row."
-                )
-    must = "must be a table: a 2-D array, or a pandas, Polars or PyArrow frame"
-    raise DataError(what, must, got, fix)
-
-
-def _how_to_make_a_table(X: Any) -> str:
-    """Advice for what is nearly a table; empty for what NumPy should look at."""
-    if isinstance(X, str):
-        return "Read the file first, e.g. with pandas.read_csv."
-    if isinstance(nw.from_native(X, series_only=True, pass_through=True), nw.Series):
-        return "One column? Pass X.to_frame()."
-    if hasattr(X, "__arrow_c_array__") or hasattr(X, "__dataframe__"):
-        return "Pass pyarrow.table(X)."
-    records = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
-    if records or isinstance(X, Mapping) or getattr(getattr(X, "dtype", None), "names", None):
-        return "Pass pandas.DataFrame(X)."
-    return ""
 
 
 def read_column(values: Any, frame: Frame | None, what: str) -> Any:
@@ -660,9 +464,8 @@ def read_column(values: Any, frame: Frame | None, what: str) -> Any:
         return as_column(values, what)
     if frame is None:
         got = f"got the name {values!r} without an X to look in"
-        raise DataError(
-            what, "must hold one value a person", got, "Pass X, or the values themselves."
-        )
+        fix = "Pass X, or the values themselves."
+        raise DataError(what, "must hold one value a person", got, fix)
     return frame.column(values, what)
 
 

@@ -36,18 +36,15 @@ def as_kind(native: Any, kind: Kind) -> Any:
     if isinstance(native, np.ndarray):
         library = require(kind, extra=kind, why=f"a table of {kind}")
         columns = {f"x{j}": column for j, column in enumerate(native.T)}
-        if kind == "polars":  # which would keep objects as they are
-            objects = native.dtype == object
-            lists = {name: column.tolist() for name, column in columns.items()}
-            return library.DataFrame(lists if objects else columns, strict=False)
-        return library.table(columns) if kind == "pyarrow" else library.DataFrame(columns)
+        if kind != "polars":
+            return library.table(columns) if kind == "pyarrow" else library.DataFrame(columns)
+        if native.dtype == object:  # which Polars would keep as they are
+            columns = {name: column.tolist() for name, column in columns.items()}
+        return library.DataFrame(columns, strict=False)
     frame = nw.from_native(native, eager_only=True)
-    if kind == "numpy":
-        return frame.to_numpy()
-    if kind == "pyarrow":
-        return frame.to_arrow()
-    if kind == "polars":
-        return frame.to_polars()
+    if kind != "pandas":
+        ways = {"numpy": frame.to_numpy, "pyarrow": frame.to_arrow, "polars": frame.to_polars}
+        return ways[kind]()
     pandas = require("pandas", extra="pandas", why="a model that is shown pandas frames")
     native = frame.to_pandas()
     for name in frame.columns:
@@ -64,29 +61,27 @@ def _outgrows_floats(column: nw.Series[Any]) -> bool:
     return bool(max(abs(column.min()), abs(column.max())) > 1 << 53)
 
 
-def as_fitted(rows: Any, known: Frame, keep: Sequence[str] = ()) -> Any:
+def as_fitted(rows: Any, fitted: Frame, keep: Sequence[str] = ()) -> Any:
     """The inputs among some rows as they were in fit: the same container and types of columns.
 
     Rows without missing values may hold whole numbers where the table of fit held floats, and only
     some of a column's categories. ``keep`` names further columns to keep beside the inputs.
     """
     frame = nw.from_native(rows, eager_only=True)
-    check_columns(
-        "X", frame.columns, known.names, "Pass the model's inputs under the same names.", of="fit"
-    )
-    names = [*known.names, *(name for name in keep if name not in known.names)]
+    fix = "Pass the model's inputs under the same names."
+    check_columns("X", frame.columns, fitted.names, fix, of="fit")
+    names = [*fitted.names, *(name for name in keep if name not in fitted.names)]
     frame = frame.select(nw.col(*names))  # a name may be a number
-    kind = kind_of(known.native)
+    kind = kind_of(fitted.native)
     native = as_kind(frame.to_native(), kind)
     if kind == "numpy":
-        return _as_fitted_array(native, known.native.dtype)
+        return _as_fitted_array(native, fitted.native.dtype)
     if kind == "pandas":
-        return _as_fitted_pandas(native, known.native)
+        return _as_fitted_pandas(native, fitted.native)
     frame = nw.from_native(native, eager_only=True)
-    schema = nw.from_native(known.native, eager_only=True).schema
     return frame.with_columns(
         nw.col(name).cast(aim)
-        for name, aim in schema.items()
+        for name, aim in fitted.eager.schema.items()
         if frame.schema[name] != aim
         and (
             (aim.is_float() and frame.schema[name].is_numeric())
@@ -103,13 +98,13 @@ def _as_fitted_array(native: Any, aim: Any) -> Any:
     return cast if aim.kind in "fO" or (cast == native).all() else native
 
 
-def _as_fitted_pandas(native: Any, known: Any) -> Any:
+def _as_fitted_pandas(native: Any, fitted: Any) -> Any:
     """Columns in their type of fit, unless that has no room for their values."""
     changed = {}
-    for name, aim in known.dtypes.items():
+    for name, aim in fitted.dtypes.items():
         column = native[name]
         if aim == "category":
-            changed[name] = widened(column, known[name])
+            changed[name] = widened(column, fitted[name])
         elif column.dtype != aim and (_family(column.dtype) == _family(aim) or column.isna().all()):
             with suppress(TypeError, ValueError):
                 cast = column.astype(aim)
@@ -137,9 +132,9 @@ def _holds(cast: Any, column: Any) -> bool:
     return True
 
 
-def widened(column: Any, known: Any) -> Any:
-    """A pandas column with the categories of a known one; values new to it come last."""
-    categories, ordered = known.cat.categories, known.cat.ordered
+def widened(column: Any, other: Any) -> Any:
+    """A pandas column with the categories of another one; values new to it come last."""
+    categories, ordered = other.cat.categories, other.cat.ordered
     column = column.astype(object)
     fresh = [value for value in column.dropna().unique() if value not in categories]
     if fresh:
@@ -148,31 +143,31 @@ def widened(column: Any, known: Any) -> Any:
     return column.astype(pandas.CategoricalDtype(categories, ordered))
 
 
-def from_cells(rows: Sequence[Iterable[Any]], known: Frame) -> Frame:
-    """Rows of plain Python values in the container and the types of a known table."""
-    if known.is_array:
+def from_cells(rows: Sequence[Iterable[Any]], table: Frame) -> Frame:
+    """Rows of plain Python values in the container and the types of a table."""
+    if table.is_array:
         cells = [list(row) for row in rows]
-        dtype = _holding(known.native.dtype, [cell for row in cells for cell in row])
-        return Frame(np.array(cells, dtype), known.names)
+        dtype = _holding(table.native.dtype, [cell for row in cells for cell in row])
+        return Frame(np.array(cells, dtype), table.names)
     columns = {
-        name: _series(known.column(name), list(cells))
-        for name, cells in zip(known.names, zip(*rows, strict=True), strict=True)
+        name: _series(table.column(name), list(cells))
+        for name, cells in zip(table.names, zip(*rows, strict=True), strict=True)
     }
     first = next(iter(columns.values()))
     made = first.to_frame() if len(columns) == 1 else nw.from_dict(columns)
-    return Frame(made.to_native(), known.names)
+    return Frame(made.to_native(), table.names)
 
 
-def _series(known: Any, values: list[Any]) -> Any:
-    """Values as a column of the same library and type as a known one."""
-    if not known.implementation.is_pandas_like():
-        return nw.new_series(known.name, values, known.dtype, backend=known.implementation)
-    native = known.to_native()
+def _series(like: Any, values: list[Any]) -> Any:
+    """Values as a column of the same library and type as another one."""
+    if not like.implementation.is_pandas_like():
+        return nw.new_series(like.name, values, like.dtype, backend=like.implementation)
+    native = like.to_native()
     make = type(native)
     if native.dtype == "category":
-        column = widened(make(values, dtype=object, name=known.name), native)
+        column = widened(make(values, dtype=object, name=like.name), native)
     else:
-        column = make(values, dtype=_holding(native.dtype, values), name=known.name)
+        column = make(values, dtype=_holding(native.dtype, values), name=like.name)
     return nw.from_native(column, series_only=True)
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.errors import DataError
+from fairmend.errors import DataError, check
 
 LONGEST_NAME = 100_000
 """Characters of a column's name; a file with a longer one is no table."""
@@ -89,19 +89,12 @@ def header(record: bytes, name: str, dialect: Dialect) -> tuple[str, ...]:
     >>> header(b'a,"b, or\nso"\n', "people.csv", Dialect.of(b"a,b"))
     ('a', 'b, or\nso')
     """
-    what = f"file {name!r}, line 1"
-    if not record.strip():
-        raise DataError(
-            what, "must hold the names of the columns", "the line is blank", "Delete it."
-        )
+    what, must = f"file {name!r}, line 1", "must hold the names of the columns"
+    check(record.strip(), what, must, "the line is blank", "Delete it.")
     cells = cut(record, dialect.separator)
-    if any(len(cell) > LONGEST_NAME for cell in cells):
-        raise DataError(
-            what,
-            f"must hold names of columns, of at most {LONGEST_NAME:,} characters",
-            "got a longer one",
-            "Is the file no table?",
-        )
+    must = f"must hold names of columns, of at most {LONGEST_NAME:,} characters"
+    short = all(len(cell) <= LONGEST_NAME for cell in cells)
+    check(short, what, must, "got a longer one", "Is the file no table?")
     check_records(record, name, dialect, len(cells), 1)
     return tuple(_parsed(record, dialect)[0])
 
@@ -147,12 +140,6 @@ def line_of(piece: bytes, record: int) -> int:
 
 def _separators(piece: bytes, mark: str) -> NDArray[np.int64]:
     return np.flatnonzero(_outside(piece, ord(mark)))
-
-
-def _lengths(piece: bytes, mark: str) -> NDArray[np.int64]:
-    """How many cells each record has."""
-    there = np.searchsorted(_separators(piece, mark), record_ends(piece))
-    return np.diff(there, prepend=0) + 1
 
 
 def cut(record: bytes, mark: str) -> list[bytes]:
@@ -213,7 +200,8 @@ def _is_regular(piece: bytes, mark: str, width: int) -> bool:
     if full and ends[width - 1 :: width].all():
         return True
     blank = width > 1 and (b"\n\n" in piece or b"\n\r\n" in piece or piece[:1] in b"\r\n")
-    return not blank and bool((_lengths(piece, mark) == width).all())
+    before = np.searchsorted(_separators(piece, mark), record_ends(piece))
+    return not blank and bool((np.diff(before, prepend=0) == width - 1).all())
 
 
 def _quotes_are_plain(piece: bytes, mark: str) -> bool:
@@ -232,7 +220,6 @@ def _parsed(record: bytes, dialect: Dialect) -> list[list[str]]:
 
 
 def _problem(record: bytes, dialect: Dialect, width: int) -> Problem | None:
-    """What is wrong with one record."""
     if not record.strip(b"\r\n"):
         return _BLANK if width > 1 else None  # of one column, it is a missing value
     if record.count(b'"') % 2:

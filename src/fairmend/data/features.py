@@ -37,7 +37,6 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """How many numbers it becomes."""
         return len(self.values) or 1 + self.may_be_missing
 
     @property
@@ -77,11 +76,11 @@ def _learn(name: str, column: Encoded, mass: FloatArray) -> Feature:
         frequent = common[weight[common] >= RAREST * weight.sum()]
         common = np.sort(frequent if len(frequent) > 0 else common[:1])
         return Feature(name, tuple(lookup_key(value) for value in column.values[common]))
-    known = np.isfinite(numbers)
-    missing = not known.all()
-    if set(numbers[known].tolist()) <= {0.0, 1.0}:
+    filled = np.isfinite(numbers)
+    missing = not filled.all()
+    if set(numbers[filled].tolist()) <= {0.0, 1.0}:
         return Feature(name, (), may_be_missing=missing)
-    at, share = numbers[known], weight[known] / (weight[known].sum() or 1.0)
+    at, share = numbers[filled], weight[filled] / (weight[filled].sum() or 1.0)
     centre = float(share @ at)
     spread = float(np.sqrt(share @ (at - centre) ** 2))
     return Feature(name, (), centre, spread or 1.0, missing)
@@ -92,9 +91,9 @@ def _apply(feature: Feature, column: Encoded) -> FloatArray:
         numbers = as_measure(column.values)
         if numbers is None:  # text where the audit data had numbers: none of it is known
             numbers = np.full(len(column.values), np.nan)
-        known = np.isfinite(numbers)
-        scaled = (np.where(known, numbers, feature.centre) - feature.centre) / feature.scale
-        parts = [scaled, ~known] if feature.may_be_missing else [scaled]
+        filled = np.isfinite(numbers)
+        scaled = (np.where(filled, numbers, feature.centre) - feature.centre) / feature.scale
+        parts = [scaled, ~filled] if feature.may_be_missing else [scaled]
         by_value = np.stack(parts, axis=1).astype(np.float64)
     else:
         place = {value: j for j, value in enumerate(feature.values)}

@@ -16,18 +16,18 @@ from typing import IO, Any, Literal, cast
 
 from fairmend.errors import DataError, check, unreadable
 
-Kind = Literal["csv", "parquet", "arrow", "arrow stream", "excel"]
+FileKind = Literal["csv", "parquet", "arrow", "arrow stream", "excel"]
 HEAD = 4096
 """How many bytes are looked at."""
 PATIENCE_S = 0.25
 """Of one wait for standard input."""
 
-_SUFFIXES: dict[str, Kind] = {
+_SUFFIXES: dict[str, FileKind] = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv",
     ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow stream",
 }  # fmt: skip
-_MAGIC: dict[bytes, Kind] = {
+_MAGIC: dict[bytes, FileKind] = {
     b"PAR1": "parquet",
     b"ARROW1": "arrow",
     b"\xff\xff\xff\xff": "arrow stream",
@@ -67,7 +67,7 @@ _OTHER_TEXT = {
 
 def open_by_kind(
     path: str, stack: ExitStack, *, unpack: bool = False
-) -> tuple[IO[bytes], str, Kind]:
+) -> tuple[IO[bytes], str, FileKind]:
     """A file, what it is called, and what it is."""
     name = "standard input" if path == "-" else path
     file = stack.enter_context(open_file(path))
@@ -77,7 +77,7 @@ def open_by_kind(
         head = _peeked(file)
     except (OSError, EOFError) as error:
         raise not_of_its_kind(name, "csv", error) from None
-    return file, name, kind_of(head, name)
+    return file, name, file_kind(head, name)
 
 
 def _peeked(file: Any) -> bytes:
@@ -97,13 +97,9 @@ def open_file(path: str) -> IO[bytes]:
         return io.BufferedReader(_StandardInput(sys.stdin.fileno()), 1 << 20)
     try:
         mode = Path(path).stat().st_mode
-        check(
-            not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)),
-            f"file {path!r}",
-            "must be a file or a pipe",
-            "it is a device",
-            "Name the file itself; - reads standard input.",
-        )
+        is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+        must, fix = "must be a file or a pipe", "Name the file itself; - reads standard input."
+        check(not is_device, f"file {path!r}", must, "it is a device", fix)
         return Path(path).open("rb")
     except OSError as error:
         raise unreadable(f"file {path!r}", error) from None
@@ -131,7 +127,7 @@ class _StandardInput(io.RawIOBase):
 # -------------------------------------------------------------------- what a file is
 
 
-def kind_of(head: bytes, name: str) -> Kind:
+def file_kind(head: bytes, name: str) -> FileKind:
     """What a file is: by its first bytes, else by its suffix, else CSV."""
     for magic, kind in _MAGIC.items():
         if head.startswith(magic):
@@ -169,12 +165,8 @@ def _other_kind(name: str, what: str, fix: str) -> DataError:
     return DataError(f"file {name!r}", "must be CSV, Parquet or Arrow as it is", f"got {what}", fix)
 
 
-def not_of_its_kind(name: str, kind: Kind, error: Exception) -> DataError:
+def not_of_its_kind(name: str, kind: FileKind, error: Exception) -> DataError:
     """A file that cannot be read as what it seems to be."""
-    first = " ".join(str(error).split())[:200].removesuffix(".")
-    return DataError(
-        f"file {name!r}",
-        f"must be a table in {kind.upper()}",
-        f"it cannot be read as one: {first}",
-        "Check that it is complete, and that its suffix tells its format.",
-    )
+    got = f"it cannot be read as one: {' '.join(str(error).split())[:200].removesuffix('.')}"
+    fix = "Check that it is complete, and that its suffix tells its format."
+    return DataError(f"file {name!r}", f"must be a table in {kind.upper()}", got, fix)

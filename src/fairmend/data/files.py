@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from fairmend.errors import DataError
+from fairmend.errors import DataError, check
 
 PATIENCE = 20.0
 """Seconds that a pipe of settings may take to begin."""
@@ -83,11 +83,10 @@ def is_special(place: Path) -> bool:
 def _through(place: Path) -> Iterator[IO[bytes]]:
     """A device or a pipe; what was written before an error cannot be taken back."""
     mode = place.stat().st_mode
-    if not (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
-        raise DataError(
-            f"output {str(place)!r}", "must be a file, a pipe or a device of characters",
-            "it is a socket" if stat.S_ISSOCK(mode) else "it is a disk", "Choose another place.",
-        )  # fmt: skip
+    must = "must be a file, a pipe or a device of characters"
+    got = "it is a socket" if stat.S_ISSOCK(mode) else "it is a disk"
+    plain = stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+    check(plain, f"output {str(place)!r}", must, got, "Choose another place.")
     try:
         file = place.open("wb")
     except OSError as error:
@@ -103,10 +102,8 @@ def read_small(path: str | os.PathLike[str], most: int, what: str) -> bytes:
     else:
         with Path(path).open("rb") as file:
             content = file.read(most + 1)
-    if len(content) > most:
-        raise DataError(
-            what, f"must be at most {most:,} bytes", "it is longer", "Is it the right file?"
-        )
+    must, fix = f"must be at most {most:,} bytes", "Is it the right file?"
+    check(len(content) <= most, what, must, "it is longer", fix)
     return content
 
 
@@ -114,11 +111,10 @@ def _read_pipe(path: Path, most: int, what: str) -> bytes:
     """What comes through a pipe; to open it in the usual way would wait for a writer for ever."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
-        if not select.select([handle], [], [], PATIENCE)[0]:
-            raise DataError(
-                what, "must be written by somebody", f"got nothing in {PATIENCE:g} seconds",
-                "It is a pipe: start the program that writes to it, or name a file.",
-            )  # fmt: skip
+        begun = select.select([handle], [], [], PATIENCE)[0]
+        got = f"got nothing in {PATIENCE:g} seconds"
+        fix = "It is a pipe: start the program that writes to it, or name a file."
+        check(begun, what, "must be written by somebody", got, fix)
         os.set_blocking(handle, True)
         return file.read(most)
 
@@ -154,13 +150,9 @@ def _rename(part: Path, place: Path, *, overwrite: bool) -> None:
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Say so before long work, not after it."""
-    if path.exists() and not overwrite and not is_special(path):
-        raise DataError(
-            f"output {str(path)!r}",
-            "must not exist yet",
-            "there is such a file",
-            "Choose another name, or allow it to be overwritten (overwrite=True).",
-        )
+    free = overwrite or not path.exists() or is_special(path)
+    fix = "Choose another name, or allow it to be overwritten (overwrite=True)."
+    check(free, f"output {str(path)!r}", "must not exist yet", "there is such a file", fix)
 
 
 def system_number(error: OSError) -> int | None:
@@ -176,12 +168,9 @@ def system_number(error: OSError) -> int | None:
 def unwritable(path: Path, error: OSError) -> DataError:
     """A place that takes no file, or not all of it."""
     number = system_number(error)
-    return DataError(
-        f"output {str(path)!r}",
-        "must be writable",
-        f"it is not: {error if number is None else os.strerror(number)}",
-        "Nothing was written to it. Make room, or choose another place.",
-    )
+    got = f"it is not: {error if number is None else os.strerror(number)}"
+    fix = "Nothing was written to it. Make room, or choose another place."
+    return DataError(f"output {str(path)!r}", "must be writable", got, fix)
 
 
 def _sync_folder(folder: Path) -> None:

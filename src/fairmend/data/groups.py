@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,19 +22,17 @@ from fairmend.data.columns import (
     Encoded,
     Frame,
     IntArray,
-    as_array,
-    as_column,
-    as_frame,
     check_known,
-    check_order,
     distinct_rows,
     encode,
     is_missing,
+    object_array,
     read_column,
     scalar,
 )
+from fairmend.data.given import as_array, as_column, as_frame, check_order
 from fairmend.data.naming import JOINER
-from fairmend.errors import FairmendWarning, check, check_length, listed
+from fairmend.errors import check, check_length, listed, warn
 
 WHAT = "sensitive_features"
 MAX_GROUPS = 500
@@ -184,35 +181,19 @@ def read_groups(
 
 
 def _check_groups(groups: Sequence[Hashable]) -> None:
-    check(
-        len(groups) <= MAX_GROUPS,
-        WHAT,
-        f"must name 2 to {MAX_GROUPS} groups",
-        f"got {len(groups):,} distinct values",
-        "Is it an id or a number? Bin it, or merge small groups.",
-    )
-    check(
-        len(groups) >= 2,
-        WHAT,
-        "must name at least two groups",
-        f"everybody is {groups[0]!r}",
-        "A gap needs two groups: audit both together.",
-    )
-    check(
-        len({str(group) for group in groups}) == len(groups),
-        WHAT,
-        "must have labels that read differently",
-        f"among {listed(groups)} two print the same",
-        "Use one type for all labels, or rename them.",
-    )
+    n, distinct = len(groups), len(set(map(str, groups)))
+    must, got = f"must name 2 to {MAX_GROUPS} groups", f"got {n:,} distinct values"
+    fix = "Is it an id or a number? Bin it, or merge small groups."
+    check(n <= MAX_GROUPS, WHAT, must, got, fix)
+    must, got = "must name at least two groups", f"everybody is {groups[0]!r}"
+    check(n >= 2, WHAT, must, got, "A gap needs two groups: audit both together.")
+    must = "must have labels that read differently"
+    got = f"among {listed(groups)} two print the same"
+    check(distinct == n, WHAT, must, got, "Use one type for all labels, or rename them.")
     reserved = [label for label in RESERVED if label in groups]
-    check(
-        not reserved,
-        WHAT,
-        "must not call a group 'best' or 'rest'",
-        f"got {listed(reserved)}",
-        "These mean the best-off group and all others together: rename it.",
-    )
+    must, got = "must not call a group 'best' or 'rest'", f"got {listed(reserved)}"
+    fix = "These mean the best-off group and all others together: rename it."
+    check(not reserved, WHAT, must, got, fix)
 
 
 def group_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]:
@@ -269,14 +250,10 @@ def _merge_spellings(encoded: Encoded, what: str) -> Encoded:
     odd = [label for label in labels if as_label(label) != label]
     if not odd:
         return encoded
-    spelt = np.empty(len(labels), object)
-    spelt[:] = [as_label(label) for label in labels]
-    alike = encode(spelt, what)
-    warnings.warn(
+    alike = encode(object_array([*map(as_label, labels)]), what)
+    warn(
         f"{what}: {listed(odd)} {'is' if len(odd) == 1 else 'are'} read as "
         f"{listed(dict.fromkeys(map(as_label, odd)))}: blanks around a label and the two ways to "
-        "write an accent do not make another group",
-        FairmendWarning,
-        stacklevel=2,
+        "write an accent do not make another group"
     )
     return Encoded(alike.codes[encoded.codes], alike.values)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import blake2b
@@ -24,12 +25,13 @@ from numpy.typing import NDArray
 from fairmend.data.columns import (
     Frame,
     IntArray,
-    as_column,
     is_missing,
+    object_array,
     read_column,
     scalar,
     series_array,
 )
+from fairmend.data.given import as_column
 from fairmend.errors import DataError, check_length
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?", re.ASCII)
@@ -62,11 +64,7 @@ def read_people(ids: Any, frame: Frame | None, n: int) -> IntArray:
 
 def read_ids(ids: Any) -> NDArray[Any]:
     """Ids as an array of integers, or of Python objects."""
-    if isinstance(ids, list | tuple):  # NumPy would make 1 of True, and text of 1
-        column: Any = np.empty(len(ids), object)
-        column[:] = ids
-    else:
-        column = as_column(ids, "ids")
+    column = object_array(ids) if isinstance(ids, list | tuple) else as_column(ids, "ids")
     if isinstance(column, nw.Series):
         if column.null_count():
             raise no_id(None, int(column.is_null().arg_true()[0]))
@@ -82,17 +80,12 @@ def read_ids(ids: Any) -> NDArray[Any]:
         return np.asarray(column, np.int64)
     entries = column.tolist() if kind in "uUO" else list(column)
     if set(map(type, entries)) == {int}:
-        try:
+        with suppress(OverflowError):
             return np.array(entries, np.int64)
-        except OverflowError:
-            pass
-    else:
-        for row, value in enumerate(entries):
-            if not is_id(value):
-                raise no_id(value, row)
-    objects = np.empty(len(entries), object)
-    objects[:] = entries
-    return objects
+    for row, value in enumerate(entries):
+        if not is_id(value):
+            raise no_id(value, row)
+    return object_array(entries)
 
 
 def is_id(value: Any) -> bool:
@@ -134,12 +127,9 @@ class BadId(DataError):
 
 def no_id(value: Any, row: int) -> BadId:
     """The error for a value that cannot be an id."""
-    error = BadId(
-        "ids",
-        "must be whole numbers or text that is not empty",
-        f"got {value!r} in row {row:,}",
-        "Give everybody the id of your own records, e.g. as text with str(id).",
-    )
+    must, got = "must be whole numbers or text that is not empty", f"got {value!r} in row {row:,}"
+    fix = "Give everybody the id of your own records, e.g. as text with str(id)."
+    error = BadId("ids", must, got, fix)
     error.row, error.value = row, value
     return error
 
@@ -159,14 +149,10 @@ def content_ids(frame: Frame) -> NDArray[Any]:
     alike = frame.distinct()
     columns = []
     for name, column in zip(frame.names, frame.encoded, strict=True):
-        spelt = np.empty(len(column.values), object)
-        spelt[:] = [_spelt(value, name) for value in column.values]
+        spelt = object_array([_spelt(value, name) for value in column.values])
         columns.append(spelt[column.codes[alike.first]])
-    ids = np.empty(len(alike.first), object)
-    ids[:] = [
-        "row:" + blake2b(b"".join(values), digest_size=16).hexdigest()
-        for values in zip(*columns, strict=True)
-    ]
+    joined = map(b"".join, zip(*columns, strict=True))
+    ids = object_array([f"row:{blake2b(one, digest_size=16).hexdigest()}" for one in joined])
     return np.asarray(ids[alike.inverse])
 
 
@@ -197,11 +183,8 @@ def _spelt(value: Any, name: str) -> bytes:
             case time():
                 text = f"hour {plain.isoformat()}"
             case _:
-                raise DataError(
-                    f"X column {name!r}",
-                    "must hold numbers, text or dates to stand in for an id",
-                    f"got a {type(plain).__name__}",
-                    "Pass ids, or turn such entries into text first.",
-                )
+                must = "must hold numbers, text or dates to stand in for an id"
+                fix = "Pass ids, or turn such entries into text first."
+                raise DataError(f"X column {name!r}", must, f"got a {type(plain).__name__}", fix)
     spelt = text.encode("utf-8", errors="surrogatepass")
     return len(spelt).to_bytes(8, "little") + spelt

@@ -173,8 +173,8 @@ def _test(hint: Any) -> Test:
         either = [*map(_test, inner)]
         return lambda value: any(test(value) for test in either)
     if origin is Literal:
-        known = {(type(one), one) for one in inner}
-        return lambda value: isinstance(value, Hashable) and (type(value), value) in known
+        choices = {(type(one), one) for one in inner}
+        return lambda value: isinstance(value, Hashable) and (type(value), value) in choices
     if origin is Callable:
         return callable
     if origin is not None:

@@ -36,7 +36,6 @@ class GroupNames:
     groups: tuple[Hashable, ...] = ()
 
     def pair(self, target: Hashable, baseline: Hashable) -> tuple[str, str]:
-        """A target and a reference group."""
         return self(target), self(baseline)
 
     def __call__(self, group: Hashable) -> str:

@@ -38,37 +38,27 @@ class Labels:
         >>> Labels.of(["good", "bad"], pos_label="good").negative
         'bad'
         """
-        if len(values) > 2:
-            raise DataError(
-                "y",
-                "must have two values",
-                f"got {len(values):,}{_continuous(values)}: {listed(values)}",
-                "Only binary classification is supported. "
-                f"Make it binary first, e.g. y == {values[-1]!r}.",
-            )
-        check(
-            len(values) == 2,
-            "y",
-            "must have two values",
-            f"got one class: everybody has {values[0]!r}" if values else "nobody has one",
-            "Error rates need both outcomes in the data.",
-        )
+        if len(values) != 2:
+            got = f"got one class: everybody has {values[0]!r}" if values else "nobody has one"
+            fix = "Error rates need both outcomes in the data."
+            if len(values) > 2:
+                measured = any(isinstance(v, float) and not v.is_integer() for v in values)
+                kind = " continuous values" if measured else ""
+                got = f"got {len(values):,}{kind}: {listed(values)}"
+                fix = (
+                    "Only binary classification is supported. "
+                    f"Make it binary first, e.g. y == {values[-1]!r}."
+                )
+            raise DataError("y", "must have two values", got, fix)
         if pos_label is None:
-            check(
-                _is_plain(set(values)),
-                "pos_label",
-                "must say which value of y counts as positive when they are not 0/1 or -1/1",
-                f"y holds {listed(values)}",
-                f"Pass pos_label={values[-1]!r} or pos_label={values[0]!r}.",
-            )
+            must = "must say which value of y counts as positive when they are not 0/1 or -1/1"
+            fix = f"Pass pos_label={values[-1]!r} or pos_label={values[0]!r}."
+            check(_is_plain(set(values)), "pos_label", must, f"y holds {listed(values)}", fix)
             pos_label = 1
-        check(
-            isinstance(pos_label, Hashable) and pos_label in values,
-            "pos_label",
-            "must be the value of y that counts as positive",
-            f"got {pos_label!r} where y holds {listed(values)}",
-            nearest(pos_label, values),
-        )
+        if not isinstance(pos_label, Hashable) or pos_label not in values:
+            must = "must be the value of y that counts as positive"
+            got = f"got {pos_label!r} where y holds {listed(values)}"
+            raise DataError("pos_label", must, got, nearest(pos_label, values))
         place = values.index(pos_label)
         return cls(values[1 - place], values[place])
 
@@ -96,12 +86,6 @@ class Labels:
         return None
 
 
-def _continuous(values: Sequence[Hashable]) -> str:
-    """An addition to the message about values that are no labels."""
-    measured = any(isinstance(value, float) and not value.is_integer() for value in values)
-    return " continuous values" if measured else ""
-
-
 def _is_plain(labels: set[Hashable]) -> bool:
     return any(labels == set(pair) for pair in _PLAIN_PAIRS)
 
@@ -113,21 +97,20 @@ UNLABELLED = Labels(0, 1)
 class MissingOutcomes(DataError):
     """What really happened is not known of everybody."""
 
-    known: NDArray[np.bool_]
+    outcome_known: NDArray[np.bool_]
     """Of whom it is known."""
     values: list[Hashable]
     """The outcomes there are."""
 
     @classmethod
     def of(cls, column: Encoded) -> MissingOutcomes:
-        """The error about a column of outcomes."""
         error = cls(
             "y",
             *missing_parts(column),
             "For sp pass y=None, which compares the decisions of everybody; for error rates leave "
             "these people out: the rates are then over people whose outcome is known.",
         )
-        error.known = ~column.missing
+        error.outcome_known = ~column.missing
         error.values = [scalar(value) for value in column.values if not is_missing(value)]
         return error
 

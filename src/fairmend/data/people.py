@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, IntArray, check_order, read_column
+from fairmend.data.columns import FloatArray, Frame, IntArray, read_column
+from fairmend.data.given import check_order
 from fairmend.data.groups import group_columns, named_groups, read_groups
 from fairmend.data.ids import read_people
 from fairmend.data.outcomes import Labels, read_outcome
@@ -25,7 +26,6 @@ class Counts:
     squared: FloatArray
 
     def take(self, entries: IntArray) -> Counts:
-        """Of some of the entries."""
         return Counts(self.people[entries], self.weight[entries], self.squared[entries])
 
 
@@ -57,7 +57,6 @@ class Records:
         return None if weight is None or weight.all() else np.flatnonzero(weight)
 
     def take(self, entries: IntArray) -> Records:
-        """Some of the entries."""
         return replace(
             self,
             inputs=None if self.inputs is None else self.inputs.take(entries),
@@ -102,13 +101,9 @@ def read_records(
         outcome, labels = read_outcome(column, pos_label)
     else:
         assert unlabelled is not None
-        check(
-            pos_label in (None, unlabelled.positive),
-            "pos_label",
-            "must be left out where y is None",
-            f"got {pos_label!r}",
-            "Name the model's own words: BlackBox(model, words=(negative, positive)).",
-        )
+        plain, must = pos_label in (None, unlabelled.positive), "must be left out where y is None"
+        fix = "Name the model's own words: BlackBox(model, words=(negative, positive))."
+        check(plain, "pos_label", must, f"got {pos_label!r}", fix)
         n = len(group_columns(sensitive_features, None)[0][1]) if frame is None else len(frame)
         outcome, labels = np.zeros(n, np.int64), unlabelled  # no rate is computed from these zeros
     n = len(outcome)

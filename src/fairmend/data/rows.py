@@ -24,14 +24,12 @@ def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
         return Frame(np.where(take_theirs, theirs.native, mine.native), mine.names)
     if mine.is_pandas:
         return Frame(_mixed_pandas(mine.native, theirs.native, take_theirs), mine.names)
-    frame = nw.from_native(mine.native, eager_only=True)
-    other = nw.from_native(theirs.native, eager_only=True)
     columns = [
-        _chosen(frame.get_column(name), other.get_column(name), take)
+        _chosen(mine.column(name), theirs.column(name), take)
         for name, take in zip(mine.names, take_theirs.T, strict=True)
         if take.any()
     ]
-    return Frame(frame.with_columns(columns).to_native(), mine.names)
+    return Frame(mine.eager.with_columns(columns).to_native(), mine.names)
 
 
 def _mixed_pandas(mine: Any, theirs: Any, take: NDArray[np.bool_]) -> Any:
@@ -40,27 +38,23 @@ def _mixed_pandas(mine: Any, theirs: Any, take: NDArray[np.bool_]) -> Any:
     Thousands of columns are as quick this way as a matrix, and a dozen an order quicker than one
     after the other.
     """
-    places: dict[Any, list[int]] = {}
-    for j, (dtype, other) in enumerate(zip(mine.dtypes, theirs.dtypes, strict=True)):
-        plain = isinstance(dtype, np.dtype) and dtype == other
-        places.setdefault(dtype if plain else j, []).append(j)
-    if len(places) == 1 and not isinstance(next(iter(places)), int):
-        values = np.where(take, theirs.to_numpy(), mine.to_numpy())
-        return type(mine)(values, index=mine.index, columns=mine.columns)
+    alike: dict[Any, list[int]] = {}
     columns: dict[int, Any] = {}
-    for dtype, at in places.items():
-        if not isinstance(dtype, int):
-            values = np.where(
-                take[:, at], theirs.iloc[:, at].to_numpy(), mine.iloc[:, at].to_numpy()
-            )
-            columns |= dict(zip(at, values.T, strict=True))
+    for j, (dtype, other) in enumerate(zip(mine.dtypes, theirs.dtypes, strict=True)):
+        if isinstance(dtype, np.dtype) and dtype == other:
+            alike.setdefault(dtype, []).append(j)
             continue
-        [j] = at
         columns[j] = mine.iloc[:, j].array
         if take[:, j].any():
-            own, other = _of_one_pandas_type(mine.iloc[:, j], theirs.iloc[:, j])
+            own, new = _of_one_pandas_type(mine.iloc[:, j], theirs.iloc[:, j])
             columns[j] = own.array.copy()
-            columns[j][take[:, j]] = other.array[take[:, j]]
+            columns[j][take[:, j]] = new.array[take[:, j]]
+    for at in alike.values():
+        if len(at) == mine.shape[1]:
+            values = np.where(take, theirs.to_numpy(), mine.to_numpy())
+            return type(mine)(values, index=mine.index, columns=mine.columns)
+        values = np.where(take[:, at], theirs.iloc[:, at].to_numpy(), mine.iloc[:, at].to_numpy())
+        columns |= dict(zip(at, values.T, strict=True))
     made = type(mine)({j: columns[j] for j in range(mine.shape[1])}, index=mine.index, copy=False)
     made.columns = mine.columns
     return made
@@ -112,6 +106,15 @@ def _of_one_type(
     return own, other.cast(own.dtype)
 
 
+def spread(n: int, most: int) -> IntArray:
+    """At most so many of n rows, spread over all of them.
+
+    >>> spread(10, 4).tolist(), spread(2, 4).tolist()
+    ([0, 3, 6, 9], [0, 1])
+    """
+    return np.unique(np.linspace(0, n - 1, most).astype(np.int64))
+
+
 def replaced(table: Frame, at: IntArray, rows: Frame) -> Frame:
     """The table with some of its rows replaced.
 
@@ -134,7 +137,7 @@ def stacked(parts: list[Frame]) -> Frame:
         return parts[0]
     if parts[0].is_array:
         return Frame(np.concatenate([part.native for part in parts]), parts[0].names)
-    frames = [nw.from_native(part.native, eager_only=True) for part in parts]
+    frames = [part.eager for part in parts]
     return Frame(nw.concat(frames, how="vertical").to_native(), parts[0].names)
 
 
@@ -151,9 +154,9 @@ def find_rows(table: Frame, rows: Frame) -> IntArray:
     >>> find_rows(table, Frame.read(np.array([[1, 1], [5, 1]]))).tolist()
     [1, -1]
     """
-    known, wanted = numbered(table.encoded, rows.encoded)
-    place = np.full(1 + max(known.max(initial=0), wanted.max(initial=0)), -1)
-    place[known] = np.arange(len(table))
+    there, wanted = numbered(table.encoded, rows.encoded)
+    place = np.full(1 + max(there.max(initial=0), wanted.max(initial=0)), -1)
+    place[there] = np.arange(len(table))
     return np.where(wanted < 0, -1, place[wanted])
 
 
@@ -175,15 +178,15 @@ def numbered(here: Sequence[Encoded], there: Sequence[Encoded]) -> tuple[IntArra
 
 def codes_among(here: Encoded, there: Encoded) -> IntArray:
     """The codes of one column in those of another; -1 for values that the other lacks."""
-    known, values = here.values, there.values
-    numbers = known.dtype.kind in "biuf" and values.dtype.kind in "biuf"
-    if numbers and len(known) > 0:
-        at = np.minimum(np.searchsorted(known, values), len(known) - 1)
-        same = known[at] == values
+    own, values = here.values, there.values
+    numbers = own.dtype.kind in "biuf" and values.dtype.kind in "biuf"
+    if numbers and len(own) > 0:
+        at = np.minimum(np.searchsorted(own, values), len(own) - 1)
+        same = own[at] == values
         if here.has_missing and there.has_missing:  # nan is the last of both, and unlike itself
-            at[-1], same[-1] = len(known) - 1, True
+            at[-1], same[-1] = len(own) - 1, True
         code = np.where(same, at, -1)
     else:
-        spot = {lookup_key(value): place for place, value in enumerate(known)}
-        code = np.array([spot.get(lookup_key(value), -1) for value in values], np.int64)
+        place = {lookup_key(value): j for j, value in enumerate(own)}
+        code = np.array([place.get(lookup_key(value), -1) for value in values], np.int64)
     return np.asarray(code[there.codes], np.int64)

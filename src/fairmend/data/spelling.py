@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fairmend.errors import DataError, FairmendWarning, check, check_choice
+from fairmend.errors import DataError, check, check_choice, warn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -56,25 +56,16 @@ class Spelling:
         if self.thousands is not None:
             fix = "It is the mark between thousands, as in 3,392.88."
             check_choice("--thousands", self.thousands, _GROUPS, fix)
-        check(
-            self.thousands != self.mark,
-            "--thousands",
-            "must be another mark than that of decimals",
-            f"got {self.thousands!r} for both",
-            "Say what the other is with --decimal.",
-        )
+        must, got = "must be another mark than that of decimals", f"got {self.thousands!r} for both"
+        fix = "Say what the other is with --decimal."
+        check(self.thousands != self.mark, "--thousands", must, got, fix)
         sign = "$" if self.currency is None else self.currency.strip()
-        check(
-            sign and not re.search(r"\d", sign),
-            "--currency",
-            "must be the sign of a currency",
-            f"got {self.currency!r}",
-            "For example --currency '$' or --currency EUR.",
-        )
+        must, got = "must be the sign of a currency", f"got {self.currency!r}"
+        fix = "For example --currency '$' or --currency EUR."
+        check(sign and not re.search(r"\d", sign), "--currency", must, got, fix)
 
     @property
     def mark(self) -> str:
-        """The decimal mark."""
         return self.decimal or "."
 
     @cached_property
@@ -178,7 +169,7 @@ class Findings:
         shown = set() if shown is None else shown
         for name in (*used, *labels):
             if name in self.notes and name not in shown:
-                (show or _warn)(self.notes[name])
+                (show or warn)(self.notes[name])
                 shown.add(name)
 
     def note_tokens(self, tokens: Mapping[str, Mapping[str, int]]) -> None:
@@ -199,29 +190,25 @@ class Findings:
         findings = cls()
         names = [name for name in names if name not in spelling.words]
         counts = rows.select(
-            pl.struct(_counts(pl.col(name), spelling)).alias(str(j)) for j, name in enumerate(names)
+            _counts(pl.col(name), spelling).alias(str(j)) for j, name in enumerate(names)
         )
         row = counts.collect(engine="streaming").row(0) if names else ()
         for name, count in zip(names, row, strict=True):
-            cell, known = pl.col(name), count["known"]
-            if known == 0:
+            cell, filled = pl.col(name), count["filled"]
+            if filled == 0:
                 continue
-            if count["whole"] == known:
+            if count["whole"] == filled:
                 findings.expressions[name] = cell.cast(pl.Int64)
-            elif known == _item(rows, _truth(cell).count()):
+            elif filled == _item(rows, _truth(cell).count()):
                 findings.expressions[name] = _truth(cell)
-            elif count["real"] == known and not _item(rows, _is_huge(cell).any()):
+            elif count["real"] == filled and not _item(rows, _is_huge(cell).any()):
                 findings.expressions[name] = cell.cast(pl.Float64)
             else:
                 findings._read_closely(rows, name, spelling, where)
         return findings
 
     def _read_closely(
-        self,
-        rows: pl.LazyFrame,
-        name: str,
-        spelling: Spelling,
-        where: Callable[[str, int], str],
+        self, rows: pl.LazyFrame, name: str, spelling: Spelling, where: Callable[[str, int], str]
     ) -> None:
         """Cell by cell, with marks between thousands and the like."""
         import polars as pl
@@ -253,12 +240,9 @@ class Findings:
             def doubt() -> DataError:
                 first = rows.select(cell, odd=odd).with_row_index("\0row").filter("odd").head(1)
                 at, text, _ = first.collect(engine="streaming").row(0)
-                return DataError(
-                    where(name, at),
-                    "must be a number, as most cells of the column are",
-                    f"got {text!r}",
-                    spelling.advice(text, name),
-                )
+                must = "must be a number, as most cells of the column are"
+                fix = spelling.advice(text, name)
+                return DataError(where(name, at), must, f"got {text!r}", fix)
 
             self.doubts[name] = doubt
 
@@ -271,10 +255,6 @@ class Findings:
             self.notes[name] = note_on_missing(name, dict(tokens.rows()))
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, FairmendWarning, stacklevel=4)
-
-
 def note_on_missing(name: str, tokens: Mapping[str, int]) -> str:
     """A note on words that were taken for missing values."""
     often = sorted(tokens.items(), key=lambda each: -each[1])
@@ -283,16 +263,16 @@ def note_on_missing(name: str, tokens: Mapping[str, int]) -> str:
     return f"column {name!r} is read as numbers; {cells} {are} taken for missing values"
 
 
-def _counts(cell: pl.Expr, spelling: Spelling) -> list[pl.Expr]:
+def _counts(cell: pl.Expr, spelling: Spelling) -> pl.Expr:
     """How many cells there are, and are numbers as programs write them; quick to count."""
     import polars as pl
 
     real = cell.cast(pl.Float64, strict=False).fill_nan(None)
-    return [
-        cell.count().alias("known"),
-        cell.cast(pl.Int64, strict=False).count().alias("whole"),
-        (real.count() if spelling.mark == "." else pl.lit(0)).alias("real"),
-    ]
+    return pl.struct(
+        filled=cell.count(),
+        whole=cell.cast(pl.Int64, strict=False).count(),
+        real=real.count() if spelling.mark == "." else pl.lit(0),
+    )
 
 
 def _item(rows: pl.LazyFrame, figure: pl.Expr) -> Any:
@@ -341,7 +321,7 @@ def as_known(
     column: pl.Series,
     kind: Any,
     spelling: Spelling,
-    tokens: dict[str, dict[str, int]],
+    tokens: dict[str, Counter[str]],
     in_percent: dict[str, bool],
 ) -> tuple[pl.Series, int | None]:
     """Text in the type it has in the audit data, and the first row that is not of that type.
@@ -361,8 +341,8 @@ def as_known(
         return int(lost.arg_max() or 0) if lost.any() else None
 
     if not kind.is_numeric():
-        words = _truth(cell.str.to_lowercase()) if kind == pl.Boolean else None
-        values = read(cell.cast(kind, strict=False) if words is None else words)
+        truth = _truth(cell.str.to_lowercase()) if kind == pl.Boolean else None
+        values = read(cell.cast(kind, strict=False) if truth is None else truth)
         return values, first_lost(values, column.is_not_null())
     token = read(_is_token(cell).fill_null(value=False))
     kept = column.is_not_null() & ~token
@@ -377,7 +357,7 @@ def as_known(
     values = values.set(token, None)
     row = first_lost(values, kept)
     if row is None:
-        own = tokens.setdefault(column.name, {}) if token.any() else {}
-        for text, count in column.filter(token).str.strip_chars().value_counts().rows():
-            own[text] = own.get(text, 0) + count
+        counts = dict(column.filter(token).str.strip_chars().value_counts().rows())
+        if counts:
+            tokens.setdefault(column.name, Counter()).update(counts)
     return values, row

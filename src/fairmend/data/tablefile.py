@@ -11,6 +11,7 @@ import io
 import os
 import tempfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from fairmend.data.csvbytes import (
     line_of,
     record_ends,
 )
-from fairmend.data.filekind import Kind, not_of_its_kind, open_by_kind
+from fairmend.data.filekind import FileKind, not_of_its_kind, open_by_kind
 from fairmend.data.spelling import Findings, Spelling, as_known
 from fairmend.errors import DataError, FairmendError, check, listed, nearest, require, unreadable
 
@@ -78,7 +79,7 @@ class Block:
 class Rows(ABC):
     """The rows of a file, read block by block."""
 
-    kind: Kind
+    kind: FileKind
     names: tuple[str, ...]
     """All columns, in order."""
     size: int | None
@@ -122,13 +123,8 @@ def open_rows(
     """
     with ExitStack() as stack:
         file, name, kind = open_by_kind(path, stack, unpack=unpack)
-        if kind == "excel":
-            raise DataError(
-                f"file {name!r}",
-                "must be CSV, Parquet or Arrow, to be written again",
-                "got a spreadsheet",
-                "Save the sheet as CSV UTF-8.",
-            )
+        must, got = "must be CSV, Parquet or Arrow, to be written again", "got a spreadsheet"
+        check(kind != "excel", f"file {name!r}", must, got, "Save the sheet as CSV UTF-8.")
         require("pyarrow", extra="cli", why=f"streaming {kind}")
         if kind == "csv":
             yield (csv or CsvRows)(file, name, spelling or Spelling(), block_bytes)
@@ -156,7 +152,7 @@ class CsvRows(Rows):
         self.name, self.spelling = name, spelling
         plain = isinstance(file, io.BufferedReader) and file.seekable()
         self.size = os.fstat(file.fileno()).st_size if plain else None
-        self.tokens: dict[str, dict[str, int]] = {}
+        self.tokens: dict[str, Counter[str]] = {}
         """What was taken for missing values in columns of numbers, and how often."""
         self.in_percent: dict[str, bool] = {}
         """Which columns are percentages."""
@@ -240,22 +236,17 @@ class CsvRows(Rows):
         if column.dtype == kind:
             count = int(column.is_nan().sum())
             if count:
-                own = self.tokens.setdefault(column.name, {})
-                own["NaN"] = own.get("NaN", 0) + count
+                self.tokens.setdefault(column.name, Counter())["NaN"] += count
             return column.fill_nan(None) if count else column
         values, row = as_known(column, kind, self.spelling, self.tokens, self.in_percent)
         if row is None:
             return values
         fix = "Correct the cell, or name what stands for a missing value with --missing."
-        must = "true or false" if str(kind) == "Boolean" else str(kind)
+        wanted = "true or false" if str(kind) == "Boolean" else str(kind)
         if kind.is_numeric():
-            must, fix = "a number", self.spelling.advice(column[row])
-        raise DataError(
-            f"column {column.name!r}, {where(row)}",
-            f"must be {must}, as in the audit data",
-            f"got {column[row]!r}",
-            fix,
-        )
+            wanted, fix = "a number", self.spelling.advice(column[row])
+        what, got = f"column {column.name!r}, {where(row)}", f"got {column[row]!r}"
+        raise DataError(what, f"must be {wanted}, as in the audit data", got, fix)
 
 
 def _empty(name: str, hold: str, got: str) -> DataError:
@@ -282,13 +273,9 @@ def _whole_records(file: IO[bytes], name: str, block_bytes: int) -> Iterator[byt
         piece = rest + new
         end = _last_end(piece)
         rest = piece[end:]
-        check(
-            len(rest) <= LONGEST_RECORD,
-            f"file {name!r}",
-            f"must have records of at most {LONGEST_RECORD >> 20} MB",
-            "got a longer one",
-            "Look for a quote that is never closed, or for line ends that are none.",
-        )
+        must = f"must have records of at most {LONGEST_RECORD >> 20} MB"
+        fix = "Look for a quote that is never closed, or for line ends that are none."
+        check(len(rest) <= LONGEST_RECORD, f"file {name!r}", must, "got a longer one", fix)
         if end:
             yield piece[:end]
     if rest:
@@ -320,7 +307,7 @@ def _last_end(piece: bytes) -> int:
 class TypedRows(Rows):
     """The rows of a Parquet or Arrow file, in batches."""
 
-    def __init__(self, file: IO[bytes], name: str, kind: Kind) -> None:
+    def __init__(self, file: IO[bytes], name: str, kind: FileKind) -> None:
         import pyarrow as pa
         import pyarrow.ipc
         import pyarrow.parquet
@@ -392,10 +379,7 @@ class FileTable:
 
 
 def read_table(
-    path: str | Path,
-    *,
-    spelling: Spelling | None = None,
-    types: Mapping[str, Any] | None = None,
+    path: str | Path, *, spelling: Spelling | None = None, types: Mapping[str, Any] | None = None
 ) -> FileTable:
     """Read a whole table into memory; ``-`` is standard input.
 
@@ -407,9 +391,8 @@ def read_table(
     with ExitStack() as stack:
         file, name, kind = open_by_kind(str(path), stack)
         if kind == "csv":
-            table = _whole_csv(
-                CsvRows(file, name, spelling or Spelling(), WHOLE_BYTES), types or {}
-            )
+            rows = CsvRows(file, name, spelling or Spelling(), WHOLE_BYTES)
+            table = _whole_csv(rows, types or {})
         else:
             table = FileTable(_whole_typed(_next_bytes(file, name, -1), name, kind))
     if table.frame.width == 0 or table.frame.height == 0:
@@ -441,7 +424,7 @@ def _whole_csv(rows: CsvRows, types: Mapping[str, Any]) -> FileTable:
     return FileTable(table.with_columns(**findings.expressions), where, findings)
 
 
-def _whole_typed(content: bytes, name: str, kind: Kind) -> pl.DataFrame:
+def _whole_typed(content: bytes, name: str, kind: FileKind) -> pl.DataFrame:
     import polars as pl
 
     source = io.BytesIO(content)
@@ -477,12 +460,9 @@ def refuse_odd_weights(
     rows = _odd_rows(table, number.is_null() | (number < 0) | number.is_infinite(), among)
     if rows:
         cell = table[name][rows[0]]
-        raise DataError(
-            f"column {name!r}, {where(rows[0])}",
-            "must be a weight: a number, 0 or more",
-            "it is empty" if cell is None else f"got {cell!r}",
-            "Somebody who should not count has weight 0.",
-        )
+        what, must = f"column {name!r}, {where(rows[0])}", "must be a weight: a number, 0 or more"
+        got = "it is empty" if cell is None else f"got {cell!r}"
+        raise DataError(what, must, got, "Somebody who should not count has weight 0.")
 
 
 def refuse_blanks(
@@ -514,5 +494,5 @@ def _odd_rows(table: pl.DataFrame, odd: pl.Expr, among: Sequence[str]) -> list[i
     """The odd rows of people who have a value in each of ``among``."""
     import polars as pl
 
-    known = [pl.col(each).is_not_null() for each in among]
-    return table.select(pl.all_horizontal(odd, *known).arg_true()).to_series().to_list()
+    filled = [pl.col(each).is_not_null() for each in among]
+    return table.select(pl.all_horizontal(odd, *filled).arg_true()).to_series().to_list()

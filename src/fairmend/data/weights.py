@@ -23,12 +23,8 @@ def read_weights(column: Any, n: int) -> FloatArray:
     weight = as_numbers(entries)
     if weight is None:
         row = next(i for i, entry in enumerate(entries) if not is_number(entry))
-        raise DataError(
-            WHAT,
-            "must hold numbers",
-            f"got {scalar(entries[row])!r} in row {row:,}",
-            "Pass one number a person.",
-        )
+        got = f"got {scalar(entries[row])!r} in row {row:,}"
+        raise DataError(WHAT, "must hold numbers", got, "Pass one number a person.")
     check_weights(weight, lambda row: f" in row {row:,}")
     return weight
 
@@ -50,19 +46,10 @@ def check_weights_of_people(
     weight: FloatArray, outcome: IntArray | None, group: IntArray, groups: Sequence[Hashable]
 ) -> None:
     """Refuse weights that are all 0 in a group, or for one of the outcomes."""
-    check(
-        outcome is None or not weight.any() or np.bincount(outcome, weight, 2).all(),
-        WHAT,
-        "must be positive for people of both outcomes",
-        "one class of y has zero weight",
-        "Error rates need both outcomes in the data.",
-    )
+    both = outcome is None or not weight.any() or np.bincount(outcome, weight, 2).all()
+    must, got = "must be positive for people of both outcomes", "one class of y has zero weight"
+    check(both, WHAT, must, got, "Error rates need both outcomes in the data.")
     totals = np.bincount(group, weight, len(groups))
     whose = f" of group {groups[int(np.argmin(totals))]!r}" if totals.any() else ""
-    check(
-        totals.all(),
-        WHAT,
-        "must be positive for somebody in every group",
-        f"all weights{whose} are zero",
-        "Give them weight, or leave the group out.",
-    )
+    must, got = "must be positive for somebody in every group", f"all weights{whose} are zero"
+    check(totals.all(), WHAT, must, got, "Give them weight, or leave the group out.")

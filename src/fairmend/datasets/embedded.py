@@ -13,8 +13,9 @@ from importlib.resources import files
 
 import numpy as np
 
+from fairmend.data.containers import Kind
 from fairmend.datasets.bunch import Bunch
-from fairmend.datasets.frames import Backend, check_backend, frame_of_bits, series
+from fairmend.datasets.frames import check_backend, frame_of_bits, series
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ _COMPAS_TEXT = (
 )
 
 
-def load_adult(backend: Backend = "pandas") -> Bunch:
+def load_adult(backend: Kind = "pandas") -> Bunch:
     """Load the paper's Adult table: 32,561 people, 16 binary features, groups by sex.
 
     ``backend`` is the kind of ``X`` (columns of int8) and ``sensitive_features`` (strings):
@@ -82,7 +83,7 @@ def load_adult(backend: Backend = "pandas") -> Bunch:
     return _load(ADULT, _ADULT_TEXT, backend)
 
 
-def load_compas(backend: Backend = "pandas") -> Bunch:
+def load_compas(backend: Kind = "pandas") -> Bunch:
     """Load the paper's COMPAS table: 6,172 people, 17 binary features, white and non-white.
 
     ``backend`` is the kind of ``X`` (columns of int8) and ``sensitive_features`` (strings):
@@ -99,7 +100,7 @@ def load_compas(backend: Backend = "pandas") -> Bunch:
     return _load(COMPAS, _COMPAS_TEXT, backend)
 
 
-def _load(info: TableInfo, description: str, backend: Backend) -> Bunch:
+def _load(info: TableInfo, description: str, backend: Kind) -> Bunch:
     check_backend(backend, f"load_{info.name}")
     file = files("fairmend.datasets").joinpath(f"{info.name}.npz")
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:

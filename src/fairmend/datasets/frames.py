@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from fairmend.data.containers import Kind
 from fairmend.errors import check_choice, require
 
-Backend = Literal["pandas", "polars", "pyarrow", "numpy"]
 Column = list[int] | list[float | None] | list[str | None]
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
 
 
-def check_backend(backend: Backend, caller: str) -> None:
+def check_backend(backend: Kind, caller: str) -> None:
     """Refuse an unknown backend, or one whose package is missing, before any work is done."""
     fix = "Use 'numpy' when no frame package is installed."
-    check_choice(f"{caller}(backend=...)", backend, get_args(Backend), fix)
+    check_choice(f"{caller}(backend=...)", backend, get_args(Kind), fix)
     if backend != "numpy":
         require(backend, extra=backend, why=f"{caller}(backend={backend!r})")
 
 
-def frame_of_bits(bits: NDArray[np.uint8], names: Sequence[str], backend: Backend) -> Any:
+def frame_of_bits(bits: NDArray[np.uint8], names: Sequence[str], backend: Kind) -> Any:
     """An (n, d) table of 0 and 1 as a frame of int8 columns."""
     table = bits.astype(np.int8)
     if backend == "numpy":
@@ -36,7 +36,7 @@ def frame_of_bits(bits: NDArray[np.uint8], names: Sequence[str], backend: Backen
     return nw.from_dict(columns, backend=backend).to_native()
 
 
-def frame_of_columns(columns: Mapping[str, Column], backend: Backend) -> Any:
+def frame_of_columns(columns: Mapping[str, Column], backend: Kind) -> Any:
     """Columns of `typed` values as a frame; ``None`` becomes the backend's missing value."""
     if backend == "numpy":
         return np.array(list(zip(*columns.values(), strict=True)), dtype=object)
@@ -49,7 +49,7 @@ def frame_of_columns(columns: Mapping[str, Column], backend: Backend) -> Any:
     return nw.from_dict(columns, schema=schema, backend=backend).to_native()
 
 
-def series(name: str, values: Sequence[str | None] | NDArray[np.str_], backend: Backend) -> Any:
+def series(name: str, values: Sequence[str | None] | NDArray[np.str_], backend: Kind) -> Any:
     """Group labels as a series of strings called ``name``."""
     if backend == "numpy":
         return np.asarray(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import is_missing
+from fairmend.data.containers import Kind
 from fairmend.datasets.bunch import Bunch
-from fairmend.datasets.embedded import ADULT, ADULT_SOURCE, COMPAS, COMPAS_SOURCE
-from fairmend.datasets.frames import Backend, check_backend, frame_of_columns, series, typed
-from fairmend.errors import DataError, check, check_given, require
+from fairmend.datasets.embedded import ADULT, ADULT_SOURCE, COMPAS, COMPAS_SOURCE, TableInfo
+from fairmend.datasets.frames import check_backend, frame_of_columns, series, typed
+from fairmend.errors import DataError, check, check_columns, require
 
 ADULT_COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status"),
@@ -44,9 +46,7 @@ _OPENML_ADULT = 1590
 _Columns = dict[str, list[str | None]]
 
 
-def load_adult_raw(
-    path: str | os.PathLike[str] | None = None, backend: Backend = "pandas"
-) -> Bunch:
+def load_adult_raw(path: str | os.PathLike[str] | None = None, backend: Kind = "pandas") -> Bunch:
     r"""Load UCI Adult as it was published: 14 mixed-type columns, ``?`` read as missing.
 
     ``path`` is ``adult.data`` or ``adult.test``, or a folder that holds one of them. Without it
@@ -68,31 +68,19 @@ def load_adult_raw(
     check_backend(backend, "load_adult_raw")
     columns = _fetch_adult() if path is None else read_adult(find_adult(path))
     y = _as_label(columns.pop("income"), {"<=50K": 0, ">50K": 1}, "Adult's income")
-    X = {name: typed(values) for name, values in columns.items()}
     for name in _ADULT_NUMBERS:
-        stray = next((value for value in X[name] if isinstance(value, str)), None)
-        check(
-            stray is None,
-            f"Adult's column {name!r}",
-            "must hold numbers",
-            f"got {stray!r}",
-            "Use adult.data or adult.test as UCI publishes them, without a header line.",
-        )
-    return Bunch(
-        name="adult (raw)",
-        X=frame_of_columns(X, backend),
-        y=y,
-        sensitive_features=series("sex", columns["sex"], backend),
-        feature_names=tuple(X),
-        target_names=ADULT.target_names,
-        sensitive_name="sex",
-        description=f"UCI Adult, 14 columns of mixed types, '?' read as missing. {ADULT_SOURCE}",
-    )
+        stray = next((value for value in typed(columns[name]) if isinstance(value, str)), None)
+        fix = "Use adult.data or adult.test as UCI publishes them, without a header line."
+        what, got = f"Adult's column {name!r}", f"got {stray!r}"
+        check(stray is None, what, "must hold numbers", got, fix)
+    text = f"UCI Adult, 14 columns of mixed types, '?' read as missing. {ADULT_SOURCE}"
+    table = replace(ADULT, name="adult (raw)", sensitive_name="sex")
+    return _bunch(table, columns, y, text, backend)
 
 
 def load_compas_raw(
     path: str | os.PathLike[str] | None = None,
-    backend: Backend = "pandas",
+    backend: Kind = "pandas",
     *,
     filtered: bool = False,
 ) -> Bunch:
@@ -117,30 +105,36 @@ def load_compas_raw(
     (('race', 'age', 'priors_count'), [['Other', 31, 2]], [1])
     """
     check_backend(backend, "load_compas_raw")
-    check_given(
-        "load_compas_raw(path=...)",
-        path,
-        "Download compas-scores-two-years.csv from "
-        "https://github.com/propublica/compas-analysis, or use load_compas() for the paper's "
-        "binary version, which comes with fairmend.",
-    )
-    assert path is not None
+    if path is None:
+        fix = (
+            "Download compas-scores-two-years.csv from "
+            "https://github.com/propublica/compas-analysis, or use load_compas() for the paper's "
+            "binary version, which comes with fairmend."
+        )
+        raise DataError("load_compas_raw(path=...)", "must be given", "got None", fix)
     columns = read_compas(find_compas(path))
     _demand(columns, _FILTERED_BY if filtered else ("race", "two_year_recid"), path)
     if filtered:
         kept = propublica_filter(columns)
         columns = {name: list(compress(values, kept)) for name, values in columns.items()}
     y = _as_label(columns.pop("two_year_recid"), {"0": 0, "1": 1}, "COMPAS's two_year_recid")
-    X = {name: typed(values) for name, values in columns.items()}
+    text = f"ProPublica's two-year COMPAS table, identities left out. {COMPAS_SOURCE}"
+    return _bunch(replace(COMPAS, name="compas (raw)"), columns, y, text, backend)
+
+
+def _bunch(
+    table: TableInfo, columns: _Columns, y: NDArray[np.int8], description: str, backend: Kind
+) -> Bunch:
+    """All columns are inputs, that of the groups too."""
     return Bunch(
-        name="compas (raw)",
-        X=frame_of_columns(X, backend),
+        name=table.name,
+        X=frame_of_columns({name: typed(values) for name, values in columns.items()}, backend),
         y=y,
-        sensitive_features=series("race", columns["race"], backend),
-        feature_names=tuple(X),
-        target_names=COMPAS.target_names,
-        sensitive_name="race",
-        description=f"ProPublica's two-year COMPAS table, identities left out. {COMPAS_SOURCE}",
+        sensitive_features=series(table.sensitive_name, columns[table.sensitive_name], backend),
+        feature_names=tuple(columns),
+        target_names=table.target_names,
+        sensitive_name=table.sensitive_name,
+        description=description,
     )
 
 
@@ -185,13 +179,10 @@ def read_adult(path: Path) -> _Columns:
         for cells in csv.reader(stream, skipinitialspace=True):
             if not cells or cells[0].startswith("|"):
                 continue
-            check(
-                len(cells) == len(ADULT_COLUMNS),
-                path.name,
-                f"must have {len(ADULT_COLUMNS)} values a line",
-                f"got {len(cells)} after {len(columns['age']):,} people",
-                "Use adult.data or adult.test as UCI publishes them.",
-            )
+            must = f"must have {len(ADULT_COLUMNS)} values a line"
+            got = f"got {len(cells)} after {len(columns['age']):,} people"
+            fix = "Use adult.data or adult.test as UCI publishes them."
+            check(len(cells) == len(ADULT_COLUMNS), path.name, must, got, fix)
             cells[-1] = cells[-1].rstrip(". ")
             for name, cell in zip(ADULT_COLUMNS, cells, strict=True):
                 columns[name].append(_present(cell))
@@ -214,13 +205,10 @@ def read_compas(path: Path, only: Iterable[str] | None = None) -> _Columns:
         for cells in lines:
             if not cells:
                 continue
-            check(
-                len(cells) == len(header),
-                path.name,
-                f"must have {len(header)} values a line, as its header has",
-                f"got {len(cells)} on line {lines.line_num:,}",
-                "Use the file as ProPublica publishes it.",
-            )
+            must = f"must have {len(header)} values a line, as its header has"
+            got = f"got {len(cells)} on line {lines.line_num:,}"
+            fix = "Use the file as ProPublica publishes it."
+            check(len(cells) == len(header), path.name, must, got, fix)
             for name, place in places.items():
                 columns[name].append(_present(cells[place]))
     return columns
@@ -242,14 +230,8 @@ def _locate(path: str | os.PathLike[str], names: Sequence[str]) -> Path:
 
 
 def _demand(present: Iterable[str], needed: Iterable[str], path: str | os.PathLike[str]) -> None:
-    absent = sorted(set(needed) - set(present))
-    check(
-        not absent,
-        Path(path).name,
-        "must have the columns of ProPublica's two-year table",
-        "these are missing: " + ", ".join(absent),
-        "Use compas-scores-two-years.csv as ProPublica publishes it.",
-    )
+    fix = "Use compas-scores-two-years.csv as ProPublica publishes it."
+    check_columns(Path(path).name, present, sorted(needed), fix, of="ProPublica's two-year table")
 
 
 def _as_label(values: Sequence[str | None], codes: dict[str, int], what: str) -> NDArray[np.int8]:
@@ -268,13 +250,13 @@ def _fetch_adult() -> _Columns:
     try:
         fetched = fetch_openml(data_id=_OPENML_ADULT, as_frame=True, n_retries=1)
     except (OSError, ValueError) as error:  # no route, a refusal, or an answer that is no data
-        raise DataError(
-            why,
-            "needs OpenML (data set 1590) within reach",
-            f"got {type(error).__name__}: {error}",
-            "Give path=, a copy of adult.data from https://archive.ics.uci.edu/dataset/2/adult, "
-            "or use load_adult() for the paper's binary version, which comes with fairmend.",
-        ) from error
+        must = "needs OpenML (data set 1590) within reach"
+        got = f"got {type(error).__name__}: {error}"
+        fix = (
+            "Give path=, a copy of adult.data from https://archive.ics.uci.edu/dataset/2/adult, or "
+            "use load_adult() for the paper's binary version, which comes with fairmend."
+        )
+        raise DataError(why, must, got, fix) from error
     columns = {name: _as_text(fetched.data[name]) for name in ADULT_COLUMNS[:-1]}
     return columns | {"income": _as_text(fetched.target)}
 

@@ -56,7 +56,6 @@ class FinitePopulation:
     decision: Decision | None = None
 
     def __post_init__(self) -> None:
-        """Copy the arrays, check that they are probabilities, and lock them."""
         dtypes: dict[str, type] = {"rows": np.int64, "mass": np.float64, "outcome": np.float64}
         for field, dtype in dtypes.items():
             array: NDArray[Any] = np.array(getattr(self, field), dtype=dtype)
@@ -64,20 +63,14 @@ class FinitePopulation:
             object.__setattr__(self, field, array)
         shape = (2, len(self.rows))
         totals_one = self.mass.shape == shape and np.allclose(self.mass.sum(axis=1), 1, atol=1e-12)
-        check(
-            totals_one and self.mass.min() >= 0,
-            f"mass of {self.name!r}",
-            f"must be non-negative, of shape {shape}, every group summing to 1",
-            f"got shape {self.mass.shape} and sum(s) {self.mass.sum(axis=-1)}",
-            "Give one row of probabilities a group, the target group first.",
-        )
-        check(
-            self.outcome.shape == shape and self.outcome.min() >= 0 and self.outcome.max() <= 1,
-            f"outcome of {self.name!r}",
-            f"must be probabilities of shape {shape}",
-            f"got shape {self.outcome.shape}",
-            "Give P(Y=1 | row, group), the target group first.",
-        )
+        must = f"must be non-negative, of shape {shape}, every group summing to 1"
+        got = f"got shape {self.mass.shape} and sum(s) {self.mass.sum(axis=-1)}"
+        fix = "Give one row of probabilities a group, the target group first."
+        check(totals_one and self.mass.min() >= 0, f"mass of {self.name!r}", must, got, fix)
+        y, fix = self.outcome, "Give P(Y=1 | row, group), the target group first."
+        must, got = f"must be probabilities of shape {shape}", f"got shape {y.shape}"
+        are_chances = y.shape == shape and y.min() >= 0 and y.max() <= 1
+        check(are_chances, f"outcome of {self.name!r}", must, got, fix)
 
     def sample(
         self,
@@ -111,12 +104,9 @@ class FinitePopulation:
         """
         model = self.decision if decision is None else decision
         if model is None:
-            raise DataError(
-                f"decision for {self.name!r}",
-                "must be given where the population has no rule of its own",
-                "got None",
-                "Pass a function from rows to decisions.",
-            )
+            must = "must be given where the population has no rule of its own"
+            fix = "Pass a function from rows to decisions."
+            raise DataError(f"decision for {self.name!r}", must, "got None", fix)
         h = np.asarray(model(self.rows), np.float64)
         target, baseline = (
             Population.of(mass, h, outcome, rows=np.arange(len(self.rows)), baseline_mass=other)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame, IntArray, encode
-from fairmend.data.containers import as_kind
+from fairmend.data.containers import Kind, as_kind
 from fairmend.data.rows import find_rows
 from fairmend.engines import duck
 from fairmend.engines.cells import Cells
@@ -34,8 +34,10 @@ from fairmend.errors import FairmendWarning
 from fairmend.progress import progress
 
 if TYPE_CHECKING:
+    from fairmend.data.outcomes import Labels
     from fairmend.data.people import Records
     from fairmend.measure.population import AuditData
+    from fairmend.model.answers import Answers
     from fairmend.model.blackbox import BlackBox
 
 __all__ = [
@@ -55,13 +57,16 @@ NEAR = 20_000
 FAR = 400_000
 """Of all others together, about this many."""
 _PROBE = 100_000
-_ABSENT = -2  # the kind of those who do not count: of no group
+ABSENT = -2  # the kind of those who do not count: of no group
 
 
 def are_mostly_distinct(place: Source, columns: Sequence[str]) -> bool:
-    """Whether files have more rows than are kept one by one, and most of them distinct."""
-    if not place.are_files or place.suppress_below > 1:
+    """Whether there are more rows than are kept one by one, and most of them distinct."""
+    if place.suppress_below > 1:
         return False
+    if not place.are_files:
+        rows, share = place.engine.distinct(place, columns, _PROBE)
+        return rows > EXACT_ROWS and share > 0.5
     if not is_csv(place.files[0]) and domains(place, columns) is not None:
         return False
     relation = duck.relation(place)
@@ -80,7 +85,7 @@ class Scored:
     """What an audit needs of each person, in the order of the rows."""
 
     kind: NDArray[Any]
-    """Each person's group and outcome: 2 * group + outcome; `_ABSENT` for whoever has weight 0."""
+    """Each person's group and outcome: 2 * group + outcome; `ABSENT` for whoever has weight 0."""
     decision: NDArray[Any]
     score: FloatArray | None
     weight: FloatArray | None
@@ -88,45 +93,89 @@ class Scored:
     """The groups and the labels of y."""
 
 
-def score_people(
-    place: Source,
-    box: BlackBox,
-    *,
-    inputs: Sequence[str],
-    small: Cells,
-    records: Records,
-    weight: str | None,
-) -> Scored:
-    """Query the model about every row, or read its recorded answers, in batches.
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a batch of rows says of its people."""
 
-    ``small`` are the cells of groups and outcome alone, ``records`` their reading.
-    """
-    kinds = records.group * 2 + records.outcome
-    wanted = [*small.frame.names, *([] if weight is None else [weight])]
-    wanted += [box.column] if box.column is not None else list(inputs)
+    kind: NDArray[Any]
+    answers: Answers
+    weight: FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Reads batches of rows, here or on a worker: who is of which kind, and what the model says."""
+
+    box: BlackBox
+    labels: Labels
+    about: Frame
+    """The cells of groups and outcome that there are,"""
+    kinds: NDArray[Any]
+    """and the kind of each: 2 * group + outcome."""
+    inputs: tuple[str, ...]
+    weight: str | None
+    container: Kind
+    """In which the model sees rows."""
+
+    @classmethod
+    def of(
+        cls,
+        place: Source,
+        box: BlackBox,
+        *,
+        inputs: Sequence[str],
+        small: Cells,
+        records: Records,
+        weight: str | None,
+    ) -> Reader:
+        """``small`` are the cells of groups and outcome alone, ``records`` their reading."""
+        kinds = (records.group * 2 + records.outcome).astype(np.int16)
+        return cls(
+            box, records.labels, small.frame, kinds, tuple(inputs), weight, place.engine.kind
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """What it reads."""
+        wanted = [*self.about.names, *([] if self.weight is None else [self.weight])]
+        wanted += self.inputs if self.box.column is None else [self.box.column]
+        return list(dict.fromkeys(wanted))
+
+    def read(self, table: Any, *, trusted: bool = False) -> Batch:
+        """A batch; ``trusted``: the model has answered alike before."""
+        frame = Frame.read(table)
+        about = frame.select(self.about.names)
+        kind = self.kinds[find_rows(self.about, self._as(about))]
+        if self.box.column is not None:
+            recorded = encode(frame.column(self.box.column), "model")
+            answers = self.box.interpret(recorded, self.labels).take(recorded.codes)
+        else:
+            rows = self._as(frame.select(self.inputs))
+            answers = self.box.query(rows, self.labels, trusted=trusted)
+        weight = None
+        if self.weight is not None:
+            weight = frame.column(self.weight).to_numpy().astype(np.float64)
+            kind[weight == 0] = ABSENT
+        return Batch(kind, answers, weight)
+
+    def _as(self, frame: Frame) -> Frame:
+        return Frame(as_kind(frame.native, self.container), frame.names)
+
+
+def score_people(place: Source, reader: Reader, records: Records, total: int) -> Scored:
+    """Query the model about every row, or read its recorded answers, in batches."""
     parts: dict[str, list[Any]] = {"kind": [], "decision": [], "score": [], "weight": []}
-    total = int(small.people.sum())
+    exactly = np.float64 if reader.box.soft else np.int8
     with progress("querying every row", total) as advance:
-        for number, table in enumerate(_batches(place, list(dict.fromkeys(wanted)))):
-            frame = Frame(table, tuple(table.column_names))
-            at = find_rows(small.frame, _as(frame.select(small.frame.names), place))
-            kind = kinds[at].astype(np.int16)
-            if box.column is not None:
-                recorded = encode(frame.column(box.column), "model")
-                answers = box.interpret(recorded, records.labels).take(recorded.codes)
-            else:
-                rows = _as(frame.select(inputs), place)
-                answers = box.query(rows, records.labels, trusted=number > 0)
-            exactly = np.float64 if box.soft else np.int8
-            parts["decision"].append(answers.decision.astype(exactly))
-            if answers.score is not None:
-                parts["score"].append(answers.score)
-            if weight is not None:
-                numbers = frame.column(weight).to_numpy()
-                parts["weight"].append(numbers.astype(np.float64))
-                kind[numbers == 0] = _ABSENT
-            parts["kind"].append(kind)
-            advance(len(frame))
+        for number, table in enumerate(_batches(place, reader.columns)):
+            batch = reader.read(table, trusted=number > 0)
+            parts["kind"].append(batch.kind)
+            parts["decision"].append(batch.answers.decision.astype(exactly))
+            if batch.answers.score is not None:
+                parts["score"].append(batch.answers.score)
+            if batch.weight is not None:
+                parts["weight"].append(batch.weight)
+            advance(len(table))
     whole = {name: np.concatenate(list_) if list_ else None for name, list_ in parts.items()}
     return Scored(records=records, **whole)  # type: ignore[arg-type]
 
@@ -141,39 +190,58 @@ def _batches(place: Source, columns: Sequence[str]) -> Iterator[Any]:
         yield pa.Table.from_batches([batch])
 
 
-def _as(frame: Frame, place: Source) -> Frame:
-    return Frame(as_kind(frame.native, place.engine.kind), frame.names)
-
-
 def audit_scored(scored: Scored) -> AuditData:
     """One population a group over the distinct answers, without inputs: exact."""
+    return audit_answers(
+        scored.records,
+        scored.kind,
+        scored.decision,
+        scored.score,
+        weight=scored.weight,
+        squared=None if scored.weight is None else scored.weight**2,
+    )
+
+
+def audit_answers(
+    records: Records,
+    kind: NDArray[Any],
+    decision: NDArray[Any],
+    score: FloatArray | None,
+    *,
+    people: FloatArray | None = None,
+    weight: FloatArray | None = None,
+    squared: FloatArray | None = None,
+) -> AuditData:
+    """Groups over the distinct answers; ``people`` and their weights are 1 where not given."""
     from fairmend.measure.population import AuditData, Population, Tally
 
     populations = []
-    for group in range(len(scored.records.groups)):
-        at = np.flatnonzero(scored.kind // 2 == group)
-        answer = (scored.decision if scored.score is None else scored.score)[at]
+    for group in range(len(records.groups)):
+        at = np.flatnonzero(kind // 2 == group)
+        answer = (decision if score is None else score)[at]
         values, first, place = np.unique(answer, return_index=True, return_inverse=True)
-        cell = place * 2 + scored.kind[at] % 2
+        cell = place * 2 + kind[at] % 2
 
-        def summed(weights: FloatArray | None, cell: IntArray = cell, n: int = len(values)) -> Any:
+        def summed(each: FloatArray | None, at: IntArray = at, cell: IntArray = cell,
+                   n: int = len(values)) -> FloatArray:  # fmt: skip
+            weights = None if each is None else each[at]
             return np.bincount(cell, weights, 2 * n).astype(np.float64).reshape(n, 2)
 
-        people = weight = squared = summed(None)
-        if scored.weight is not None:
-            weight, squared = summed(scored.weight[at]), summed(scored.weight[at] ** 2)
-        total = weight[:, 0] + weight[:, 1]
-        share = np.divide(weight[:, 1], total, out=np.zeros_like(total), where=total > 0)
+        counted = summed(people)
+        tally = Tally(counted, counted, counted)
+        if weight is not None:
+            tally = Tally(counted, summed(weight), summed(squared))
+        total = tally.weight.sum(axis=1)
+        share = np.divide(tally.weight[:, 1], total, out=np.zeros_like(total), where=total > 0)
         populations.append(
             Population(
                 mass=total / total.sum(),
-                decision=scored.decision[at][first].astype(np.float64),
+                decision=decision[at][first].astype(np.float64),
                 outcome=share,
-                score=None if scored.score is None else values,
-                tally=Tally(people, weight, squared),
+                score=None if score is None else values,
+                tally=tally,
             )
         )
-    records = scored.records
     return AuditData(records.groups, tuple(populations), records.labels, records.attribute)
 
 

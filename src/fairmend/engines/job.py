@@ -144,11 +144,11 @@ class Job:
 
 # -------------------------------------------------------------------- on a worker
 
-_here: dict[bytes, Job] = {}
+_here: dict[bytes, Any] = {}
 
 
-def received(sent: bytes) -> Job:
-    """The job that came, kept until another comes: and with it what it remembers."""
+def received(sent: bytes) -> Any:
+    """What came, a job say, kept until something else comes: and with it what it remembers."""
     if sent not in _here:
         _here.clear()
         _here[sent] = pickle.loads(sent)

@@ -18,10 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from fairmend.data.columns import as_frame
 from fairmend.data.containers import Kind
+from fairmend.data.given import as_frame
 from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check, check_choice, check_whole, listed, nearest
 
@@ -36,6 +36,20 @@ SmallCells = Literal["drop", "merge"]
 
 _PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
 _SUFFIXES = (*_PARQUET, *_CSV, ".csv.gz", ".tsv.gz")
+
+
+class Fold(Protocol):
+    """Work on parts of the rows whose results can be merged, in a tree."""
+
+    @property
+    def reads(self) -> list[str]:
+        """The columns that it reads."""
+
+    def __call__(self, table: Any) -> Any:
+        """The result for some rows; there may be none."""
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """Results of several parts as one."""
 
 
 class Engine(ABC):
@@ -77,6 +91,17 @@ class Engine(ABC):
 
         No cell of it has fewer people than ``small`` allows.
         """
+
+    def distinct(self, source: Source, columns: Sequence[str], most: int) -> tuple[int, float]:
+        """How many rows there are, and the share of distinct ones among the first so many.
+
+        An engine that can `fold` says so; others gather distinct rows whatever their number.
+        """
+        return 0, 0.0
+
+    def fold(self, source: Source, work: Fold) -> Any:
+        """What ``work`` makes of every part of the rows where it is, merged in a tree."""
+        raise TypeError(f"{self.name} does not fold")
 
     @abstractmethod
     def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job, received
 from fairmend.engines.small import Counted, Suppression
-from fairmend.engines.source import Engine, Source
+from fairmend.engines.source import Engine, Fold, Source
 
 # Beside merged cells: how many people are in none of them, and how many at inputs of others.
 _LEFT_OUT, _MOVED = "__left_out", "__moved"
+# Parts of a summary that are merged at a time.
+_TOGETHER = 8
 
 
 class Spark(Engine):
@@ -54,6 +57,40 @@ class Spark(Engine):
         if small.below > 1:
             counted = counted.where(f.col(PEOPLE) >= small.below)
         return small.left(counted.toArrow(), columns, lambda: source.data.agg(people).first()[0])
+
+    def distinct(self, source: Source, columns: Sequence[str], most: int) -> tuple[int, float]:
+        first = source.data.select(*map(_quoted, columns)).limit(most)
+        rows: int = source.data.count()
+        return rows, first.distinct().count() / max(1, min(rows, most))
+
+    def fold(self, source: Source, work: Fold) -> Any:
+        import pyarrow as pa
+        from pyspark.cloudpickle import dumps
+
+        sent: bytes = dumps(work)  # type: ignore[no-untyped-call]
+        part = pa.schema([("part", pa.binary())])
+
+        def packed(whole: Any) -> Any:
+            return pa.table([[pickle.dumps(whole)]], schema=part)
+
+        def summarised(tables: Iterator[Any]) -> Iterator[Any]:
+            here, parts = received(sent), list[Any]()
+            for table in tables:
+                parts.append(here(table))
+                if len(parts) == _TOGETHER:
+                    parts = [here.merge(parts)]
+            if parts:
+                yield packed(here.merge(parts))
+
+        def merged(tables: Iterator[Any]) -> Iterator[Any]:
+            parts = [pickle.loads(each.as_py()) for table in tables for each in table["part"]]
+            if parts:
+                yield packed(received(sent).merge(parts))
+
+        rows = source.data.select(*map(_quoted, work.reads))
+        parts = _mapped(rows, summarised, part)
+        parts = _mapped(parts.repartition(_TOGETHER), merged, part).toArrow()
+        return work.merge([pickle.loads(each.as_py()) for each in parts["part"]])
 
     def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
         from pyspark.cloudpickle import dumps

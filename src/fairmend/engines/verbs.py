@@ -14,9 +14,10 @@ from fairmend.apply.outputs import save_reader
 from fairmend.data.columns import Frame, encode
 from fairmend.data.containers import as_fitted, kind_of
 from fairmend.data.people import Counts, read_records
-from fairmend.engines import continuous, duck
+from fairmend.engines import continuous, duck, summary
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.job import Job
+from fairmend.engines.settle import Settler
 from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, is_elsewhere, source
 from fairmend.errors import check, check_choice, listed
@@ -181,27 +182,41 @@ def gather(
     columns = list(dict.fromkeys((*chosen, *groups.values(), *predicted, outcome)))
     numbers = [*chosen, *predicted, outcome, *([] if weight is None else [weight])]
     place.use(numbers, list(groups.values()))
-    various = continuous.are_mostly_distinct(place, columns)
+    settle = None
+    various = continuous.are_mostly_distinct(place, columns) and (place.are_files or not box.soft)
     about = list(dict.fromkeys((*groups.values(), outcome)))
     keep = (*groups.values(), *predicted, outcome)
     cells = tabulate(place, about if various else columns, sample_weight=weight, keep=keep)
     _check_people(cells, outcome, groups)
     if various:
-        if inputs and not named:
+        if inputs and not named and place.are_files:
             refuse_identifiers(place, chosen, box, round(cells.people.sum()))
-        of_records = {"sensitive_features": groups, "pos_label": pos_label}
-        records = read_records(cells.frame, outcome, counts=_counts(cells), **of_records)
-        scored = continuous.score_people(
+        records = read_records(cells.frame, outcome, sensitive_features=groups,
+                               pos_label=pos_label, counts=_counts(cells))  # fmt: skip
+        reader = continuous.Reader.of(
             place, box, inputs=chosen, small=cells, records=records, weight=weight
         )
-        if not inputs:
-            audited = continuous.audit_scored(scored)
-            return Gathered(cells.frame, _counts(cells), groups, None, audited=audited)
-        cells = continuous.reference_cells(place, columns, continuous.thin(scored, box.cut))
+        if place.are_files:
+            scored = continuous.score_people(
+                place, reader, records, round(float(cells.people.sum()))
+            )
+            if not inputs:
+                audited = continuous.audit_scored(scored)
+                return Gathered(cells.frame, _counts(cells), groups, None, audited=audited)
+            cells = continuous.reference_cells(place, columns, continuous.thin(scored, box.cut))
+        else:
+            work = summary.Summarise(reader, tuple(columns) if inputs else (),
+                                     summary.shares(cells.people, reader.kinds))  # fmt: skip
+            whole = place.engine.fold(place, work)
+            if not inputs:
+                audited = summary.audited(records, whole)
+                return Gathered(cells.frame, _counts(cells), groups, None, audited=audited)
+            cells = summary.sampled(whole, columns)
+            settle = Settler(place, reader, records)
     table = cells.frame.select(chosen) if chosen else None
     if known is not None and table is not None:
         table = Frame(as_fitted(table.native, known), known.names)
-    return Gathered(cells.frame, _counts(cells), groups, table, named=named)
+    return Gathered(cells.frame, _counts(cells), groups, table, named=named, settle=settle)
 
 
 def _counts(cells: Cells) -> Counts:
@@ -231,14 +246,14 @@ def _inputs(
 
 def refuse_identifiers(place: Source, inputs: Sequence[str], box: BlackBox, people: int) -> None:
     """Complain about inputs in files that tell who somebody is."""
-    from fairmend.measure.inputs import FEW, identifier, refuse
+    from fairmend.measure.inputs import FEW, identifier, object_to
 
     if people < FEW:
         return
     relation = duck.relation(place)
     asked = [name for name in inputs if name not in box.vouched]
     unique = duck.all_different(relation, asked, people)
-    refuse((identifier(name, people) for name in unique), inputs, box)
+    object_to((identifier(name, people) for name in unique), inputs, box)
 
 
 def _check_people(cells: Cells, outcome: str, groups: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from fairmend.errors import check
 from fairmend.explain.logistic import (
     WIDE,
     Logistic,
-    logistic_regression,
-    pair_regression,
+    LogisticFits,
+    PairLogistic,
+    Pairs,
     row_space,
     stacked,
 )
+from fairmend.explain.trees import BoostedTrees
 from fairmend.measure.population import Tally
 from fairmend.progress import progress
 
@@ -49,8 +51,8 @@ BOOSTED_ROWS = 8
 """On fewer distinct rows than this there is nothing for gradient boosting to learn."""
 FEW_ROWS = 50
 """With fewer distinct rows than this, folds split the people of each row instead of the rows."""
-Fit = Callable[[FloatArray, FloatArray], Any]
-"""From a matrix and weights by row and outcome to a fitted classifier."""
+Fit = Callable[[FloatArray], Any]
+"""From weights by row and outcome to a fitted classifier."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +62,15 @@ class _Fold:
     scored: FloatArray
     """Which share of each row's people this fold's model speaks for."""
 
-    @property
+    @cached_property
     def rows(self) -> IntArray:
         """The rows this fold's model speaks for."""
         return np.flatnonzero(self.scored)
+
+    @cached_property
+    def events(self) -> FloatArray:
+        """Its weights of non-events and events."""
+        return np.asarray(self.learn_from.sum(axis=0), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +87,7 @@ class CrossFitData:
     @classmethod
     def of(cls, table: Frame, tally: Tally, what: str, random_state: int) -> CrossFitData:
         tally = _per_person(tally)
-        _check_both_events(tally.weight, what)
+        _check_both_events(tally.weight.sum(axis=0), what)
         features = FeatureMap.learn(table, tally.weight.sum(axis=1))
         return cls(what, features, features.apply(table), tally, _folds(tally, random_state))
 
@@ -111,11 +118,18 @@ class CandidateModel:
     """A fitted model, and what it says of people it has not seen."""
 
     kind: str
+    estimator: Any
     held_out: Sequence[FloatArray]
     """For each fold the probabilities of the rows it speaks for."""
-    estimator: Any
-    fit: Fit
+    further: Callable[[Sequence[_Fold]], Sequence[FloatArray]]
+    """``held_out`` of further folds of the same rows."""
+    again: Callable[[CrossFitData], CandidateModel]
+    """The same model, with the same penalty, of other rows."""
     penalty: float | None = None
+
+
+Candidate = Callable[[CrossFitData], CandidateModel | None]
+"""What makes a model of data; None where it is not for such data."""
 
 
 def _folds(tally: Tally, random_state: int) -> list[_Fold]:
@@ -179,21 +193,23 @@ def fit_any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
     return model.fit(np.repeat(inputs, times, axis=0), np.repeat(event, times))
 
 
-def held_out_answers(data: CrossFitData, fit: Fit) -> list[FloatArray]:
+def held_out_answers(
+    fit: Fit, matrix: FloatArray, what: str, folds: Sequence[_Fold]
+) -> list[FloatArray]:
     """For each fold what a model fitted on the others says of its rows."""
     answers = []
-    with progress(f"fitting {data.what}", len(data.folds)) as advance:
-        for fold in data.folds:
-            _check_both_events(fold.learn_from, data.what)
-            model = fit(data.matrix, fold.learn_from) if len(fold.rows) > 0 else None
-            at = data.matrix[fold.rows]
+    with progress(f"fitting {what}", len(folds)) as advance:
+        for fold in folds:
+            _check_both_events(fold.events, what)
+            model = fit(fold.learn_from) if len(fold.rows) > 0 else None
+            at = matrix[fold.rows]
             answers.append(np.empty(0) if model is None else clipped(model.predict_proba(at)[:, 1]))
             advance(1)
     return answers
 
 
-def _check_both_events(weight: FloatArray, what: str) -> None:
-    negative, positive = weight.sum(axis=0)
+def _check_both_events(events: FloatArray, what: str) -> None:
+    negative, positive = events
     check(
         min(negative, positive) > 0,
         what,
@@ -203,44 +219,89 @@ def _check_both_events(weight: FloatArray, what: str) -> None:
     )
 
 
+def _candidate(
+    kind: str,
+    fit: Fit,
+    data: CrossFitData,
+    estimator: Any,
+    *,
+    again: Callable[[CrossFitData], CandidateModel],
+    penalty: float | None = None,
+) -> CandidateModel:
+    """A model fitted to everybody, with its answers on the folds."""
+    further = partial(held_out_answers, fit, data.matrix, data.what)
+    return CandidateModel(kind, estimator, further(data.folds), further, again, penalty)
+
+
 def logistic_model(data: CrossFitData) -> CandidateModel:
     """A logistic regression with the penalty that predicts people held out best."""
-    kind, basis = "l2 logistic regression", row_space(data.matrix)
+    basis = row_space(data.matrix)
     if basis is None:
-        return _tuned(data, kind, PENALTIES, logistic_regression)
-    model = _tuned(replace(data, matrix=data.matrix @ basis), kind, PENALTIES, logistic_regression)
+        return _tuned(PENALTIES, None, None, data)
+    model = _tuned(PENALTIES, None, None, replace(data, matrix=data.matrix @ basis))
     estimator = Logistic(model.estimator.intercept, basis @ model.estimator.slope)
     return replace(model, estimator=estimator)
 
 
 def _tuned(
-    data: CrossFitData, kind: str, penalties: Sequence[float], regression: Callable[..., Any]
+    penalties: Sequence[float],
+    pairs: Pairs | None,
+    start: Logistic | None,
+    data: CrossFitData,
 ) -> CandidateModel:
     """The penalty with the least log loss on people held out; folds start at everybody's fit."""
-    models: list[CandidateModel] = []
-    losses = []
+    fits, models, losses = LogisticFits(data.matrix, pairs), [], []
+    kind = "l2 logistic regression" + ("" if pairs is None else " with pairs of inputs")
     for penalty in penalties:
-        start = models[-1].estimator if models else None
-        fitted = regression(penalty, data.matrix, data.tally.weight, start=start)
-        fit = partial(regression, penalty, start=fitted, flat=1e-6)
-        models.append(CandidateModel(kind, held_out_answers(data, fit), fitted, fit, penalty))
+        start = fits.fit(penalty, data.tally.weight, start=start)
+        fit = partial(_of_fold, fits, penalty, start, pairs)
+        again = partial(_tuned, (penalty,), pairs, start)
+        fitted = _with_pairs(pairs, start)
+        models.append(_candidate(kind, fit, data, fitted, again=again, penalty=penalty))
         losses.append(float(np.dot(*data.losses(models[-1].held_out))))
     return models[int(np.argmin(losses))]
 
 
-def best_model(
-    data: CrossFitData, *, boosting: bool = True, least_gain: float = 0.0, errors: float = 0.0
-) -> CandidateModel:
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which models are tried beside the logistic regression, and how much better they must be."""
+
+    richer: tuple[Candidate, ...] | None = None
+    """By default all of them."""
+    least_gain: float = 0.0
+    """The share by which one must cut the log loss of people held out."""
+    errors: float = 0.0
+    """... and in standard errors of the paired difference."""
+
+
+LEAST_LOSS = ModelChoice()
+"""Whichever of all models predicts people held out best."""
+
+
+def _of_fold(
+    fits: LogisticFits,
+    penalty: float,
+    start: Logistic,
+    pairs: Pairs | None,
+    weight: FloatArray,
+) -> Logistic | PairLogistic:
+    return _with_pairs(pairs, fits.fit(penalty, weight, start=start, flat=1e-6))
+
+
+def _with_pairs(pairs: Pairs | None, model: Logistic) -> Logistic | PairLogistic:
+    return model if pairs is None else PairLogistic(*pairs, model)
+
+
+def best_model(data: CrossFitData, choice: ModelChoice = LEAST_LOSS) -> CandidateModel:
     """The logistic regression, or the best of the richer models if that beats it.
 
-    It must cut the log loss of people held out by the share ``least_gain`` and by so many standard
-    ``errors`` of the paired difference. Many people are chosen on by a few folds, and many rows by
-    a sample; the winner is then fitted on everything.
+    Many people are chosen on by a few folds, and many rows by a sample; the winner is then fitted
+    on everything.
     """
     logistic = logistic_model(data)
     loss, weight = data.losses(logistic.held_out)
-    wanted = least_gain * float(loss @ weight / weight.sum())
-    if least_gain > 0 and possible_gain(data, logistic) < wanted:
+    wanted = choice.least_gain * float(loss @ weight / weight.sum())
+    if choice.least_gain > 0 and possible_gain(data, logistic) < wanted:
         return logistic
     rows = np.arange(len(data.matrix))
     if len(rows) > SCREENING_ROWS:
@@ -253,14 +314,17 @@ def best_model(
     ]
     loss, weight = few.losses(rival)
     best, least = logistic, 0.0
-    for candidate in filter(None, (pair_model(few), boosted_model(few) if boosting else None)):
+    richer = (pair_model, boosted_model) if choice.richer is None else choice.richer
+    for candidate in filter(None, (model(few) for model in richer)):
         gain, error = mean_and_error(loss - few.losses(candidate.held_out)[0], weight)
-        if gain > max(wanted, errors * error, least):
+        if gain > max(wanted, choice.errors * error, least):
             best, least = candidate, gain
-    if best is logistic or (len(rows) == len(data.matrix) and folds == len(data.folds)):
+    if best is logistic:
         return best
-    everybody = best.fit(data.matrix, data.tally.weight)
-    return replace(best, held_out=held_out_answers(data, best.fit), estimator=everybody)
+    if len(rows) == len(data.matrix):
+        others = best.further(data.folds[folds:])
+        return replace(best, held_out=[*best.held_out, *others])
+    return best.again(data)
 
 
 def mean_and_error(saved: FloatArray, weight: FloatArray) -> tuple[float, float]:
@@ -303,12 +367,28 @@ def pair_model(data: CrossFitData) -> CandidateModel | None:
     first, second = first[kept], second[kept]
     if len(first) == 0 or len(matrix) * (matrix.shape[1] + len(first)) > MOST_CELLS:
         return None
-    kind = "l2 logistic regression with pairs of inputs"
-    return _tuned(data, kind, PAIR_PENALTIES, partial(pair_regression, first, second))
+    return _tuned(PAIR_PENALTIES, (first, second), None, data)
 
 
 def boosted_model(data: CrossFitData) -> CandidateModel | None:
     """Gradient boosting; a leaf's least size is in people, not in distinct rows."""
+    return _boosted(data, max_leaf_nodes=8, max_bins=64)
+
+
+def tree_model(data: CrossFitData) -> CandidateModel | None:
+    """Gradient boosting that can be stored as numbers, where an input has more than two values.
+
+    It cuts numbers as finely as scikit-learn can: one amount may decide alone.
+    """
+    lowest, highest = data.matrix.min(axis=0), data.matrix.max(axis=0)
+    if ((data.matrix == lowest) | (data.matrix == highest)).all():
+        return None
+    return _boosted(data, max_leaf_nodes=12, learning_rate=0.2, read=BoostedTrees.read)
+
+
+def _boosted(
+    data: CrossFitData, *, read: Callable[[Any], Any] | None = None, **settings: Any
+) -> CandidateModel | None:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     if len(data.matrix) < BOOSTED_ROWS:
@@ -316,9 +396,21 @@ def boosted_model(data: CrossFitData) -> CandidateModel | None:
     cells = int((data.tally.weight > 0).sum())
     leaf = max(1, round(LEAF_PEOPLE * cells / float(data.tally.people.sum())))
     estimator = HistGradientBoostingClassifier(
-        max_leaf_nodes=8, min_samples_leaf=leaf, l2_regularization=1.0, max_bins=64,
-        max_iter=60, early_stopping=False, random_state=0,
+        min_samples_leaf=leaf, l2_regularization=1.0, max_iter=60, early_stopping=False,
+        random_state=0, **settings,
     )  # fmt: skip
-    fit = partial(fit_any, estimator)
-    everybody = fit(data.matrix, data.tally.weight)
-    return CandidateModel("gradient boosting", held_out_answers(data, fit), everybody, fit)
+    with one_thread():  # here, as a limit holds for the libraries that are loaded by then
+        return foreign_model(estimator, "gradient boosting", read, data)
+
+
+def foreign_model(
+    estimator: Any, kind: str, read: Callable[[Any], Any] | None, data: CrossFitData
+) -> CandidateModel:
+    """Somebody else's classifier; ``read`` makes of a fitted one what is kept of it."""
+
+    def fit(weight: FloatArray) -> Any:
+        fitted = fit_any(estimator, data.matrix, weight)
+        return fitted if read is None else read(fitted)
+
+    again = partial(foreign_model, estimator, kind, read)
+    return _candidate(kind, fit, data, fit(data.tally.weight), again=again)

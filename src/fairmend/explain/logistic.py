@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,11 +14,15 @@ from fairmend.data.stored import stored
 from fairmend.measure import special
 from fairmend.measure.population import Tally
 
+Pairs: TypeAlias = tuple[IntArray, IntArray]
+"""Columns to be multiplied: the first ones, and the second ones."""
 WIDE = 300
 """With more columns of numbers than this the logistic regression is left to scikit-learn."""
 _NEWTON_STEPS = 100
 _NEAR = 1e-3
 """A step that gains less than this, a unit of weight, is in the bowl: no need to check it."""
+_SLOW = 0.8
+"""A step that leaves more than this of the gradient calls for a new Hessian."""
 
 
 def stacked(matrix: FloatArray, weight: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
@@ -36,59 +42,168 @@ class Logistic:
     def decision_function(self, matrix: FloatArray) -> FloatArray:
         return np.asarray(self.intercept + matrix @ self.slope, np.float64)
 
+    @property
+    def coefficients(self) -> FloatArray:
+        """The intercept, then the slopes."""
+        return np.asarray(np.r_[self.intercept, self.slope], np.float64)
+
     def predict_proba(self, matrix: FloatArray) -> FloatArray:
-        positive = special.expit(self.decision_function(matrix))
-        return np.stack([1 - positive, positive], axis=1)
+        return _both_chances(self.decision_function(matrix))
+
+
+def _both_chances(margin: FloatArray) -> FloatArray:
+    positive = special.expit(margin)
+    return np.stack([1 - positive, positive], axis=1)
 
 
 def logistic_regression(
-    penalty: float,
-    matrix: FloatArray,
-    weight: FloatArray,
-    *,
-    start: Logistic | None = None,
-    flat: float = 1e-9,
+    penalty: float, matrix: FloatArray, weight: FloatArray, *, flat: float = 1e-9
 ) -> Logistic:
     """The l2 logistic regression on weighted distinct rows; ``penalty`` is scikit-learn's C.
-
-    Newton's method on the rows' counts: a fold's fit that starts at everybody's takes two or three
-    steps, which is what makes tuning on thousands of rows quick. It ends where the gradient, a unit
-    of weight, is below ``flat``.
 
     >>> seen = np.array([[3.0, 1.0], [1.0, 3.0]])
     >>> fitted = logistic_regression(1e6, np.array([[0.0], [1.0]]), seen)
     >>> fitted.predict_proba(np.array([[0.0], [1.0]]))[:, 1].round(4).tolist()
     [0.25, 0.75]
     """
-    if matrix.shape[1] > WIDE:
-        return _by_scikit_learn(penalty, matrix, weight)
-    design = np.column_stack([np.ones(len(matrix)), matrix])
-    ridge = np.r_[0.0, np.full(matrix.shape[1], 1 / penalty)]
-    total, events = weight.sum(axis=1), weight[:, 1]
+    return LogisticFits(matrix).fit(penalty, weight, flat=flat)
 
-    def loss(at: FloatArray) -> float:
-        linear = design @ at
-        return float(total @ np.logaddexp(0.0, linear) - events @ linear + ridge @ at**2 / 2)
 
-    beta = np.zeros(design.shape[1]) if start is None else np.r_[start.intercept, start.slope]
-    last = 0.0
-    for _ in range(_NEWTON_STEPS):
-        p = special.expit(design @ beta)
-        gradient = design.T @ (total * p - events) + ridge * beta
-        size = float(np.abs(gradient).max())
-        if size <= flat * total.sum():
-            break
-        if size > 0.1 * last:  # near the minimum the last Hessian does as well as a new one
-            weighted = design * (total * p * (1 - p))[:, None]
-            inverse = np.linalg.inv(weighted.T @ design + np.diag(ridge + 1e-10))
-        last = size
-        step, length = inverse @ gradient, 1.0
-        if gradient @ step > _NEAR * total.sum():
-            now = loss(beta)
-            while loss(beta - length * step) > now and length > 1e-10:
-                length /= 2
-        beta = beta - length * step
-    return Logistic(float(beta[0]), beta[1:])
+class LogisticFits:
+    """L2 logistic regressions on the same rows, with other penalties or people.
+
+    Newton's method on the rows' counts. A Hessian costs as much as very many gradients, so each fit
+    starts with that of the fit before and corrects it on the way (BFGS); a new one is made only
+    where that is slow. A fold's fit that starts at everybody's needs none.
+    """
+
+    def __init__(self, matrix: FloatArray, pairs: Pairs | None = None) -> None:
+        """With products of ``pairs`` of columns besides."""
+        self._matrix = matrix
+        columns = matrix.shape[1] + (0 if pairs is None else len(pairs[0]))
+        self._wide = columns > WIDE
+        if not self._wide:
+            self._design = _Design(matrix, pairs)
+        self._curvature: FloatArray | None = None
+        """X' diag(p (1-p)) X a unit of weight, as it was when last computed."""
+        self._inverses: dict[float, FloatArray] = {}
+        """By penalty the inverse of the Hessian a unit of weight, where its first fit ended."""
+
+    def fit(
+        self,
+        penalty: float,
+        weight: FloatArray,
+        *,
+        start: Logistic | None = None,
+        flat: float = 1e-9,
+    ) -> Logistic:
+        """One of them, products last; it ends at a gradient, a unit of weight, below ``flat``."""
+        if self._wide:
+            return _by_scikit_learn(penalty, self._matrix, weight)
+        beta = self._solved(penalty, weight, None if start is None else start.coefficients, flat)
+        return Logistic(float(beta[0]), beta[1:])
+
+    def _solved(
+        self, penalty: float, weight: FloatArray, start: FloatArray | None, flat: float
+    ) -> FloatArray:
+        design = self._design
+        ridge = np.r_[0.0, np.full(design.width - 1, 1 / penalty)]
+        total, events = weight.sum(axis=1), weight[:, 1]
+        people = float(total.sum())
+
+        def loss(at: FloatArray) -> float:
+            linear = design.times(at)
+            return float(total @ np.logaddexp(0.0, linear) - events @ linear + ridge @ at**2 / 2)
+
+        beta = np.zeros(len(ridge)) if start is None else start
+        inverse, last = self._inverse(penalty, ridge, people), np.inf
+        step = gradient = np.zeros(len(ridge))
+        for _ in range(_NEWTON_STEPS):
+            p = special.expit(design.times(beta))
+            before, gradient = gradient, design.summed(total * p - events) + ridge * beta
+            size = float(np.abs(gradient).max())
+            if size <= flat * people:
+                break
+            if inverse is None or size > _SLOW * last:
+                self._curvature = design.crossed(total * p * (1 - p) / people)
+                inverse = _inverted(self._curvature, ridge, people)
+            elif np.isfinite(last):
+                inverse = _corrected(inverse, step, gradient - before)
+            last, step = size, -inverse @ gradient
+            if -gradient @ step > _NEAR * people:
+                now = loss(beta)
+                while loss(beta + step) > now and np.abs(step).max() > 1e-10:
+                    step = step / 2
+            beta = beta + step
+        if inverse is not None:
+            self._inverses.setdefault(penalty, inverse * people)
+        return beta
+
+    def _inverse(self, penalty: float, ridge: FloatArray, people: float) -> FloatArray | None:
+        """Of the Hessian, as far as one is at hand."""
+        if penalty in self._inverses:
+            return self._inverses[penalty] / people
+        if self._curvature is None:
+            return None
+        return _inverted(self._curvature, ridge, people)
+
+
+def _inverted(curvature: FloatArray, ridge: FloatArray, people: float) -> FloatArray:
+    return np.asarray(np.linalg.inv(people * curvature + np.diag(ridge + 1e-10)), np.float64)
+
+
+class _Design:
+    """The columns of a regression, an intercept first and products of two of them last.
+
+    Products are not needed to multiply by: with the slopes as a matrix Q of two columns each, that
+    is x' Q x.
+    """
+
+    def __init__(self, matrix: FloatArray, pairs: Pairs | None) -> None:
+        self._columns = np.column_stack([np.ones(len(matrix)), matrix])
+        self._pairs = pairs
+        self.width = self._columns.shape[1]
+        if pairs is not None:
+            none = np.zeros(self.width, np.int64)
+            self._at = np.r_[none, pairs[0] + 1], np.r_[np.arange(self.width), pairs[1] + 1]
+            self.width += len(pairs[0])
+
+    def times(self, beta: FloatArray) -> FloatArray:
+        """X beta."""
+        if self._pairs is None:
+            return np.asarray(self._columns @ beta, np.float64)
+        slopes = np.zeros((self._columns.shape[1],) * 2)
+        slopes[self._at] = beta
+        return np.asarray(np.einsum("ij,ij->i", self._columns @ slopes, self._columns), np.float64)
+
+    def summed(self, each: FloatArray) -> FloatArray:
+        """X' each."""
+        if self._pairs is None:
+            return np.asarray(self._columns.T @ each, np.float64)
+        return np.asarray((self._columns.T @ (self._columns * each[:, None]))[self._at], np.float64)
+
+    def crossed(self, weight: FloatArray) -> FloatArray:
+        """X' diag(weight) X."""
+        rooted = self.every * np.sqrt(weight)[:, None]
+        return np.asarray(rooted.T @ rooted, np.float64)
+
+    @cached_property
+    def every(self) -> FloatArray:
+        """X itself."""
+        if self._pairs is None:
+            return self._columns
+        return self._columns[:, self._at[0]] * self._columns[:, self._at[1]]
+
+
+def _corrected(inverse: FloatArray, step: FloatArray, change: FloatArray) -> FloatArray:
+    """The inverse of a Hessian, corrected for what a step changed in the gradient (BFGS)."""
+    along = float(step @ change)
+    if along <= 0:
+        return inverse
+    turned = inverse @ change
+    crossed = np.outer(step, turned)
+    own = np.outer(step, step) * (1 + change @ turned / along)
+    return np.asarray(inverse + (own - crossed - crossed.T) / along, np.float64)
 
 
 def _by_scikit_learn(penalty: float, matrix: FloatArray, weight: FloatArray) -> Logistic:
@@ -112,30 +227,11 @@ class PairLogistic:
     def agrees(self) -> bool:
         return alike(self.first, self.second)
 
+    def decision_function(self, matrix: FloatArray) -> FloatArray:
+        return _Design(matrix, (self.first, self.second)).times(self.model.coefficients)
+
     def predict_proba(self, matrix: FloatArray) -> FloatArray:
-        return self.model.predict_proba(_with_products(matrix, self.first, self.second))
-
-
-def _with_products(matrix: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
-    return np.concatenate([matrix, matrix[:, first] * matrix[:, second]], axis=1)
-
-
-def pair_regression(
-    first: IntArray,
-    second: IntArray,
-    penalty: float,
-    matrix: FloatArray,
-    weight: FloatArray,
-    *,
-    start: PairLogistic | None = None,
-    flat: float = 1e-9,
-) -> PairLogistic:
-    """`logistic_regression` on columns and the products of ``first`` and ``second`` ones."""
-    columns = _with_products(matrix, first, second)
-    begin = None if start is None else start.model
-    return PairLogistic(
-        first, second, logistic_regression(penalty, columns, weight, start=begin, flat=flat)
-    )
+        return _both_chances(self.decision_function(matrix))
 
 
 def row_space(matrix: FloatArray) -> FloatArray | None:
@@ -157,21 +253,17 @@ def standard_error(
     H is the Hessian of the penalised likelihood at the fit, V the variance of its gradient: people
     who weigh double make four times the noise.
     """
-    if isinstance(model, PairLogistic):
-        matrix, model = _with_products(matrix, model.first, model.second), model.model
     p = special.expit(model.decision_function(matrix))
     basis = row_space(matrix)
     if basis is not None:
         matrix = matrix @ basis
-    design = np.column_stack([np.ones(len(matrix)), matrix])
-    ridge = np.r_[0.0, np.full(matrix.shape[1], 1 / penalty)]
+    design = _Design(
+        matrix, (model.first, model.second) if isinstance(model, PairLogistic) else None
+    )
+    ridge = np.r_[0.0, np.full(design.width - 1, 1 / penalty)]
     slope = p * (1 - p)
-
-    def spread(weight: FloatArray) -> FloatArray:
-        weighted = design * (weight.sum(axis=1) * slope)[:, None]
-        return np.asarray(weighted.T @ design, np.float64)
-
-    hessian = spread(tally.weight) + np.diag(ridge + 1e-12)
-    solved = np.linalg.solve(hessian, design.T)
-    variance = np.einsum("ji,jk,ki->i", solved, spread(tally.squared), solved, optimize=True)
+    hessian = design.crossed(tally.by_row * slope) + np.diag(ridge + 1e-12)
+    solved = np.linalg.solve(hessian, design.every.T)
+    spread = design.crossed(tally.squared_by_row * slope)
+    variance = np.einsum("ji,jk,ki->i", solved, spread, solved, optimize=True)
     return np.asarray(slope * np.sqrt(np.maximum(0.0, variance)), np.float64)

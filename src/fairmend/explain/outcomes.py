@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -26,24 +25,26 @@ from fairmend.explain.crossfit import (
     LEAST_GAIN,
     SCREENING_PEOPLE,
     SCREENING_ROWS,
-    CandidateModel,
     CrossFitData,
+    ModelChoice,
     best_model,
     boosted_model,
     clipped,
-    fit_any,
-    held_out_answers,
+    foreign_model,
     logistic_model,
     mean_and_error,
     one_thread,
     pair_model,
 )
 from fairmend.explain.logistic import Logistic, PairLogistic, standard_error
+from fairmend.explain.trees import BoostedTrees
 from fairmend.measure import special
 from fairmend.measure.audit import auc
 from fairmend.measure.population import Population, Tally
 
 Loss: TypeAlias = Annotated[float, Between(0, MOST, nan=True)]
+CAREFUL = ModelChoice(least_gain=LEAST_GAIN, errors=1)
+"""A richer model must be better by more than chance."""
 TOO_FAR_OFF = 0.1
 """A calibration error this much beyond chance is a reason for a warning."""
 
@@ -81,6 +82,8 @@ class FittedProbability:
             return self.features is self.estimator is None
         width = sum(feature.width for feature in self.features.features)
         model = self.estimator
+        if isinstance(model, BoostedTrees):
+            return model.fits(width)
         if isinstance(model, PairLogistic):
             within = inside(model.first, width) and inside(model.second, width)
             return within and len(model.model.slope) == width + len(model.first)
@@ -138,16 +141,16 @@ def fit_probability(
     *,
     what: str,
     estimator: Any = "auto",
-    boosting: bool = True,
+    choice: ModelChoice = CAREFUL,
+    errors: bool = True,
     random_state: int = 0,
 ) -> FittedProbability:
     """Fit P(event | row) on distinct rows; the tally's second axis counts non-events and events.
 
     ``estimator`` is ``"logistic"`` (l2, tuned by 10-fold cross-validation), ``"auto"`` (the same,
-    unless products of inputs or gradient boosting have a log loss on people held out that is lower
-    by more than one standard error and by more than `LEAST_GAIN`), ``"empirical"`` (the observed
-    share of each row, for small finite supports) or any scikit-learn classifier. Without
-    ``boosting`` the choice is among models that can be stored as numbers.
+    unless a richer model of the ``choice`` predicts people held out better by as much as that
+    asks), ``"empirical"`` (the observed share of each row, for small finite supports) or any
+    scikit-learn classifier. Without ``errors`` the standard errors are left out.
 
     >>> table = Frame.read(np.arange(100).reshape(-1, 1))
     >>> seen = np.stack([100 - np.arange(100), np.arange(100)], axis=1).astype(float)
@@ -161,14 +164,12 @@ def fit_probability(
     data = CrossFitData.of(table, tally, what, random_state)
     if estimator == "auto":
         with one_thread():
-            model = best_model(data, boosting=boosting, least_gain=LEAST_GAIN, errors=1)
+            model = best_model(data, choice)
     elif estimator == "logistic":
         with one_thread():
             model = logistic_model(data)
     else:
-        fit = partial(fit_any, estimator)
-        kind, fitted = type(estimator).__name__, fit(data.matrix, data.tally.weight)
-        model = CandidateModel(kind, held_out_answers(data, fit), fitted, fit)
+        model = foreign_model(estimator, type(estimator).__name__, None, data)
     result = _described(what, model.kind, data.mean(model.held_out), data.tally)
     if result.weak:
         message = f"{what} is too weak to rely on: {result.weak}."
@@ -179,7 +180,7 @@ def fit_probability(
         estimator=model.estimator,
         penalty=model.penalty,
         standard_error=None
-        if model.penalty is None
+        if model.penalty is None or not errors
         else standard_error(model.estimator, data.matrix, data.tally, model.penalty),
     )
 

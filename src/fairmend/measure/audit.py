@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fairmend.measure.metrics import (
     check_outcomes_are_known,
     default_metrics,
 )
+from fairmend.measure.performance import ranked_above
 from fairmend.measure.population import AuditData, Population, pooled
 from fairmend.measure.result import Audit, Gap, GroupSummary, is_below_four_fifths
 from fairmend.measure.selection import OneDecision, find_one_decision, find_selection
@@ -108,12 +109,9 @@ def audit(
         other = [name for name in (y, sample_weight, ids) if isinstance(name, str)]
         raise _with_selection(missing, model, X, other, pos_label) from None
     return audit_data(
-        data,
-        confidence=confidence,
-        metrics=metrics,
-        reference=reference,
+        data, confidence=confidence, metrics=metrics, reference=reference,
         one_decision=find_one_decision(data),
-    )
+    )  # fmt: skip
 
 
 def _with_selection(
@@ -124,7 +122,7 @@ def _with_selection(
     with suppress(FairmendError):  # other errors come up once this one is fixed
         inputs = Frame.read(X).drop(other).native if other else X
         labels = Labels.of(missing.values, pos_label)
-        selection = find_selection(BlackBox.of(model), inputs, missing.known, labels)
+        selection = find_selection(BlackBox.of(model), inputs, missing.outcome_known, labels)
         if selection is not None:
             got += f"; {selection}"
     return DataError(missing.what, missing.must, got, missing.fix)
@@ -147,13 +145,9 @@ def audit_data(
     check_confidence(confidence)
     if metrics is None:
         metrics = default_metrics(outcome_known=data.outcome_known)
-    check(
-        metrics and not isinstance(metrics, str | Disparity),
-        "metrics",
-        "must be a list of at least one metric",
-        f"got {metrics!r}",
-        "For example ['sp', 'fnr'].",
-    )
+    several = metrics and not isinstance(metrics, str | Disparity)
+    must, fix = "must be a list of at least one metric", "For example ['sp', 'fnr']."
+    check(several, "metrics", must, f"got {metrics!r}", fix)
     if reference not in RESERVED:
         data.place(reference, "reference")
     disparities = [as_disparity(metric) for metric in metrics]
@@ -194,28 +188,19 @@ def check_confidence(confidence: float) -> None:
 
 def _check_names_differ(disparities: Sequence[Disparity]) -> None:
     name, times = Counter(disparity.name for disparity in disparities).most_common(1)[0]
-    check(
-        times == 1,
-        "metrics",
-        "must have different names",
-        f"got {name!r} {times} times",
-        "Ask for it once: the correction for many tests counts every row.",
-    )
+    fix = "Ask for it once: the correction for many tests counts every row."
+    check(times == 1, "metrics", "must have different names", f"got {name!r} {times} times", fix)
 
 
 # -------------------------------------------------------------------- comparisons
 
 
-@dataclass(frozen=True, eq=False)
-class _Comparison:
-    """A group and the one it is compared with: their people, and the rates within them."""
+class _Side(NamedTuple):
+    """One side of a comparison: a group, or all others."""
 
-    target: Hashable
-    baseline: Hashable
-    people: tuple[Population, Population]
-    rates: tuple[RateEstimate, RateEstimate]
-    rivals: int
-    """From how many groups the baseline was chosen."""
+    label: Hashable
+    people: Population
+    rate: RateEstimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,13 +220,10 @@ class _Groups:
         cells = [population.by_decision for population in data.populations]
         rest: list[Population] = []
         if reference == "rest":
-            check(
-                len(cells) == 2 or all(people.tally is not None for people in cells),
-                "reference",
-                "must be 'best' or a group where distributions are exact",
-                "got 'rest', but what has no people cannot be pooled",
-                "Name the group to compare with.",
-            )
+            counted = len(cells) == 2 or all(people.tally is not None for people in cells)
+            must = "must be 'best' or a group where distributions are exact"
+            got = "got 'rest', but what has no people cannot be pooled"
+            check(counted, "reference", must, got, "Name the group to compare with.")
             rest = [pooled([*cells[:i], *cells[i + 1 :]]) for i in range(len(cells))]
         return cls(data, reference, confidence, cells, rest)
 
@@ -251,65 +233,63 @@ class _Groups:
         ``unjudged`` is why none of them is judged, if none is.
         """
         rates = _rate_parts(disparity) or [(1.0, SP)]  # what is no rate is judged by its decisions
-        sides = [RateEstimate.of(rates, people) for people in self.cells]
+
+        def side(label: Hashable, people: Population) -> _Side:
+            return _Side(label, people, RateEstimate.of(rates, people))
+
+        sides = [*map(side, self.data.groups, self.cells)]
+        others = [side("rest", people) for people in self.rest]
         pairs, rivals = 0, set[int]()
         if self.reference == "best":
-            best, large = _best(sides), sum(side.enough for side in sides)
-            pairs, rivals = large * (large - 1) // 2, _rivals(sides, best)
-        elif not self.rest:
-            best = self.data.place(self.reference)
-        gaps = []
-        for place, group in enumerate(self.data.groups):
-            if self.rest:
-                baseline = self.rest[place]
-                name: Hashable = "rest"
-                other = RateEstimate.of(rates, baseline)
-            elif place == best:
-                continue
-            else:
-                name, baseline, other = self.data.groups[best], self.cells[best], sides[best]
-            comparison = _Comparison(
-                target=group,
-                baseline=name,
-                people=(self.cells[place], baseline),
-                rates=(sides[place], other),
-                rivals=max(1, len(rivals - {place})),
-            )
-            gaps.append(self._gap(disparity, comparison, unjudged))
+            estimates = [one.rate for one in sides]
+            best, large = _best(estimates), sum(one.enough for one in estimates)
+            pairs, rivals = large * (large - 1) // 2, _rivals(estimates, best)
+            others = [sides[best]] * len(sides)
+        elif not others:
+            others = [sides[self.data.place(self.reference)]] * len(sides)
+        gaps = [
+            self._gap(disparity, here, there, max(1, len(rivals - {place})), unjudged)
+            for place, (here, there) in enumerate(zip(sides, others, strict=True))
+            if here is not there
+        ]
         tested = sum(not np.isnan(gap.p_value) for gap in gaps)
         return gaps, max(pairs, tested) if tested else 0
 
-    def _gap(self, disparity: Disparity, compared: _Comparison, unjudged: str) -> Gap:
-        side, other = compared.rates
+    def _gap(
+        self, disparity: Disparity, here: _Side, there: _Side, rivals: int, unjudged: str
+    ) -> Gap:
+        """One comparison; the other side was chosen from so many rivals."""
         if unjudged:
             estimate = GapEstimate(note=unjudged)
-        elif not (side.enough and other.enough):
-            estimate = GapEstimate.too_few(side, other)
+        elif not (here.rate.enough and there.rate.enough):
+            estimate = GapEstimate.too_few(here.rate, there.rate)
         else:
-            estimate = self._estimate(disparity, compared)
+            reach = Reach.of(self.confidence, rivals)
+            estimate = self._estimate(disparity, here, there, reach)
         return Gap(
             metric=disparity.name,
-            target=compared.target,
-            baseline=compared.baseline,
-            n_target=compared.people[0].people,
-            n_baseline=compared.people[1].people,
+            target=here.label,
+            baseline=there.label,
+            n_target=here.people.people,
+            n_baseline=there.people.people,
             p_adjusted=float("nan"),
-            given_target=side.people,
-            given_baseline=other.people,
-            rivals=compared.rivals,
+            given_target=here.rate.people,
+            given_baseline=there.rate.people,
+            rivals=rivals,
             **estimate._asdict(),
         )
 
-    def _estimate(self, disparity: Disparity, compared: _Comparison) -> GapEstimate:
-        reach = Reach.of(self.confidence, compared.rivals)
+    def _estimate(
+        self, disparity: Disparity, here: _Side, there: _Side, reach: Reach
+    ) -> GapEstimate:
         if rates := _rate_parts(disparity):
             bound = sum(abs(weight) for weight, _ in rates)
-            return GapEstimate.agresti_caffo(*compared.rates, reach, bound)
+            return GapEstimate.agresti_caffo(here.rate, there.rate, reach, bound)
         if isinstance(disparity, Alignment) and disparity.weight == 0:
-            value = disparity.value(*compared.people)
-            return GapEstimate.signed_root(value, *compared.rates, reach)
-        target = self.data[compared.target]
-        baseline = self.data.rest(compared.target) if self.rest else self.data[compared.baseline]
+            value = disparity.value(here.people, there.people)
+            return GapEstimate.signed_root(value, here.rate, there.rate, reach)
+        target = self.data[here.label]
+        baseline = self.data.rest(here.label) if self.rest else self.data[there.label]
         return GapEstimate.delta_method(disparity, target.observed, baseline.observed, reach)
 
 
@@ -390,8 +370,7 @@ def auc(people: Population) -> float:
     if people.score is None:
         return float("nan")
     _, place = np.unique(people.score, return_inverse=True)
-    positive = np.bincount(place, people.mass * people.outcome)
-    negative = np.bincount(place, people.mass * (1 - people.outcome))
+    positive, negative = people.mass * people.outcome, people.mass * (1 - people.outcome)
     total = float(positive.sum() * negative.sum())
-    below = np.cumsum(negative) - negative / 2
-    return min(1.0, float(positive @ below) / total) if total > 0 else float("nan")
+    above = float(positive @ ranked_above(place, negative))
+    return min(1.0, above / total) if total > 0 else float("nan")

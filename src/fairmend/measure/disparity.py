@@ -15,7 +15,6 @@ the report, the monitor and the command line take their words about it from ther
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray
 from fairmend.data.limits import Finite
 from fairmend.data.stored import stored
-from fairmend.errors import DataError, FairmendWarning, check, in_a_line, nearest
+from fairmend.errors import DataError, check, in_a_line, nearest, warn
 from fairmend.measure.population import Population
 
 Term = Callable[[FloatArray, FloatArray], FloatArray]
@@ -187,22 +186,14 @@ class RateGap(Disparity):
     def __post_init__(self) -> None:
         """Check the two functions where h and y are 0, 1/2 and 1, and register it by its words."""
         h, y = (axis.ravel() for axis in np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]))
-        r, t = self._at(h, y)
-        check(
-            ((r >= 0) & (r <= t) & (t <= 1)).all(),
-            f"RateGap {self.name!r}",
-            "must have 0 <= rate <= given <= 1 for all decisions and outcomes in [0, 1]",
-            "it does not",
-            "Write rate as given and something more, e.g. (1 - h) * y given y.",
-        )
+        what, (r, t) = f"RateGap {self.name!r}", self._at(h, y)
+        must = "must have 0 <= rate <= given <= 1 for all decisions and outcomes in [0, 1]"
+        fix = "Write rate as given and something more, e.g. (1 - h) * y given y."
+        check(((r >= 0) & (r <= t) & (t <= 1)).all(), what, must, "it does not", fix)
         low, middle, high = np.stack([r, t]).reshape(2, 3, 3).swapaxes(0, 1)
-        check(
-            np.allclose(middle, (low + high) / 2),
-            f"RateGap {self.name!r}",
-            "must be linear in y",
-            "at y = 0.5 it is not half-way between y = 0 and y = 1",
-            "Write it as a(h) + b(h) * y.",
-        )
+        got = "at y = 0.5 it is not half-way between y = 0 and y = 1"
+        fix = "Write it as a(h) + b(h) * y."
+        check(np.allclose(middle, (low + high) / 2), what, "must be linear in y", got, fix)
         if self.words.title:
             register(self)
 
@@ -224,15 +215,10 @@ class RateGap(Disparity):
     def _influence_on_rate(self, population: Population) -> FloatArray:
         r, t = self.terms(population)
         total = float(t @ population.mass)
-        check(
-            total > 0,
-            f"disparity {self.name!r}",
-            "must have somebody its rate is over",
-            "nobody in the group meets its condition",
-            "Choose another metric for this group.",
-        )
-        rate = float(r @ population.mass) / total
-        return (r - rate * t) / total
+        must, got = "must have somebody its rate is over", "nobody in the group meets its condition"
+        fix = "Choose another metric for this group."
+        check(total > 0, f"disparity {self.name!r}", must, got, fix)
+        return (r - self.of(population) * t) / total
 
     def terms(self, population: Population) -> tuple[FloatArray, FloatArray]:
         """The event r and the condition t at each row."""
@@ -272,13 +258,9 @@ _BUILT_IN: set[str] = set()
 def register(metric: Disparity, *, built_in: bool = False) -> None:
     """Make a metric known by its name; one of fairmend's own is never replaced."""
     name = metric.name.lower()
-    check(
-        name not in _BUILT_IN and not name.startswith(_MIRRORED),
-        "metric name",
-        f"must be new and must not start with {_MIRRORED!r}",
-        f"got {metric.name!r}",
-        "Choose another name: this one has a meaning already.",
-    )
+    is_new = name not in _BUILT_IN and not name.startswith(_MIRRORED)
+    must, got = f"must be new and must not start with {_MIRRORED!r}", f"got {metric.name!r}"
+    check(is_new, "metric name", must, got, "Choose another name: this one has a meaning already.")
     _REGISTRY[name] = metric
     if built_in:
         _BUILT_IN.add(name)
@@ -293,8 +275,7 @@ def _load_entry_points() -> None:
         try:
             entry.load()
         except Exception as error:  # code of others
-            message = f"metric {entry.name!r} could not be loaded: {in_a_line(error)}"
-            warnings.warn(message, FairmendWarning, stacklevel=2)
+            warn(f"metric {entry.name!r} could not be loaded: {in_a_line(error)}")
 
 
 def metric_names() -> tuple[str, ...]:
@@ -346,12 +327,8 @@ def as_disparity(given: str | Disparity) -> Disparity:
     metric = find_metric(given) if isinstance(given, str) else None
     if metric is None or not metric.title:
         names = metric_names()
-        raise DataError(
-            "metric",
-            f"must be one of {', '.join(names)}, or a Disparity",
-            f"got {given!r}",
-            _same_as(given) or nearest(given, names),
-        )
+        must, fix = f"must be one of {', '.join(names)}, or a Disparity", _same_as(given)
+        raise DataError("metric", must, f"got {given!r}", fix or nearest(given, names))
     return metric
 
 

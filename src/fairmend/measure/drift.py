@@ -144,17 +144,16 @@ def _binned(column: Encoded, people: FloatArray) -> tuple[IntArray, list[str]]:
 
     What is missing has a bin of its own, and a value that many have begins one.
     """
-    codes, known = np.asarray(column.codes, np.int64), column.values
-    if column.has_missing:
-        known = known[:-1]
-    starts = list(range(len(known)))
-    if len(known) > _TENTHS:
-        having = np.bincount(codes, people, len(column.values))[: len(known)]
+    codes, values = np.asarray(column.codes, np.int64), column.present
+    starts = list(range(len(values)))
+    if len(values) > _TENTHS:
+        having = np.bincount(codes, people, len(column.values))[: len(values)]
         below = np.cumsum(having) - having
         tenth = _TENTHS * below // max(1.0, having.sum())
         starts = np.unique(tenth, return_index=True)[1].tolist()
     bin_of = np.searchsorted(starts, np.arange(len(column.values)), side="right") - 1
-    labels = [_range(known, *ends) for ends in zip(starts, [*starts[1:], len(known)], strict=True)]
+    stops = [*starts[1:], len(values)]
+    labels = [_range(values, *ends) for ends in zip(starts, stops, strict=True)]
     if column.has_missing:
         bin_of[-1] = len(labels)
         labels.append("missing")

@@ -6,9 +6,10 @@ registers itself here when fairmend is imported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from fairmend.data.people import Counts
     from fairmend.measure.population import AuditData
     from fairmend.model.blackbox import BlackBox
+
+
+Settle: TypeAlias = Callable[[Any, Any, Any], Any]
+"""Of audit data, plans made on them, and settings: the plans as all rows want them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +38,8 @@ class Gathered:
     """Whether the inputs were named; otherwise they are the columns without another role."""
     audited: AuditData | None = None
     """Where rows are nearly all distinct and inputs are not needed: the whole answer."""
+    settle: Settle | None = None
+    """Where the inputs are those of a sample: what settles plans on all rows."""
 
 
 class Engines(Protocol):

@@ -25,6 +25,8 @@ MOST_EXACT = 2_000
 """Up to so many possible counts of positive decisions their law is worked out, not approximated."""
 ENOUGH = 20
 """Soft decisions of fewer people than this, on rows where they differ, are not tested."""
+RARE = 0.05
+"""Equal inputs of a smaller share of a group than this say nothing about the others."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ class DecisionDifference:
             "both groups have"
         )
         if self.differing == 0:
+            if min(self.target_share, self.baseline_share) < RARE:
+                return (
+                    f"Equal {inputs} get equal decisions where both groups have them, which is too "
+                    f"rare to judge the others by ({seen})"
+                )
             return f"Equal {inputs} get equal decisions ({seen})"
         way = "more" if self.difference > 0 else "less"
         gets = (
@@ -193,12 +200,12 @@ class SharedRows:
     ) -> SharedRows:
         """Sum over equal rows and keep those of both groups."""
         varied = have_several(row, decision)
-        size, known = len(varied), [numbers >= 0 for numbers in row]
+        size, numbered_rows = len(varied), [numbers >= 0 for numbers in row]
 
         def summed(power: int) -> FloatArray:
             return np.stack([
                 np.bincount(at[kept], (n * h**power)[kept], size)
-                for at, n, h, kept in zip(row, people, decision, known, strict=True)
+                for at, n, h, kept in zip(row, people, decision, numbered_rows, strict=True)
             ], axis=1)  # fmt: skip
 
         n = summed(0)
@@ -211,7 +218,6 @@ class SharedRows:
 
     @property
     def by_row(self) -> FloatArray:
-        """The difference on each row."""
         mean = self.total / self.n
         return np.asarray(mean[:, 0] - mean[:, 1], np.float64)
 

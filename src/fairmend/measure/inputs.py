@@ -7,7 +7,6 @@ the library and on the command line.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import Encoded, Frame, IntArray
 from fairmend.data.outcomes import Labels
-from fairmend.data.rows import mixed
-from fairmend.errors import FairmendWarning, InputError, ModelError
-from fairmend.model.answers import Answers
+from fairmend.data.rows import mixed, spread
+from fairmend.errors import InputError, ModelError, warn
+from fairmend.model.answers import Answers, is_same
 from fairmend.model.blackbox import BlackBox
 
 FEW = 20
@@ -72,7 +71,8 @@ def find_doubts(
     does not read is another answer of it. An array has no names, and is no whole table: of its
     columns only copies of the outcome are found.
     """
-    ranks = _codes(answers.decision if answers.score is None else answers.score)
+    ranked = answers.decision if answers.score is None else answers.score
+    ranks = np.unique(ranked, return_inverse=True)[1].reshape(-1)
     for place, (name, column) in enumerate(zip(table.names, table.encoded, strict=True)):
         if name in box.vouched:
             continue
@@ -122,25 +122,21 @@ def answer(name: str, column: Encoded, model: str, more: str = "") -> Doubt:
     return Doubt(name, "answer", f"{alike} {model} does{more}")
 
 
-def refuse(doubts: Iterable[Doubt], names: Sequence[str], box: BlackBox) -> None:
-    """Raise an error about the first of some doubtful columns, if there is one."""
-    error = _complaint(list(doubts), names, box, named=False)
-    if error is not None:
-        raise error
+def object_to(
+    doubts: Iterable[Doubt],
+    names: Sequence[str],
+    box: BlackBox,
+    *,
+    named: bool = False,
+    only_warn: bool = False,
+) -> None:
+    """Raise an error about the first of some doubtful columns, if there is one, or only warn of it.
 
-
-def warn(doubts: Iterable[Doubt], names: Sequence[str], box: BlackBox, *, named: bool) -> None:
-    """The same as a warning; ``named``: the columns were named as inputs."""
-    error = _complaint(list(doubts), names, box, named=named)
-    if error is not None:
-        warnings.warn(str(error), FairmendWarning, stacklevel=5)
-
-
-def _complaint(
-    doubts: Sequence[Doubt], names: Sequence[str], box: BlackBox, *, named: bool
-) -> InputError | None:
+    ``named``: the columns were named as inputs.
+    """
+    doubts = list(doubts)
     if not doubts:
-        return None
+        return
     first, doubtful = doubts[0], {doubt.column for doubt in doubts}
     kept = [name for name in names if name not in doubtful]
     model = "model" if box.column is None else repr(box.column)
@@ -151,14 +147,11 @@ def _complaint(
             "A model that reads it is told the outcome: what is found here will not hold for "
             "people whose outcome is still to come."
         )
-    return InputError(
-        f"X column {first.column!r}",
-        _MUST[first.reason],
-        first.got,
-        fix,
-        column=first.column,
-        reason=first.reason,
-    )
+    what, about = f"X column {first.column!r}", {"column": first.column, "reason": first.reason}
+    error = InputError(what, _MUST[first.reason], first.got, fix, **about)
+    if not only_warn:
+        raise error
+    warn(str(error))
 
 
 # -------------------------------------------------------------------- what columns look like
@@ -190,7 +183,7 @@ def ranks_alike(column: Encoded, answers: NDArray[np.integer[Any]]) -> bool:
     codes, ranks = column.codes.astype(np.int64), answers.astype(np.int64)
     if len(codes) - np.bincount(codes).max() < RARE * len(codes):
         return False
-    few = _spread(len(ranks), _GLANCE)
+    few = spread(len(ranks), _GLANCE)
     return any(
         _agree(codes[few], way[few]) and _agree(codes, way) for way in (ranks, -ranks)
     ) and _is_sure(codes, ranks)
@@ -209,7 +202,7 @@ def _is_copy(column: Encoded, row: IntArray, kinds: IntArray | None) -> bool:
     size = int(kinds.max()) + 1
     if len(column.values) != size:
         return False
-    for part in (_spread(len(row), _GLANCE), slice(None)):
+    for part in (spread(len(row), _GLANCE), slice(None)):
         pairs = np.unique(column.codes[row[part]].astype(np.int64) * size + kinds[part])
         if len(pairs) > size:
             return False
@@ -239,20 +232,10 @@ def _is_sure(one: IntArray, other: IntArray) -> bool:
     return bool(every - kept >= np.log(SURE))
 
 
-def _spread(n: int, most: int) -> IntArray:
-    """Some of n places, spread over all of them."""
-    return np.unique(np.linspace(0, n - 1, most).astype(np.int64))
-
-
-def _codes(answers: NDArray[Any]) -> IntArray:
-    """Numbers as their places in order."""
-    return np.unique(answers, return_inverse=True)[1].reshape(-1)
-
-
 def is_read(box: BlackBox, table: Frame, place: int, answers: Answers, labels: Labels) -> bool:
     """Whether the model answers otherwise when rows exchange their values of a column."""
     order = np.argsort(table.encoded[place].codes, kind="stable")
-    chosen = order[_spread(len(order), EXCHANGED)]
+    chosen = order[spread(len(order), EXCHANGED)]
     rows, before = table.take(chosen), answers.take(chosen)
     others = rows.take(np.roll(np.arange(len(chosen)), len(chosen) // 2))
     column = np.zeros((len(chosen), len(table.names)), bool)
@@ -261,7 +244,4 @@ def is_read(box: BlackBox, table: Frame, place: int, answers: Answers, labels: L
         after = box.query(mixed(rows, others, column), labels, trusted=True)
     except ModelError:  # it minds, so it reads it
         return True
-    same = np.array_equal(before.decision, after.decision)
-    if same and before.score is not None and after.score is not None:
-        same = np.allclose(before.score, after.score, rtol=1e-6, atol=1e-6)
-    return not same
+    return not is_same(before, after).all()

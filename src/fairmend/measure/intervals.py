@@ -137,7 +137,6 @@ class SamplingError:
 
     @classmethod
     def of_mean(cls, people: Population, psi: FloatArray) -> SamplingError:
-        """The same of a weighted mean."""
         return cls.of(
             people, psi if people.tally is None else psi / float(people.tally.by_row.sum())
         )

@@ -6,7 +6,7 @@ Each is registered here, with everything people read about it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,13 +14,7 @@ from fairmend.data.columns import FloatArray
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, check, check_between
 from fairmend.measure import special
-from fairmend.measure.disparity import (
-    Disparity,
-    MetricWords,
-    RateGap,
-    as_disparity,
-    register,
-)
+from fairmend.measure.disparity import Disparity, MetricWords, RateGap, as_disparity, register
 from fairmend.measure.population import AuditData, Population
 
 METRICS = ("sp", "fnr", "fpr", "fdr")
@@ -136,14 +130,7 @@ class Alignment(Disparity):
     """
 
     weight: float = 0.0
-    words: MetricWords = field(
-        default=MetricWords(
-            "distribution alignment", "a divergence in hundredths of a nat", unit=""
-        ),
-        init=False,
-        compare=False,
-        repr=False,
-    )
+    words = MetricWords("distribution alignment", "a divergence in hundredths of a nat", unit="")
 
     def __post_init__(self) -> None:
         check_between("Alignment weight", self.weight, 0, fix="0 compares decisions alone.")
@@ -182,12 +169,9 @@ class Alignment(Disparity):
     @staticmethod
     def _log_ratio(target: Population) -> FloatArray:
         if target.baseline_mass is None:
-            raise DataError(
-                "Alignment with weight > 0",
-                "needs the baseline's mass at the target's rows",
-                "the population has none",
-                "Give Population.baseline_mass, or use weight=0.",
-            )
+            must, got = "needs the baseline's mass at the target's rows", "the population has none"
+            fix = "Give Population.baseline_mass, or use weight=0."
+            raise DataError("Alignment with weight > 0", must, got, fix)
         kept = target.mass > 0
         ratio = np.zeros_like(target.mass)
         with np.errstate(divide="ignore"):
@@ -222,10 +206,6 @@ def default_metrics(*, outcome_known: bool) -> tuple[str, ...]:
 def check_outcomes_are_known(data: AuditData, disparities: Iterable[Disparity]) -> None:
     """Refuse metrics that need outcomes where there are none."""
     for disparity in disparities:
-        check(
-            data.outcome_known or not disparity.uses_outcome,
-            "y",
-            f"must hold what really happened for {disparity.name}",
-            "got None",
-            "Pass it, or ask for 'sp', which compares decisions alone.",
-        )
+        must = f"must hold what really happened for {disparity.name}"
+        fix = "Pass it, or ask for 'sp', which compares decisions alone."
+        check(data.outcome_known or not disparity.uses_outcome, "y", must, "got None", fix)

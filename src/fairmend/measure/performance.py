@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from fairmend.data.columns import FloatArray, IntArray
-from fairmend.errors import DataError, ModelError, check, foreign_code, in_a_line
+from fairmend.errors import ModelError, check, foreign_code, in_a_line
 from fairmend.measure import special
 from fairmend.measure.intervals import normal_quantile
 from fairmend.model.answers import Answers
 
+CONFIDENCE = 0.95
 PSEUDO_PEOPLE = 2.0
 """Half a person in each cell of two decisions (Agresti and Min, 2005), so that a handful of changed
 decisions does not look more certain than it is."""
@@ -40,15 +41,24 @@ class Outcomes:
 
     @property
     def share(self) -> FloatArray:
-        """Each row's share of the whole weight."""
         return np.asarray(self.weight / self.weight.sum())
 
-    def variance(self, psi: FloatArray) -> float:
-        """Of a mean whose influence function is ``psi``; a person's rows are added up first."""
-        each = self.share * psi
+    def squared(self, each: FloatArray) -> float:
+        """The sum of squares over people; a person's rows are added up first."""
         if self.person is not None:
             each = np.bincount(self.person, each).astype(np.float64)
         return float(each @ each)
+
+    def variance(self, psi: FloatArray) -> float:
+        """Of a mean whose influence function is ``psi``."""
+        return self.squared(self.share * psi)
+
+    @property
+    def rows_of_person(self) -> FloatArray:
+        """How many rows each row's person has."""
+        if self.person is None:
+            return np.ones(len(self))
+        return np.bincount(self.person)[self.person].astype(np.float64)
 
     @property
     def effective(self) -> float:
@@ -126,10 +136,10 @@ class BalancedAccuracy(Performance):
     def of(self, people: Outcomes, answers: Answers) -> Estimate:
         right = _mean(people, answers, self.gains(people))
         y, positive = people.outcome, _positive_share(people)
-        found = float(people.share @ (y * answers.decision)) / positive
-        spared = 2 * right.value - found
-        psi = right.psi + right.value - found * y / (2 * positive)
-        return Estimate(right.value, psi - spared * (1 - y) / (2 * (1 - positive)))
+        true_positive = float(people.share @ (y * answers.decision)) / positive
+        true_negative = 2 * right.value - true_positive
+        psi = right.psi + right.value - true_positive * y / (2 * positive)
+        return Estimate(right.value, psi - true_negative * (1 - y) / (2 * (1 - positive)))
 
 
 @dataclass(frozen=True)
@@ -149,15 +159,13 @@ class AreaUnderCurve(Performance):
     def of(self, people: Outcomes, answers: Answers) -> Estimate:
         rank = answers.decision if answers.score is None else answers.score
         y, share, positive = people.outcome, people.share, _positive_share(people)
-        values, place = np.unique(rank, return_inverse=True)
-        above = []  # the share of the other side that each row is ranked above, ties by half
-        for side, total in ((1 - y, 1 - positive), (y, positive)):
-            at = np.bincount(place, share * side, len(values)) / total
-            above.append((np.cumsum(at) - at / 2)[place])
-        placement = np.where(y == 1, above[0], 1 - above[1])
+        _, place = np.unique(rank, return_inverse=True)
+        negatives = ranked_above(place, share * (1 - y)) / (1 - positive)
+        positives = ranked_above(place, share * y) / positive
+        placement = np.where(y == 1, negatives, 1 - positives)
         value = float(share @ (y * placement)) / positive
-        return Estimate(value, (placement - value) * np.where(y == 1, 1 / positive,
-                                                              1 / (1 - positive)))  # fmt: skip
+        own_side = np.where(y == 1, positive, 1 - positive)
+        return Estimate(value, (placement - value) / own_side)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +192,10 @@ class Profit(Performance):
 class OwnMeasure(Performance):
     """A function of decisions and outcomes, both as arrays of 0 and 1.
 
-    A decision and an outcome make four kinds of people. Leaving out one person of a kind tells
-    what each of that kind adds: the jackknife, in four calls.
+    A decision and an outcome make four kinds of people, and the function is called with as many of
+    each kind as there are: weighted people and those decided by a draw count with their shares.
+    Leaving out one person of a kind gives what each of that kind adds: the jackknife, in at most
+    five calls.
 
     >>> share_right = OwnMeasure(lambda decided, outcome: (decided == outcome).mean())
     >>> people = Outcomes(np.array([1.0, 0.0, 0.0, 1.0]), np.ones(4))
@@ -201,40 +211,45 @@ class OwnMeasure(Performance):
         return called if called.isidentifier() else "own measure"
 
     def of(self, people: Outcomes, answers: Answers) -> Estimate:
-        check(
-            bool(np.isin(answers.decision, (0.0, 1.0)).all() and np.ptp(people.weight) == 0),
-            "measure",
-            "must be a named measure where people are weighted or decisions are drawn",
-            f"got the function {self.name!r}",
-            "Name worth, accuracy, balanced_accuracy or auc, or give a column of profit.",
-        )
-        decided, outcome = answers.decision.astype(np.int64), people.outcome.astype(np.int64)
-        value, n = self._called(decided, outcome), len(people)
-        psi = np.zeros(n)
-        for d in (0, 1):
-            for y in (0, 1):
-                alike = np.flatnonzero((decided == d) & (outcome == y))
-                if len(alike) == 0:
-                    continue
-                others = np.arange(n) != alike[0]
-                psi[alike] = (n - 1) * (value - self._called(decided[others], outcome[others]))
-        return Estimate(value, psi - psi.mean())
+        y, n = people.outcome, len(people)
+        members = np.stack([d * o for d in (1 - answers.decision, answers.decision)
+                            for o in (1 - y, y)])  # fmt: skip
+        counts = _whole(n * (members @ people.share))
+        value, psi = self._called(counts), np.zeros(n)
+        for place in np.flatnonzero(counts):
+            without = counts - (np.arange(len(counts)) == place)
+            psi += members[place] * (n - 1) * (value - self._called(without))
+        return Estimate(value, psi - people.share @ psi)
 
-    def _called(self, decided: IntArray, outcome: IntArray) -> float:
+    def _called(self, counts: IntArray) -> float:
+        decided, outcome = np.repeat([0, 0, 1, 1], counts), np.repeat([0, 1, 0, 1], counts)
+
         def complain(error: BaseException) -> ModelError:
-            return ModelError("measure", "must take decisions and outcomes as arrays of 0 and 1",
-                              f"it raised {in_a_line(error)}", "Call it by hand.")  # fmt: skip
+            must = "must take decisions and outcomes as arrays of 0 and 1"
+            return ModelError("measure", must, f"it raised {in_a_line(error)}", "Call it by hand.")
 
         with foreign_code(complain):
             value = np.asarray(self.function(decided, outcome), np.float64)
-        check(
-            value.ndim == 0 and bool(np.isfinite(value)),
-            "measure",
-            "must return one finite number",
-            f"got {value!r:.80}",
-            "More must be better: return minus a loss.",
-        )
+        finite = value.ndim == 0 and np.isfinite(value)
+        fix = "More must be better: return minus a loss."
+        check(finite, "measure", "must return one finite number", f"got {value!r:.80}", fix)
         return float(value)
+
+
+def _whole(parts: FloatArray) -> IntArray:
+    """Whole numbers of the same sum, each less than 1 off.
+
+    >>> _whole(np.array([0.6, 1.6, 1.8])).tolist()
+    [1, 1, 2]
+    """
+    upto = np.rint(np.cumsum(parts)).astype(np.int64)
+    return np.diff(upto, prepend=0)
+
+
+def ranked_above(place: IntArray, mass: FloatArray) -> FloatArray:
+    """How much of a mass each row is ranked above by its place, ties by half."""
+    at = np.bincount(place, mass)
+    return np.asarray((np.cumsum(at) - at / 2)[place], np.float64)
 
 
 def _mean(people: Outcomes, answers: Answers, gains: FloatArray) -> Estimate:
@@ -245,13 +260,9 @@ def _mean(people: Outcomes, answers: Answers, gains: FloatArray) -> Estimate:
 
 def _positive_share(people: Outcomes) -> float:
     positive = float(people.share @ people.outcome)
-    if not 0 < positive < 1:
-        raise DataError(
-            "y",
-            "must have both outcomes among the people judged, for this measure",
-            "everybody has the same",
-            "Use measure='accuracy', or judge on more people.",
-        )
+    must = "must have both outcomes among the people judged, for this measure"
+    fix = "Use measure='accuracy', or judge on more people."
+    check(0 < positive < 1, "y", must, "everybody has the same", fix)
     return positive
 
 
@@ -265,7 +276,7 @@ class Equivalence:
     value: float
     low: float
     high: float
-    """With its 95 % interval."""
+    """With its interval at `CONFIDENCE`."""
     difference: float
     """From the measure of the current decisions."""
     difference_low: float
@@ -273,7 +284,7 @@ class Equivalence:
     margin: float
     """In the unit of the measure."""
     error: float
-    """The standard error of the difference."""
+    """The standard error of the difference plus the margin."""
     p_worse: float
     """Of the one-sided test that the measure is worse by the margin or more."""
     p_better: float
@@ -286,13 +297,7 @@ class Equivalence:
 
 
 def compare(
-    measure: Performance,
-    people: Outcomes,
-    current: Answers,
-    other: Answers,
-    *,
-    margin: float,
-    confidence: float = 0.95,
+    measure: Performance, people: Outcomes, current: Answers, other: Answers, *, margin: float
 ) -> Equivalence:
     """Two one-sided tests at a margin (Schuirmann, 1987), on pairs of decisions.
 
@@ -308,15 +313,16 @@ def compare(
     shrunk = n / (n + PSEUDO_PEOPLE)
     step = measure.typical_step(people)
     whole = abs(here.value) * margin if measure.relative else margin
+    # a margin that is a share of the measure is estimated on the same people
+    whose = np.sign(here.value) * margin * here.psi if measure.relative else np.zeros(len(people))
+
+    def error_of(psi: FloatArray) -> float:
+        return float(np.hypot(shrunk * np.sqrt(people.variance(psi)), step / (n + PSEUDO_PEOPLE)))
+
     psi = there.psi - here.psi
-    if measure.relative:  # the margin is estimated on the same people
-        psi = psi + np.sign(here.value) * margin * here.psi
-    error, plain = (
-        float(np.sqrt(shrunk**2 * people.variance(one) + step**2 / (n + PSEUDO_PEOPLE) ** 2))
-        for one in (psi, there.psi - here.psi)
-    )
-    own = float(np.sqrt(people.variance(there.psi) + step**2 / (n + PSEUDO_PEOPLE) ** 2))
-    z, difference = normal_quantile(confidence), there.value - here.value
+    error, above = error_of(psi + whose), error_of(psi - whose)
+    own, plain = error_of(there.psi), error_of(psi)
+    z, difference = normal_quantile(CONFIDENCE), there.value - here.value
     return Equivalence(
         value=there.value,
         low=there.value - z * own,
@@ -327,5 +333,5 @@ def compare(
         margin=whole,
         error=error,
         p_worse=float(special.ndtr(-(shrunk * difference + whole) / error)),
-        p_better=float(special.ndtr(-(whole - shrunk * difference) / error)),
+        p_better=float(special.ndtr(-(whole - shrunk * difference) / above)),
     )

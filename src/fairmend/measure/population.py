@@ -31,7 +31,7 @@ from fairmend.data.naming import GroupNames
 from fairmend.data.outcomes import Labels
 from fairmend.data.stored import stored
 from fairmend.data.weights import HEAVIEST
-from fairmend.errors import check, check_choice, listed
+from fairmend.errors import DataError, check, check_choice, listed
 from fairmend.model.answers import Answers
 
 
@@ -60,7 +60,6 @@ class ByPerson:
 
     @classmethod
     def of(cls, person: IntArray, cell: IntArray, weight: FloatArray) -> ByPerson:
-        """Entries in any order."""
         order = np.argsort(person, kind="stable")
         return cls(person[order], cell[order], weight[order])
 
@@ -109,7 +108,6 @@ class Tally:
 
     @property
     def sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """People, weights and squared weights."""
         return self.people, self.weight, self.squared
 
     @property
@@ -179,29 +177,20 @@ class Population:
     ) -> Population:
         """Build one from plain numbers; masses are normalised."""
         weight, h, y = (np.array(values, np.float64) for values in (mass, decision, outcome))
-        check(
-            weight.ndim == 1 and weight.shape == h.shape == y.shape,
-            "Population",
-            "must have one mass, decision and outcome a row",
-            f"got shapes {weight.shape}, {h.shape} and {y.shape}",
-            "Pass three lists of the same length.",
-        )
-        check(
-            np.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0,
-            "Population",
-            "must have finite masses, none negative, not all 0",
-            f"got {listed(weight.tolist())}",
-            "They are normalised: counts or weights will do.",
-        )
+        what, must = "Population", "must have one mass, decision and outcome a row"
+        got = f"got shapes {weight.shape}, {h.shape} and {y.shape}"
+        fix = "Pass three lists of the same length."
+        check(weight.ndim == 1 and weight.shape == h.shape == y.shape, what, must, got, fix)
+        fine = np.isfinite(weight) & (weight >= 0)
+        if not (fine.all() and weight.sum() > 0):
+            must = "must have finite masses, none negative, not all 0"
+            fix = "They are normalised: counts or weights will do."
+            raise DataError(what, must, f"got {listed(weight.tolist())}", fix)
+        fix = "They are probabilities of a positive decision and a positive outcome."
         for name, values in (("decisions", h), ("outcomes", y)):
             fine = (values >= 0) & (values <= 1)
-            check(
-                fine.all(),
-                "Population",
-                f"must have {name} between 0 and 1",
-                f"got {values[np.argmin(fine)]:g}",
-                "They are probabilities of a positive decision and a positive outcome.",
-            )
+            got = f"got {values[np.argmin(fine)]:g}"
+            check(fine.all(), what, f"must have {name} between 0 and 1", got, fix)
         return cls(weight / weight.sum(), h, y, score, rows, baseline_mass, tally)
 
     @classmethod
@@ -318,13 +307,9 @@ def pooled(populations: Sequence[Population]) -> Population:
     if len(populations) == 1:
         return populations[0]
     tallies = [population.tally for population in populations if population.tally is not None]
-    check(
-        len(tallies) == len(populations),
-        "groups",
-        "must be people counted, to be compared with all others together",
-        "got an exact distribution, which has no size",
-        "Name one group as the reference.",
-    )
+    must = "must be people counted, to be compared with all others together"
+    got, fix = "got an exact distribution, which has no size", "Name one group as the reference."
+    check(len(tallies) == len(populations), "groups", must, got, fix)
 
     def joined(name: str) -> Any:
         parts = [getattr(population, name) for population in populations]
@@ -407,8 +392,9 @@ class AuditData:
 
     def table_of(self, population: Population) -> Frame | None:
         """The inputs of a population's rows, where inputs were read."""
-        known = self.table is not None and population.rows is not None
-        return self.table.take(population.rows) if known else None  # type: ignore[union-attr,arg-type]
+        if self.table is None or population.rows is None:
+            return None
+        return self.table.take(population.rows)
 
     def rest(self, group: Hashable) -> Population:
         """Everybody but one group, as one population."""
@@ -419,10 +405,8 @@ class AuditData:
     def counted(self) -> AuditData:
         """The same without anything that is kept of single people."""
         populations = tuple(
-            population
-            if population.by_person is None
-            else replace(population, tally=replace(population.tally, by_person=None))  # type: ignore[type-var]
-            for population in self.populations
+            p if p.tally is None else replace(p, tally=replace(p.tally, by_person=None))
+            for p in self.populations
         )
         return replace(self, populations=populations, person_row=None, person_group=None)
 

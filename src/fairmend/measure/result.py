@@ -19,7 +19,7 @@ from fairmend.data.limits import MOST, Between, Chance, Count, Figure, Label, Sh
 from fairmend.data.naming import GroupNames
 from fairmend.data.stored import stored
 from fairmend.errors import require
-from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent
+from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,10 +118,9 @@ class Audit:
     """What to know about who was audited, such as that everybody has the same decision."""
 
     def agrees(self) -> bool:
-        """Whether gaps are those of its groups."""
-        known = {group.group for group in self.groups}
-        return len(known) == len(self.groups) and all(
-            gap.target in known and gap.baseline in {*known, "rest"} for gap in self.gaps
+        labels = {group.group for group in self.groups}
+        return len(labels) == len(self.groups) and all(
+            gap.target in labels and gap.baseline in {*labels, "rest"} for gap in self.gaps
         )
 
     def __iter__(self) -> Iterator[Gap]:
@@ -132,34 +131,23 @@ class Audit:
         for gap in self.gaps:
             if (gap.metric, gap.target) == key:
                 return gap
-        known = ", ".join(f"({gap.metric!r}, {gap.target!r})" for gap in self.gaps)
-        raise KeyError(f"{key} is not among the audited gaps: {known}")
+        audited = ", ".join(f"({gap.metric!r}, {gap.target!r})" for gap in self.gaps)
+        raise KeyError(f"{key} is not among the audited gaps: {audited}")
 
     def to_frame(self) -> pd.DataFrame:
         """One row per metric and group, as a pandas frame."""
-        pandas = require("pandas", extra="pandas", why="Audit.to_frame()")
-        frame: pd.DataFrame = pandas.DataFrame(
-            [asdict(gap) for gap in self.gaps], columns=[column.name for column in fields(Gap)]
-        )
-        return frame
+        return _as_frame(self.gaps, Gap, "Audit.to_frame()")
 
     def groups_to_frame(self) -> pd.DataFrame:
         """One row per group: size, base rate, selection, impact ratio, accuracy, AUC."""
-        pandas = require("pandas", extra="pandas", why="Audit.groups_to_frame()")
-        frame: pd.DataFrame = pandas.DataFrame([asdict(group) for group in self.groups])
-        return frame
+        return _as_frame(self.groups, GroupSummary, "Audit.groups_to_frame()")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON; what is not known is None."""
+        plain = ("attribute", "confidence", "reference", "weighted", "rows", "people", "note")
         return {
             "schema": "fairmend.audit/1",
-            "attribute": self.attribute,
-            "confidence": self.confidence,
-            "reference": self.reference,
-            "weighted": self.weighted,
-            "rows": self.rows,
-            "people": self.people,
-            "note": self.note,
+            **{name: getattr(self, name) for name in plain},
             "metrics": dict(self.titles),
             "gaps": [_plain(gap) for gap in self.gaps],
             "groups": [_plain(group) for group in self.groups],
@@ -272,8 +260,8 @@ class Audit:
                     self.names(gap.baseline),
                     percent(gap.target_rate),
                     percent(gap.baseline_rate),
-                    f"{100 * gap.gap:+.1f}" if gap.judged else UNKNOWN,
-                    f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}" if gap.judged else UNKNOWN,
+                    points(gap.gap),
+                    f"{points(gap.low)} to {points(gap.high)}" if gap.judged else UNKNOWN,
                     p_value(gap.p_value),
                     p_value(gap.p_adjusted),
                     UNKNOWN if self.exact else f"{gap.given_target:,} : {gap.given_baseline:,}",
@@ -316,6 +304,13 @@ class Audit:
     def _repr_html_(self) -> str:
         gaps, groups = self._tables()
         return f"{gaps.html()}{groups.html()}<p>{escape(self.verdict())}</p>"
+
+
+def _as_frame(rows: Sequence[Any], kind: type, why: str) -> pd.DataFrame:
+    pandas = require("pandas", extra="pandas", why=why)
+    columns = [column.name for column in fields(kind)]
+    frame: pd.DataFrame = pandas.DataFrame([asdict(row) for row in rows], columns=columns)
+    return frame
 
 
 def _plain(row: Gap | GroupSummary) -> dict[str, Any]:

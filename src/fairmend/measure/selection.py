@@ -49,16 +49,16 @@ class Selection:
 
 
 def find_selection(
-    box: BlackBox, inputs: Any, known: NDArray[np.bool_], labels: Labels
+    box: BlackBox, inputs: Any, outcome_known: NDArray[np.bool_], labels: Labels
 ) -> Selection | None:
     """How people without an outcome are decided; None where no difference is significant.
 
-    ``known`` is whose outcome is known, in the order of ``inputs``.
+    ``outcome_known`` has an entry a person, in the order of ``inputs``.
     """
-    people = int((~known).sum())
-    if people < FEWEST or known.sum() == 0:
+    people = int((~outcome_known).sum())
+    if people < FEWEST or not outcome_known.any():
         return None
-    groups = {"outcome": np.where(known, "known", "not known")}
+    groups = {"outcome": np.where(outcome_known, "known", "not known")}
     data = tabulate(box, inputs, None, sensitive_features=groups, inputs=False, unlabelled=labels)
     without, with_one = (
         RateEstimate.of([(1.0, SP)], data[group].by_decision) for group in ("not known", "known")
@@ -72,13 +72,10 @@ def find_selection(
 def refuse_selected(selection: Selection | None, metrics: Sequence[str], instead: str) -> None:
     """Refuse to compare decisions among people who were picked by them."""
     names = ", ".join(metrics).lower()
-    check(
-        selection is None or any(as_disparity(metric).uses_outcome for metric in metrics),
-        "y",
-        f"must be left out here for {names}, which compares the decisions of everybody",
-        f"{selection}; these alone would be compared",
-        f"{instead}: {names} needs no outcomes.",
-    )
+    fine = selection is None or any(as_disparity(metric).uses_outcome for metric in metrics)
+    must = f"must be left out here for {names}, which compares the decisions of everybody"
+    fix = f"{instead}: {names} needs no outcomes."
+    check(fine, "y", must, f"{selection}; these alone would be compared", fix)
 
 
 @dataclass(frozen=True)

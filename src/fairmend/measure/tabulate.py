@@ -16,9 +16,9 @@ import numpy as np
 from fairmend.data.columns import Distinct, Encoded, FloatArray, Frame, IntArray, number
 from fairmend.data.outcomes import Labels
 from fairmend.data.people import Records, read_records
-from fairmend.errors import check, listed
-from fairmend.measure.elsewhere import engines, is_elsewhere
-from fairmend.measure.inputs import PeopleOnRows, find_doubts, find_leak, refuse, warn
+from fairmend.errors import DataError, check, listed
+from fairmend.measure.elsewhere import Settle, engines, is_elsewhere
+from fairmend.measure.inputs import PeopleOnRows, find_doubts, find_leak, object_to
 from fairmend.measure.population import AuditData, ByPerson, Population, Tally
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
@@ -56,23 +56,42 @@ def tabulate(
     >>> data.groups, data["b"].decision.tolist(), data["b"].mass.tolist()
     (('a', 'b'), [0.0, 1.0], [0.5, 0.5])
     """
-    box = BlackBox.of(model)
+    return tabulate_to_repair(
+        model, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids,
+        pos_label=pos_label, inputs=inputs, known=known, unlabelled=unlabelled,
+    )[0]  # fmt: skip
+
+
+def tabulate_to_repair(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    ids: Any = None,
+    pos_label: Hashable = None,
+    inputs: bool = True,
+    known: Frame | None = None,
+    unlabelled: Labels | None = None,
+) -> tuple[AuditData, Settle | None]:
+    """The same; and where only a sample of the rows was read, what settles plans on all of them."""
+    box, settle = BlackBox.of(model), None
     if is_elsewhere(X):
-        check(
-            ids is None,
-            "ids",
-            "must be left out where X is not in memory",
-            f"got {type(X).__name__} as X",
+        must, got = "must be left out where X is not in memory", f"got {type(X).__name__} as X"
+        fix = (
             "Rows elsewhere are counted one person each: read them into a frame to audit people "
-            "who have several.",
+            "who have several."
         )
+        check(ids is None, "ids", must, got, fix)
         with engines().reading_files(X):
             gathered = engines().gather(
                 box, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
                 pos_label=pos_label, inputs=inputs, known=known,
             )  # fmt: skip
         if gathered.audited is not None:
-            return gathered.audited
+            return gathered.audited, None
+        settle = gathered.settle
         frame: Frame | None = gathered.frame
         named = gathered.named
         cells = read_records(
@@ -89,7 +108,8 @@ def tabulate(
             pos_label=pos_label, predicted=box.column, unlabelled=unlabelled, input_names=names,
             predictions=None if box.can_query else box.model,
         )  # fmt: skip
-    return _count(box, frame, records, inputs=inputs, named=named, known=known is not None)
+    counted = _count(box, frame, records, inputs=inputs, named=named, known=known is not None)
+    return counted, settle
 
 
 def _count(
@@ -113,10 +133,7 @@ def _count(
         )
         find = find_doubts if inputs and not named else find_leak
         doubts = find(table, people, answers, box, records.labels)
-        if named or table.is_array:
-            warn(doubts, table.names, box, named=named)
-        else:
-            refuse(doubts, table.names, box)
+        object_to(doubts, table.names, box, named=named, only_warn=named or table.is_array)
     populations = tuple(
         Population.counted(
             tally,
@@ -154,14 +171,10 @@ def _answered(
     Without ``inputs``, distinct predictions are the rows where there are recorded ones.
     """
     if predictions is None:
-        check(
-            records.inputs is not None,
-            "X",
-            "must hold the model's inputs",
-            "got None" if frame is None else f"got no columns but {listed(frame.names)}",
-            "Pass the table the model reads.",
-        )
-        assert records.inputs is not None
+        if records.inputs is None:
+            got = "got None" if frame is None else f"got no columns but {listed(frame.names)}"
+            fix = "Pass the table the model reads."
+            raise DataError("X", "must hold the model's inputs", got, fix)
         alike = records.inputs.distinct()
         table = records.inputs.take(alike.first)
         answers = box.query(table, records.labels)
@@ -187,13 +200,9 @@ def _named_inputs(
     if known is not None:
         return known.names
     named = box.inputs_among(frame.names, named=not frame.is_array)
-    check(
-        named is None or not isinstance(y, str) or y not in named,
-        "y",
-        "must not be an input of the model",
-        f"{y!r} is one",
-        "Name another column; if the model does read what really happened, pass y as values.",
-    )
+    if named is not None and isinstance(y, str) and y in named:
+        fix = "Name another column; if the model does read what really happened, pass y as values."
+        raise DataError("y", "must not be an input of the model", f"{y!r} is one", fix)
     return named
 
 

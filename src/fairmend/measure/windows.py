@@ -81,7 +81,6 @@ class WindowedGap:
         return tuple(windows), mean_gap(gaps, risk) if gaps else None
 
     def is_beyond(self, judged: Interval | None) -> bool:
-        """Whether a gap is significantly beyond the tolerance."""
         return judged is not None and (judged[1] > self.tolerance or judged[2] < -self.tolerance)
 
     def _gap(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import copysign, isnan
 from typing import TYPE_CHECKING
 
 from fairmend.measure.disparity import words_of
@@ -41,10 +41,9 @@ def figures(*values: float, tolerance: float = 0.0) -> tuple[str, ...]:
     (('+7.3', '-7.3'), ('+2.0e-06',), ('+0.0',))
     """
     same = _levelled(values)
-    known = [value for value in same if not isnan(value)]
-    decimals = next(
-        (d for d in range(1, MOST_DECIMALS + 1) if _tells(known, d, tolerance)), MOST_DECIMALS
-    )
+    numbers = [value for value in same if not isnan(value)]
+    enough = (d for d in range(1, MOST_DECIMALS) if _tells(numbers, d, tolerance))
+    decimals = next(enough, MOST_DECIMALS)
     return tuple(_figure(value, decimals, tolerance) for value in same)
 
 
@@ -53,7 +52,7 @@ def _levelled(values: Sequence[float]) -> list[float]:
     levelled: list[float] = []
     for value in values:
         alike = [abs(one) for one in levelled if abs(abs(one) - abs(value)) <= EQUAL]
-        levelled.append((alike[0] if value >= 0 else -alike[0]) if alike and value else value)
+        levelled.append(copysign(alike[0], value) if alike and value else value)
     return levelled
 
 
@@ -119,9 +118,8 @@ def became(before: float, after: float, tolerance: float = EXACT) -> str:
         return "not known"
     width = abs(after) - abs(before)
     if abs(after) <= tolerance:
-        return _nearly_closed(
-            width, shows=float(figures(before, after, tolerance=tolerance)[1]) != 0
-        )
+        shown = float(figures(before, after, tolerance=tolerance)[1])
+        return _nearly_closed(width, shows=shown != 0)
     reversed_ = before * after < 0 and abs(before) > tolerance
     if abs(width) <= EQUAL:
         return "reversed and as wide as before" if reversed_ else "unchanged"
@@ -158,7 +156,6 @@ def describe_gap(metric: str, before: float, after: float, tolerance: float = EX
 
 
 def _unit(metric: str) -> str:
-    """What comes after the first figure."""
     unit = words_of(metric).unit
     return f" {unit}" if unit else ""
 

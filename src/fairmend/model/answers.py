@@ -17,8 +17,6 @@ from fairmend.data.limits import Chances, Scores, alike
 from fairmend.data.rows import find_rows
 from fairmend.data.stored import stored
 
-__all__ = ["SAME_ANSWER", "Answers", "differ", "find_seen", "is_same", "signal"]
-
 SAME_ANSWER = 1e-6
 """The composition of a batch may change the last bits of a float; another model changes more."""
 

@@ -19,19 +19,21 @@ from fairmend.data.columns import (
     Encoded,
     FloatArray,
     Frame,
-    IntArray,
-    as_array,
-    as_column,
-    as_frame,
     as_numbers,
-    container_name,
     encode,
-    is_reordered,
-    row_labels,
     scalar,
     series_array,
 )
+from fairmend.data.given import (
+    as_array,
+    as_column,
+    as_frame,
+    container_name,
+    is_reordered,
+    row_labels,
+)
 from fairmend.data.outcomes import Labels
+from fairmend.data.rows import spread
 from fairmend.errors import (
     DataError,
     ModelError,
@@ -50,11 +52,6 @@ from fairmend.model.answers import SAME_ANSWER, Answers, differ
 from fairmend.model.cut import cut_between, default_cut
 from fairmend.model.foreign import find_call, input_names, unusable
 from fairmend.progress import progress
-
-__all__ = [
-    "RECORDED",
-    "BlackBox",
-]
 
 RECORDED = "model (recorded predictions)"
 Output = Literal["auto", "label", "probability", "score"]
@@ -134,20 +131,13 @@ class BlackBox:
             check_between("threshold", threshold, fix=fix)
         check_whole("batch_size", batch_size, 1, "It is the number of rows per call.")
         two = isinstance(words, tuple | list) and len(words) == 2 and words[0] != words[1]
-        check(
-            words is None or two,
-            "words",
-            "must be the model's two answers, negative and positive",
-            f"got {words!r}",
-            "For example words=('decline', 'approve').",
-        )
-        check(
-            inputs is None or (not isinstance(inputs, str) and len(inputs) == len(set(inputs)) > 0),
-            "inputs",
-            "must be a list of columns of X, each once",
-            f"got {inputs!r}",
-            "For example inputs=['age', 'income'].",
-        )
+        must = "must be the model's two answers, negative and positive"
+        fix = "For example words=('decline', 'approve')."
+        check(words is None or two, "words", must, f"got {words!r}", fix)
+        distinct = 0 if isinstance(inputs, str) else len(set(inputs or ()))
+        fix = "For example inputs=['age', 'income']."
+        once = inputs is None or len(inputs) == distinct > 0
+        check(once, "inputs", "must be a list of columns of X, each once", f"got {inputs!r}", fix)
         got = "got a BlackBox in a BlackBox"
         check(not isinstance(model, BlackBox), "model", "must be the model itself", got)
         if isinstance(model, str) and model.startswith(("http://", "https://")):
@@ -226,11 +216,11 @@ class BlackBox:
                 return None
         missing = [name for name in inputs if name not in names]
         if missing:
-            must = "must name columns of X"
-            if what == "X":
-                must = "must have every input of the model as a column"
-            got = f"there is no {listed(missing)}"
-            raise DataError(what, must, got, nearest(missing[0], names))
+            every = "must have every input of the model as a column"
+            must = every if what == "X" else "must name columns of X"
+            raise DataError(
+                what, must, f"there is no {listed(missing)}", nearest(missing[0], names)
+            )
         return inputs
 
     # ---------------------------------------------------------------- recorded predictions
@@ -241,10 +231,10 @@ class BlackBox:
             return None
         if self.column is None:
             column = as_column(self.model, RECORDED)
+        elif frame is None:
+            got = f"got the name {self.column!r} and X=None"
+            raise DataError("model", "must name a column of X", got, "Pass the table.")
         else:
-            if frame is None:
-                got = f"got the name {self.column!r} and X=None"
-                raise DataError("model", "must name a column of X", got, "Pass the table.")
             column = frame.column(self.column, "model")
         check_length(RECORDED, column, n)
         return encode(column, f"model ({self._method})")
@@ -335,17 +325,16 @@ class BlackBox:
 
     def _as_array(self, raw: Any) -> NDArray[Any]:
         """What the model returned, whatever container it came in."""
-        array: Any
         try:
             frame = as_frame(raw, "the answer")
-            array = frame.to_numpy() if frame is not None else as_array(raw, "the answer")
-            if isinstance(array, nw.Series):
-                words = array.dtype in (nw.Categorical, nw.Enum)
-                array = series_array(array.cast(nw.String) if words else array)
+            answers: Any = as_array(raw, "the answer") if frame is None else frame.to_numpy()
+            if isinstance(answers, nw.Series):
+                words = answers.dtype in (nw.Categorical, nw.Enum)
+                answers = series_array(answers.cast(nw.String) if words else answers)
         except DataError as error:
             self._fail("must return one answer per row", error.got, "Return an array or a list.")
-        answers: NDArray[Any] = array
-        return answers[:, 0] if answers.ndim == 2 and answers.shape[1] == 1 else answers
+        one_column = answers.ndim == 2 and answers.shape[1] == 1
+        return np.asarray(answers[:, 0] if one_column else answers)
 
     def _for_positive(self, answers: NDArray[Any], labels: Labels) -> NDArray[Any]:
         """Class probabilities and signed scores, turned to speak for the positive label."""
@@ -414,7 +403,6 @@ class BlackBox:
         return self.words[1] if words <= set(self.words) else None
 
     def _kind_of(self, word: Hashable, numbers: FloatArray | None) -> Output:
-        """What the answers are, from the values alone."""
         if self.threshold is not None:
             return "score"
         if word is not None or numbers is None:
@@ -466,12 +454,10 @@ class BlackBox:
 
     def _recheck(self, rows: Frame, raw: NDArray[Any], labels: Labels) -> None:
         """Query a few rows again, in another order: the answers must be the same."""
-        chosen = _spread(len(rows))[::-1]
+        chosen = spread(len(rows), RECHECKED)[::-1]
         before, again = raw[chosen], self._query_all(rows.take(chosen), labels)
-        if before.dtype.kind == "f" and again.dtype.kind == "f":
-            changed = differ(before, again)
-        else:
-            changed = np.asarray(before != again)
+        floats = before.dtype.kind == again.dtype.kind == "f"
+        changed = differ(before, again) if floats else np.asarray(before != again)
         if changed.any():
             at = int(np.argmax(changed))
             self._fail(
@@ -494,7 +480,7 @@ class BlackBox:
             self.model, output="label", words=self.words, random=True, batch_size=self.batch_size
         )
         nearest_to_cut = np.argsort(np.abs(score - cut), kind="stable")[:RECHECKED]
-        chosen = np.union1d(_spread(len(rows)), nearest_to_cut)
+        chosen = np.union1d(spread(len(rows), RECHECKED), nearest_to_cut)
         try:
             decision = by_label.query(rows.take(chosen), labels).decision
             differs = (decision != answers.decision[chosen]) & (score[chosen] != cut)
@@ -554,8 +540,3 @@ class BlackBox:
 def _are_probabilities(numbers: FloatArray) -> NDArray[np.bool_]:
     """Between 0 and 1, but for what rounding to single precision does to them."""
     return (numbers >= -SAME_ANSWER) & (numbers <= 1 + SAME_ANSWER)
-
-
-def _spread(n: int) -> IntArray:
-    """A few of n rows, spread over all of them."""
-    return np.unique(np.linspace(0, n - 1, RECHECKED).astype(np.int64))

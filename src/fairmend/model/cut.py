@@ -6,8 +6,6 @@ from fairmend.data.columns import FloatArray
 from fairmend.errors import warn
 from fairmend.model.answers import Answers
 
-__all__ = ["cut_between", "default_cut", "warn_of_idle_cut"]
-
 
 def default_cut(output: str, method: str) -> float | None:
     """Where answers of a kind are cut if nobody says; None where that must be told."""

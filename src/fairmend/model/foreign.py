@@ -7,8 +7,6 @@ from typing import Any
 
 from fairmend.errors import DataError, ModelError, check, foreign_code, in_a_line
 
-__all__ = ["find_call", "input_names", "unusable"]
-
 _METHODS = ("predict_proba", "decision_function", "predict")
 
 
@@ -31,12 +29,8 @@ def input_names(model: Any) -> tuple[str, ...] | None:
 
 def unusable(error: BaseException) -> ModelError:
     """A model whose attributes raise."""
-    return ModelError(
-        "model",
-        "must say what it has and can",
-        f"it raised {in_a_line(error)}",
-        "Wrap it in a function that takes rows and returns answers.",
-    )
+    fix = "Wrap it in a function that takes rows and returns answers."
+    return ModelError("model", "must say what it has and can", f"it raised {in_a_line(error)}", fix)
 
 
 def find_call(model: Any, *, label: bool) -> tuple[str, Callable[[Any], Any] | None]:
@@ -52,11 +46,11 @@ def find_call(model: Any, *, label: bool) -> tuple[str, Callable[[Any], Any] | N
     if callable(model):
         return "call", model
     if model is None or not hasattr(model, "__len__") or isinstance(model, dict):
-        raise DataError(
-            "model",
-            "must have predict_proba, decision_function or predict, be callable, "
-            "name a column of predictions, or be the predictions",
-            f"got {'None' if model is None else type(model).__name__}",
-            "Wrap the vendor's call in a function that takes rows and returns answers.",
+        must = (
+            "must have predict_proba, decision_function or predict, be callable, name a column of "
+            "predictions, or be the predictions"
         )
+        got = f"got {'None' if model is None else type(model).__name__}"
+        fix = "Wrap the vendor's call in a function that takes rows and returns answers."
+        raise DataError("model", must, got, fix)
     return "recorded predictions", None

@@ -34,8 +34,6 @@ from fairmend.model.onnxfile import OnnxModel, broken_file
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["load_model", "model_kind"]
-
 Container = Literal["pandas", "polars", "numpy"]
 
 
@@ -61,7 +59,7 @@ def load_model(
         try:
             return RemoteModel(source, protocol=protocol, token=token)
         except DataError as error:
-            raise ModelError("--model", error.must, error.got, error.fix) from None
+            raise ModelError("--model", *error.args[1:]) from None
     if kind == "onnx":
         return OnnxModel(_existing(source))
     model = _from_skops(source, trust) if kind == "skops" else _imported(source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,6 @@ from fairmend.errors import ModelError, foreign_code, in_a_line, listed, nearest
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = ["OnnxModel", "broken_file"]
 
 # The first whole number that single precision cannot tell from its neighbour.
 _SINGLE_LIMIT = 1 << 24
@@ -114,44 +112,35 @@ def _as_tensor(column: pl.Series, kind: str, name: str) -> NDArray[Any]:
     """A column in the type the graph reads; values that would change are refused."""
     import polars as pl
 
-    def check(holds: bool, must: str, got: str, fix: str) -> None:
-        if not holds:
-            raise ModelError(f"model (ONNX) input {name!r}", must, got, fix)
+    def fail(must: str, got: str, fix: str) -> NoReturn:
+        raise ModelError(f"model (ONNX) input {name!r}", must, got, fix)
 
     dtype = _TENSORS.get(kind)
-    check(dtype is not None, "must be numbers, booleans or text", f"the graph reads {kind}",
-          "Convert it.")  # fmt: skip
+    if dtype is None:
+        fail("must be numbers, booleans or text", f"the graph reads {kind}", "Convert it.")
     if dtype is np.object_:
         return np.array(["" if v is None else str(v) for v in column], object)
-    is_number = column.dtype.is_numeric() or column.dtype == pl.Boolean
-    got = f"the file holds {column.dtype}"
-    check(is_number, "must be a number", got, "Encode it as a number.")
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        fail("must be a number", f"the file holds {column.dtype}", "Encode it as a number.")
     values = np.asarray(column.cast(pl.Float64).fill_null(float("nan")).to_numpy())
     if dtype in (np.float32, np.float64):
         beyond = np.abs(values) > _SINGLE_LIMIT
         if dtype is np.float32 and column.dtype.is_integer() and beyond.any():
-            got = f"got {int(values[np.argmax(beyond)]):,}"
+            must = f"must be at most {_SINGLE_LIMIT:,} in single precision"
             fix = "Export the model in double precision, or scale the column."
-            check(False, f"must be at most {_SINGLE_LIMIT:,} in single precision", got, fix)
+            fail(must, f"got {int(values[beyond][0]):,}", fix)
         return values.astype(dtype)
     fix = "Export the model with float inputs."
-    check(
-        not column.null_count(),
-        f"must be known, for {kind} has no missing value",
-        "got missing ones",
-        fix,
-    )
+    if column.null_count():
+        fail(f"must be known, for {kind} has no missing value", "got missing ones", fix)
     fractions = values[values != np.floor(values)]
     if len(fractions):
-        check(False, "must be whole numbers", f"got {fractions[0]:g}", fix)
+        fail("must be whole numbers", f"got {fractions[0]:g}", fix)
     return np.asarray(column.to_numpy()).astype(dtype)
 
 
 def broken_file(source: str, kind: str, error: BaseException) -> ModelError:
     """A file that its library cannot read."""
-    return ModelError(
-        f"model {source!r}",
-        f"must be a file that {kind} reads",
-        f"it raised {in_a_line(error)}",
-        "Check that it is complete, and made by a version that fits.",
-    )
+    must, got = f"must be a file that {kind} reads", f"it raised {in_a_line(error)}"
+    fix = "Check that it is complete, and made by a version that fits."
+    return ModelError(f"model {source!r}", must, got, fix)

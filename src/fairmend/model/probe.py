@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.ids import content_ids
 from fairmend.data.limits import alike
+from fairmend.data.rows import spread
 from fairmend.data.stored import stored
 from fairmend.model.answers import Answers, differ
-
-__all__ = ["Probe"]
 
 
 class _Answered(Protocol):
@@ -54,9 +53,8 @@ class Probe:
                 score[rows] = population.score
             strata += [rows[side] for side in (positive, ~positive) if side.any()]
         each = max(1, most // len(strata))
-        spread = [rows[np.linspace(0, len(rows) - 1, min(each, len(rows))).astype(int)]
-                  for rows in strata]  # fmt: skip
-        chosen = np.unique(np.concatenate(spread))[:most]
+        chosen = np.concatenate([rows[spread(len(rows), each)] for rows in strata])
+        chosen = np.unique(chosen)[:most]
         return cls(table, Answers(decision, score)).take(chosen)
 
     def take(self, places: IntArray) -> Probe:

@@ -9,8 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from fairmend.errors import check_choice
 
-__all__ = ["PROTOCOLS", "Registry"]
-
 T = TypeVar("T")
 
 

@@ -16,11 +16,9 @@ from urllib.parse import SplitResult, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import Frame, is_missing, scalar
+from fairmend.data.columns import Frame, is_missing, object_array, scalar
 from fairmend.errors import DataError, ModelError, check, check_between, check_whole
 from fairmend.model.protocols import protocol_for, protocol_named
-
-__all__ = ["RemoteModel", "as_answers", "cells", "kinds", "read_address"]
 
 MOST_BYTES = 1 << 28
 """Longer answers are not read."""
@@ -147,15 +145,10 @@ class RemoteModel:
     def _connect(self) -> http.client.HTTPConnection:
         """An open connection; only this much is tried more than once."""
         host, port = self._place.hostname or "", self._place.port
-        connection: http.client.HTTPConnection
+        secure = self._place.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         for attempt in range(self.retries + 1):
-            if self._place.scheme == "https":
-                context = ssl.create_default_context()
-                connection = http.client.HTTPSConnection(
-                    host, port, timeout=self.timeout, context=context
-                )
-            else:
-                connection = http.client.HTTPConnection(host, port, timeout=self.timeout)
+            connection = kind(host, port, timeout=self.timeout)
             try:
                 connection.connect()
                 break
@@ -208,17 +201,16 @@ def kinds(frame: Frame) -> list[str]:
     >>> kinds(Frame.read(np.array([[1, 0]])))
     ['int', 'int']
     """
-    return [_kind(column.values[:-1] if column.has_missing else column.values)
-            for column in frame.encoded]  # fmt: skip
+    return [_kind(column.present) for column in frame.encoded]
 
 
 def _kind(values: NDArray[Any]) -> str:
-    kind = _KINDS.get(values.dtype.kind)
-    if kind is None:
-        types = {type(scalar(value)) for value in values}
-        kind = next((each.__name__ for each in (float, int, bool) if types <= {each}), "str")
-        kind = "float" if types == {int, float} else kind
-    return kind
+    if values.dtype.kind in _KINDS:
+        return _KINDS[values.dtype.kind]
+    types = {type(scalar(value)) for value in values}
+    if types == {int, float}:
+        return "float"
+    return next((each.__name__ for each in (float, int, bool) if types <= {each}), "str")
 
 
 def cells(frame: Frame) -> list[list[Any]]:
@@ -244,7 +236,5 @@ def _plain(value: Any) -> Any:
 def as_answers(values: list[Any]) -> NDArray[Any]:
     """Answers as numbers where they are, else as they came."""
     answers = np.array(values)
-    if answers.ndim != 1 or answers.dtype.kind not in "biuf":
-        answers = np.empty(len(values), object)
-        answers[:] = values
-    return answers
+    plain = answers.ndim == 1 and answers.dtype.kind in "biuf"
+    return answers if plain else object_array(values)

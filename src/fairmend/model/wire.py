@@ -17,21 +17,6 @@ from msgspec import UNSET, Struct
 
 from fairmend.model.registry import PROTOCOLS
 
-__all__ = [
-    "JSON",
-    "BadAnswer",
-    "BadRequest",
-    "Cell",
-    "Protocol",
-    "Query",
-    "RequestFailed",
-    "json_object",
-    "json_rows",
-    "media_type",
-    "per_row",
-    "strict_json",
-]
-
 JSON = "application/json"
 # Larger integers fit neither a float nor 64 bits: readers downstream would disagree about them.
 Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -98,7 +83,6 @@ class Protocol(ABC):
 
     @staticmethod
     def fits(path: str) -> bool:
-        """Whether the path of an address is one of this protocol."""
         return False
 
     # ---------------------------------------------------------------- as a client

@@ -226,21 +226,17 @@ class EditCost:
         """The steps of some features added up, for all pairs of rows; squares for l2."""
         from scipy.spatial.distance import cdist
 
-        squared = self.squared
-        total = np.zeros((len(here), len(there)))
         wanted = {axis.name for axis in axes}
         blocks = [(axis, at) for axis, at in self._blocks() if axis.name in wanted]
         numbers = [j for axis, at in blocks if not axis.values for j in range(at.start, at.stop)]
-        if numbers:
-            a, b = here[:, numbers], there[:, numbers]
-            total += cdist(a, b, "sqeuclidean") if squared else cdist(a, b, "cityblock")
+        total = _between_numbers(here[:, numbers], there[:, numbers], squared=self.squared)
         words = [(axis, at) for axis, at in blocks if axis.values]
         if len({axis.weight for axis, _ in words}) == 1:  # then they need only be counted
             where, weight = [at.start for _, at in words], words[0][0].weight
             share = cdist(here[:, where], there[:, where], "hamming")
-            return total + np.rint(share * len(where)) * (weight**2 if squared else weight)
+            return total + np.rint(share * len(where)) * (weight**2 if self.squared else weight)
         for axis, at in words:
-            total += axis.step(here[:, None, at], there[None, :, at], squared)
+            total += axis.step(here[:, None, at], there[None, :, at], self.squared)
         return total
 
     def _allowed(self, here: FloatArray, there: FloatArray) -> NDArray[np.bool_]:
@@ -327,6 +323,23 @@ class EditCost:
         rises = self.cost.one_way[axis.name] == "up"
         right_way = a[..., 0] < b[..., 0] if rises else a[..., 0] > b[..., 0]
         return np.asarray(right_way & (a[..., 1] == 0) & (b[..., 1] == 0))
+
+
+def _between_numbers(here: FloatArray, there: FloatArray, *, squared: bool) -> FloatArray:
+    """Distances of all pairs of points; of coordinates 0 or 1 as a product, a + b - 2ab."""
+    from scipy.spatial.distance import cdist
+
+    if len(there) == 0:
+        return np.zeros((len(here), 0))
+    varied = (here != there[0]).any(axis=0) | (there != there[0]).any(axis=0)
+    here, there = here[:, varied], there[:, varied]
+    if here.shape[1] == 0:
+        return np.zeros((len(here), len(there)))
+    if not all(((part == 0) | (part == 1)).all() for part in (here, there)):
+        return np.asarray(cdist(here, there, "sqeuclidean" if squared else "cityblock"))
+    left = np.column_stack([-2 * here, here.sum(axis=1), np.ones(len(here))])
+    right = np.column_stack([there, np.ones(len(there)), there.sum(axis=1)])
+    return np.asarray(left @ right.T, np.float64)
 
 
 def check_rules(cost: Cost, names: Sequence[str]) -> None:

@@ -12,9 +12,9 @@ those that a search finds near it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from fairmend.progress import progress
 from fairmend.repair.costs import EditCost
 from fairmend.repair.neighbours import Neighbours, Search
 
-__all__ = ["Destinations", "Donors", "join"]
+__all__ = ["Destinations", "Donors", "RememberingDonors", "forgetting", "join"]
 
 NEAREST = 20
 """How many of the nearest donors are tried one after the other."""
@@ -432,6 +432,60 @@ class Donors:
             np.full(len(rows), self.answers.decision[0]),
             None if self.answers.score is None else edits.score,
         )
+
+
+def forgetting(donors: Donors) -> Donors:
+    """The donors without what they remember, as they are stored."""
+    return Donors(**_fields_of(donors))
+
+
+def _fields_of(donors: Donors) -> dict[str, Any]:
+    return {one.name: getattr(donors, one.name) for one in fields(Donors)}
+
+
+class RememberingDonors(Donors):
+    """Donors that look for a row's destination once, for as long as they are in use."""
+
+    @classmethod
+    def of(cls, donors: Donors) -> RememberingDonors:
+        return cls(**_fields_of(donors))
+
+    @cached_property
+    def _found(self) -> _Memory:
+        return _Memory(super().nearest, join)
+
+    @cached_property
+    def _begun(self) -> _Memory:
+        return _Memory(super()._first_edits, _Edits.joined)
+
+    def nearest(self, rows: Frame, below: FloatArray | None = None) -> Destinations:
+        if below is not None:
+            return super().nearest(rows, below)
+        nearest: Destinations = self._found.of(rows)
+        return nearest
+
+    def _first_edits(self, rows: Frame) -> _Edits:
+        edits: _Edits = self._begun.of(rows)
+        return edits
+
+
+class _Memory:
+    """Answers about rows, each looked for once."""
+
+    def __init__(self, ask: Callable[[Frame], Any], joined: Callable[[list[Any]], Any]) -> None:
+        self._ask, self._joined = ask, joined
+        self._rows: Frame | None = None
+
+    def of(self, rows: Frame) -> Any:
+        if self._rows is None:
+            self._rows, self._answers = rows, self._ask(rows)
+        place = find_rows(self._rows, rows)
+        if (place < 0).any():
+            new = rows.take(np.flatnonzero(place < 0))
+            self._rows = stacked([self._rows, new])
+            self._answers = self._joined([self._answers, self._ask(new)])
+            place = find_rows(self._rows, rows)
+        return self._answers.take(place)
 
 
 @dataclass(frozen=True, eq=False)

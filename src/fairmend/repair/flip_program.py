@@ -32,6 +32,8 @@ _TROUBLE = 4
 """The solver's status where numbers are too far apart for it."""
 _IN_DOUBT = 400
 """Rows that the program is solved over where prices are known from before."""
+_ROUNDING = 1e-12
+"""By how much sums may fall short of a whole."""
 _SLACKS = (1e-9, 1e-7, 1e-6, 1e-5)
 """Added to the smallest excess, which is known to the solver's tolerance only: as little as works.
 """
@@ -93,6 +95,8 @@ class FlipProgram:
         The rows that the last prices leave in no doubt stay as they were, as long as the new
         prices agree: the answer is then that of the whole program.
         """
+        if len(excess) == 1 and len(self.room) == 0:
+            return self._of_one_gap(float(excess[0]))
         if len(self.last) > 0 and self.effect.shape[1] > 2 * _IN_DOUBT:
             solved = self._sifted(excess, self.last[-1])
             if solved is not None:
@@ -104,6 +108,38 @@ class FlipProgram:
         chance, every = solved
         self.last[:] = [every]
         return chance, every[: len(excess)]
+
+    def _of_one_gap(self, excess: float) -> Solution | None:
+        """For one gap a knapsack: rows in the order of what they cost a unit, one in part."""
+        order, ratio, total = self._by_ratio[excess < 0]
+        wanted = abs(excess)
+        chance = np.zeros(len(self.mass))
+        if wanted == 0:
+            return chance, np.zeros(1)
+        last = int(np.searchsorted(total, wanted))
+        if last == len(total):
+            if len(total) == 0 or wanted > total[-1] * (1 + _ROUNDING):
+                return None
+            last -= 1
+        before = float(total[last - 1]) if last > 0 else 0.0
+        chance[order[:last]] = 1.0
+        chance[order[last]] = min(1.0, (wanted - before) / (float(total[last]) - before))
+        return chance, np.array([-np.sign(excess) * ratio[last]])
+
+    @cached_property
+    def _by_ratio(self) -> tuple[tuple[IntArray, FloatArray, FloatArray], ...]:
+        """Rows that take off an excess, and those that take off a shortfall.
+
+        In the order of what that costs a unit; what it costs; and what all up to each take off.
+        """
+        sides = []
+        for sign in (-1, 1):
+            gain = sign * self.effect[0]
+            at = np.flatnonzero((gain > 0) & np.isfinite(self.cost))
+            ratio = self._price[at] / gain[at]
+            order = np.argsort(ratio, kind="stable")
+            sides.append((at[order], ratio[order], np.cumsum(gain[at[order]])))
+        return tuple(sides)
 
     def settled(self, solved: Solution, excess: FloatArray, effect: FloatArray) -> Solution | None:
         """A solution with other chances for a few rows, by other effects; None without one.

@@ -7,16 +7,12 @@ edited row goes, and what is expected of people do not: they are found once and 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from fairmend.data.columns import FloatArray, Frame
-from fairmend.data.rows import find_rows, stacked
 from fairmend.measure.population import AuditData
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.blind.fit import BlindLevels
-from fairmend.repair.destinations import Destinations, Donors, join
+from fairmend.repair.destinations import RememberingDonors
 from fairmend.repair.least_change import FlipPlan, Turning
 from fairmend.repair.plan import Plan
 from fairmend.repair.plans import make_plans
@@ -24,26 +20,6 @@ from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import RepairSettings
 
 __all__ = ["plans_by_level"]
-
-
-@dataclass(frozen=True, eq=False)
-class _Donors(Donors):
-    """Donors that find the destination of a row once, and remember it."""
-
-    remembered: list[tuple[Frame, Destinations]] = field(default_factory=list)
-    """All rows so far, with their destinations."""
-
-    def nearest(self, rows: Frame, below: FloatArray | None = None) -> Destinations:
-        if below is not None:
-            return super().nearest(rows, below)
-        if not self.remembered:
-            self.remembered.append((rows, super().nearest(rows)))
-        seen, destinations = self.remembered[0]
-        new = rows.take(np.flatnonzero(find_rows(seen, rows) < 0))
-        if len(new) > 0:
-            seen, destinations = stacked([seen, new]), join([destinations, super().nearest(new)])
-            self.remembered[0] = seen, destinations
-        return destinations.take(find_rows(seen, rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +62,6 @@ def plans_by_level(
         return lambda level: make_plans(data, replace(settings, level=level), box)
     levels = {}
     for plan in flips:
-        donors = _Donors(**{one.name: getattr(plan.donors, one.name) for one in fields(Donors)})
+        donors = RememberingDonors.of(plan.donors)
         levels[plan.target] = _Levels(replace(plan, donors=donors), data, settings, box)
     return lambda level: {target: one.at(level) for target, one in levels.items()}

@@ -47,6 +47,10 @@ class HeldPlan(Plan):
         return len(self.values) == 1 and set(self.held) <= set(self.values.names)
 
     @property
+    def reads_group(self) -> bool:
+        return False
+
+    @property
     def way(self) -> str:
         at = self.values.encoded
         told = (f"{name} held at {at[self.values.names.index(name)].values[0]}"

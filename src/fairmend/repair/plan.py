@@ -295,6 +295,11 @@ class Plan(ABC):
         """The same law as far as decisions go; edits and costs may be left out to save time."""
         return self.route(rows, answers)
 
+    @property
+    def reads_group(self) -> bool:
+        """Whether it holds for its group alone; otherwise each group's plan has the same law."""
+        return True
+
     def may_take(self, decision: float) -> bool:
         """Whether somebody with this decision, 0 or 1, may lose it."""
         return True

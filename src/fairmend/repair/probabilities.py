@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,11 +12,15 @@ from fairmend.data.limits import Chances, alike
 from fairmend.data.rows import find_rows
 from fairmend.data.stored import stored
 from fairmend.errors import check
-from fairmend.explain.outcomes import FittedProbability, fit_probability
+from fairmend.explain.crossfit import ModelChoice, pair_model
+from fairmend.explain.outcomes import CAREFUL, FittedProbability, fit_probability
 from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.repair.settings import RepairSettings
 
 __all__ = ["RowProbabilities", "pooled_tally"]
+
+CAREFUL_AND_STORED = replace(CAREFUL, richer=(pair_model,))
+"""A repair is stored as numbers, so no model that is code."""
 
 
 @stored("KnownOutcome")
@@ -74,7 +78,12 @@ class RowProbabilities:
 
     @classmethod
     def fit_event(
-        cls, table: Frame, tally: Tally, settings: RepairSettings, what: str
+        cls,
+        table: Frame,
+        tally: Tally,
+        settings: RepairSettings,
+        what: str,
+        choice: ModelChoice = CAREFUL_AND_STORED,
     ) -> RowProbabilities:
         """Cross-fitted on distinct rows; the tally counts non-events and events."""
         fitted = fit_probability(
@@ -82,7 +91,8 @@ class RowProbabilities:
             tally,
             what=what,
             estimator=settings.outcome_model,
-            boosting=False,  # a repair is stored as numbers
+            choice=choice,
+            errors=False,
             random_state=settings.seed,
         )
         return cls(table, fitted.probability, fitted)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import Encoded, FloatArray
+from fairmend.data.columns import Encoded, FloatArray, IntArray, as_numbers
 from fairmend.data.naming import JOINER
 from fairmend.measure.population import AuditData
 
 __all__ = ["telling_inputs"]
 
+ROWS_A_VALUE, MANY = 10, 1_000
+"""Of numbers with many values and fewer rows for each, so many neighbours are taken together."""
 TELLING = 0.01
 """An input tells who is of a group if it leaves less than this share of the doubt about it."""
 
@@ -23,7 +25,8 @@ def telling_inputs(data: AuditData) -> tuple[str, ...]:
     """Inputs by which it is known of almost everybody whether they are of some group, or not.
 
     Each person is guessed to be as most other people with the same value, so that a value of one
-    person tells nothing. The doubt is how often the more frequent guess is wrong.
+    person tells nothing. The doubt is how often the more frequent guess is wrong. Where values are
+    many and most stand in one row, which may stand for many people, near numbers go together.
 
     >>> from fairmend.datasets import example_one
     >>> telling_inputs(example_one().tabulated())
@@ -35,8 +38,23 @@ def telling_inputs(data: AuditData) -> tuple[str, ...]:
     return tuple(
         name
         for name, column in zip(data.table.names, data.table.encoded, strict=True)
-        if any(_tells(column, people, members) for members in questions)
+        if (values := _values(column)) is not None
+        and any(_tells(values, people, members) for members in questions)
     )
+
+
+def _values(column: Encoded) -> IntArray | None:
+    """A number for each row's value, or for a few values next to each other; None: all differ."""
+    if len(column.values) <= max(MANY, len(column.codes) // ROWS_A_VALUE):
+        return np.asarray(column.codes, np.int64)
+    numbers = as_numbers(column.values)
+    if numbers is None:
+        return None
+    rank = np.empty(len(numbers), np.int64)
+    rank[np.argsort(numbers, kind="stable")] = np.arange(len(numbers))
+    rows = np.bincount(rank[column.codes], minlength=len(numbers))
+    before = np.cumsum(rows) - rows  # rows with lower values
+    return np.asarray((before // ROWS_A_VALUE)[rank[column.codes]])
 
 
 def _questions(data: AuditData) -> list[NDArray[np.bool_]]:
@@ -50,11 +68,11 @@ def _questions(data: AuditData) -> list[NDArray[np.bool_]]:
     return [np.array(members) for members in asked if sum(members) < len(groups)]
 
 
-def _tells(column: Encoded, people: FloatArray, members: NDArray[np.bool_]) -> bool:
-    """Whether an input tells who is of some groups."""
+def _tells(values: IntArray, people: FloatArray, members: NDArray[np.bool_]) -> bool:
+    """Whether an input with these values tells who is of some groups."""
     both = np.stack([people[members].sum(axis=0), people[~members].sum(axis=0)])
     doubt = both.sum(axis=1).min() / both.sum()
-    return bool(_wrong(column, both) < TELLING * doubt)
+    return bool(_wrong(values, both) < TELLING * doubt)
 
 
 def _people_by_row(data: AuditData, group: int) -> FloatArray:
@@ -66,9 +84,8 @@ def _people_by_row(data: AuditData, group: int) -> FloatArray:
     return people
 
 
-def _wrong(column: Encoded, people: FloatArray) -> float:
+def _wrong(values: IntArray, people: FloatArray) -> float:
     """The share of people who are not as most others with their value."""
-    size = len(column.values)
-    by_value = np.stack([np.bincount(column.codes, part, size) for part in people])
+    by_value = np.stack([np.bincount(values, part) for part in people])
     wrong = by_value[by_value - 1 <= by_value[::-1]].sum()
     return float(wrong / people.sum())

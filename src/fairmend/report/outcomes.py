@@ -18,7 +18,6 @@ from fairmend.measure.audit import auc, audit_data
 from fairmend.measure.disparity import Disparity, RateGap, as_disparity
 from fairmend.measure.metrics import default_metrics
 from fairmend.measure.population import AuditData, Population
-from fairmend.repair.blind.rule import BlindPlan
 from fairmend.repair.plan import Plan, Route
 from fairmend.repair.probabilities import RowProbabilities
 from fairmend.report.edits import edited_features
@@ -243,8 +242,8 @@ class _Applied:
 
 
 def _rule_for_all(plans: Mapping[Hashable, Plan]) -> Plan | None:
-    """A blind plan, which holds for people of groups that it does not speak of as well."""
-    return next((plan for plan in plans.values() if isinstance(plan, BlindPlan)), None)
+    """A plan that reads no group, which holds for people of groups without a plan as well."""
+    return next((plan for plan in plans.values() if not plan.reads_group), None)
 
 
 def _rows(data: AuditData, group: Hashable) -> Frame:

@@ -2,16 +2,21 @@
 
 The best rule d*, whichever it is, is one fixed rule. On a sample its gap and its performance are
 off by their sampling errors alone. So it is among the rules that on this sample lose no more than
-the margin plus such an error, and the least gap of these, less another such error, is below the
-gap of d*: a linear program over the distinct rows gives a lower limit without any model. Where
-nearly every row is of its own, that program would decide about every person singly and exclude
-nothing. A second bound is for rules on what a row tells of outcome and group, by the models of the
-blind repair: if these tell all there is, the best rule is one of them.
+the margin plus z errors, and the least gap of these, less z errors, is below the gap of d*. With
+V(d) = sum (share x step)^2 |d - now|, which is linear in d, the error of its performance is
+
+    sqrt(V(d)) <= (V(d) / t + t) / 2    for every t > 0,
+
+so that for every t a linear program over the distinct rows gives a lower limit, whichever rule is
+the best; the largest counts. Where most people have a row of their own, such a program decides
+about every person singly and excludes nothing. A second bound is for rules on what a row tells of
+outcome and group, by the models of the blind repair, in steps: the models and the steps are of the
+people who choose, and the rules are counted on the people who judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +26,19 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.data.rows import stacked
 from fairmend.measure.disparity import RateGap, parts_of
 from fairmend.measure.intervals import normal_quantile
-from fairmend.measure.performance import Performance
+from fairmend.measure.performance import Outcomes, Performance
 from fairmend.repair.blind.rule import BlindRule
 from fairmend.search.judge import Pair
 from fairmend.search.people import Part
 
 PEOPLE_A_ROW = 5
 """With fewer people a row on average, rows are reduced to what they tell."""
-BINS = 20
+MOST_STEPS = 20
+PEOPLE_A_CELL = 10
+"""Of so many people who judge on average, or more, are the cells of a reduced row."""
 _HALVINGS = 200
+_TANGENTS = 12
+"""Values of t that are tried, each the error of the rule before it."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +48,14 @@ class Bound:
     metric: str
     confidence: float
     any_rule: float | None
-    """For any rule on these inputs, whatever it is; None where nearly every row is of its own."""
+    """For any rule on these inputs; None where most people have a row of their own."""
     modelled: float | None
-    """For any rule on what the inputs tell of outcome and group, by the models fitted here."""
+    """For any rule on what the inputs tell of outcome and group, by the models fitted here, in
+    steps of equally many people."""
     least: float
     """The least gap of such a rule on these very people."""
+    steps: int = MOST_STEPS
+    """Of each thing that the inputs tell, for the modelled bound."""
 
     @property
     def gap(self) -> float:
@@ -55,8 +67,8 @@ class Bound:
         told = []
         kinds = (
             (self.any_rule, "any rule on these inputs"),
-            (self.modelled, "any rule on what the inputs tell of outcome and group, by the models "
-             "fitted here"),
+            (self.modelled, f"any rule on what the inputs tell of outcome and group, by the "
+             f"models fitted here and in {self.steps} steps"),
         )  # fmt: skip
         for gap, kind in kinds:
             if gap is None:
@@ -69,9 +81,7 @@ class Bound:
                     f"{100 * gap:.1f} points at a measure within the margin, {sure}."
                 )
         if self.any_rule is None:
-            told.append(
-                "Nearly every row is of its own, so that rules of any kind are not bounded."
-            )
+            told.append("Most people have a row of their own, so that not every rule is bounded.")
         return " ".join([*told, "Models trained anew are not of these kinds."])
 
 
@@ -82,11 +92,13 @@ def find_bound(
     *,
     margin: float,
     rule: BlindRule | None,
+    reference: Hashable = "best",
     confidence: float = 0.95,
 ) -> Bound | str:
-    """The bound from all people, or in a sentence why there is none.
+    """The bound from the people who choose and judge, or in a sentence why there is none.
 
-    ``measures`` are those of the parts: a column of profit has one entry a person.
+    ``measures`` are those of the parts: a column of profit has one entry a person. The pairs were
+    chosen on the people who choose: where these count, all that could have been chosen do.
     """
     gains = [one.gains(part.outcomes) for one, part in zip(measures, parts, strict=True)]
     known = [each for each in gains if each is not None]
@@ -95,101 +107,124 @@ def find_bound(
     for pair in pairs:
         for _, rate in parts_of(pair.disparity):
             if not isinstance(rate, RateGap) or _over_decisions(rate):
-                return (f"There is no bound for {pair.disparity.name}: decisions change whom it is "
-                        "over.")  # fmt: skip
-    people = _People.pooled(parts, known)
-    relative = measures[0].relative
-    z = normal_quantile(confidence, len(pairs))  # half of the risk for each of two errors
-    found: list[list[tuple[float, float]] | None] = [
-        None
-        if cells is None
-        else [
-            _of_pair(people, pair, cells, margin=margin, relative=relative, z=z) for pair in pairs
-        ]
-        for cells in (_rows(parts), _reduced(parts, rule))
-    ]
-    shown = next((each for each in found if each is not None), None)
+                return (f"There is no bound for {pair.disparity.name}: its rate is over people "
+                        "whom the decisions choose.")  # fmt: skip
+    groups = len(parts[0].data.groups)
+    metrics = len({pair.disparity.name for pair in pairs})
+    every = metrics * (groups - 1) * (groups if reference == "best" else 1)
+    reduced, steps = _reduced(parts, rule)
+    kinds = (
+        (_rows(parts), _People.pooled(parts, known), every),
+        (reduced, _People.pooled(parts[1:], known[1:]), len(pairs)),
+    )
+    limits: list[list[tuple[float, float]] | None] = []
+    for cells, people, comparisons in kinds:
+        z = [normal_quantile(confidence, one) for one in (1, comparisons)]  # half the risk each
+        limits.append(None if cells is None else [
+            _of_pair(people, pair, cells, margin=margin, relative=measures[0].relative, z=z)
+            for pair in pairs
+        ])  # fmt: skip
+    shown = next((each for each in limits if each is not None), None)
     if shown is None:
-        return "There is no bound: nearly every row is of its own, and there is no blind repair."
+        return ("There is no bound: most people have a row of their own, and there is no blind "
+                "repair.")  # fmt: skip
     widest = max(range(len(pairs)), key=lambda k: shown[k][0])
-    any_rule, modelled = (None if one is None else max(gap for gap, _ in one) for one in found)
-    return Bound(pairs[widest].disparity.name, confidence, any_rule, modelled, shown[widest][1])
+    any_rule, modelled = (None if one is None else max(gap for gap, _ in one) for one in limits)
+    return Bound(
+        pairs[widest].disparity.name, confidence, any_rule, modelled, shown[widest][1], steps
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _People:
-    """Everybody, one entry a person."""
+    """People with what their decisions add, one entry a row of the data."""
 
     group: IntArray
     groups: tuple[object, ...]
-    outcome: FloatArray
-    weight: FloatArray
+    outcomes: Outcomes
     decision: FloatArray
     step: FloatArray
     """What a positive decision adds to the measure, beside a negative one."""
     base: FloatArray
     """What each person adds if decided 0."""
+    rows: FloatArray
+    """How many rows the person has: squares of sums are at most so many times sums of squares."""
 
     @classmethod
     def pooled(cls, parts: Sequence[Part], gains: Sequence[FloatArray]) -> _People:
         joined = [np.concatenate(each) for each in zip(*(
             (part.group, part.outcomes.outcome, part.outcomes.weight, part.current.decision,
-             each[:, 1] - each[:, 0], each[:, 0])
+             each[:, 1] - each[:, 0], each[:, 0], part.outcomes.rows_of_person)
             for part, each in zip(parts, gains, strict=True)
         ), strict=True)]  # fmt: skip
-        return cls(joined[0], parts[0].data.groups, *joined[1:])
+        group, outcome, weight, *others = joined
+        return cls(group, parts[0].data.groups, Outcomes(outcome, weight), *others)
 
 
 def _of_pair(
-    people: _People, pair: Pair, cells: IntArray, *, margin: float, relative: bool, z: float
+    people: _People,
+    pair: Pair,
+    cells: IntArray,
+    *,
+    margin: float,
+    relative: bool,
+    z: Sequence[float],
 ) -> tuple[float, float]:
     """The bound for one gap, and the least gap on these people."""
-    share = people.weight / people.weight.sum()
+    share, now = people.outcomes.share, people.decision
     effect, start = _effects(people, pair)
-    by_cell = _Program(_summed(cells, effect), _summed(cells, share * people.step), start)
-    now = float(share @ (people.step * people.decision))
+    worth = share * people.step
     if relative:
-        margin *= abs(now + float(share @ people.base))
-    best = by_cell.least(now - margin)
-    error = _error(share * people.step * (best[cells] - people.decision))
-    worse = by_cell.least(now - margin - z * error)
-    off = max(_gap_error(people, pair, decided) for decided in (best[cells], people.decision))
-    return max(0.0, by_cell.gap(worse) - z * off), max(0.0, by_cell.gap(best))
+        each = people.base + people.step * now
+        value = float(share @ each)
+        error = np.sqrt(people.rows @ (share * (each - value)) ** 2)
+        margin *= abs(value) + z[0] * float(error)
+
+    def least(slack: float, spread: FloatArray) -> tuple[FloatArray, float]:
+        """Decisions whose measure, plus ``spread`` where they differ from now, is high enough."""
+        more = worth + spread * (1 - 2 * now)
+        program = _Program(_summed(cells, effect), _summed(cells, more), start)
+        decided = program.least(float(worth @ now) - margin - slack - float(spread @ now))
+        return decided, program.gap(decided)
+
+    squares = people.rows * worth**2
+    _, best = least(0.0, np.zeros_like(worth))
+    limit, t = -np.inf, float(np.sqrt(squares.sum()))
+    for _ in range(_TANGENTS):
+        decided, gap = least(z[0] * t / 2, z[0] * squares / (2 * t))
+        limit = max(limit, gap)
+        t = max(float(np.sqrt(squares @ np.abs(decided[cells] - now))), 1e-9 * t)
+    return max(0.0, limit - z[1] * _gap_error(people, pair)), max(0.0, best)
 
 
 def _summed(cells: IntArray, each: FloatArray) -> FloatArray:
     return np.bincount(cells, each).astype(np.float64)
 
 
-def _error(each: FloatArray) -> float:
-    return float(np.sqrt(each @ each))
-
-
 def _effects(people: _People, pair: Pair) -> tuple[FloatArray, float]:
     """What a positive decision about each person does to the gap, and the gap if all are 0."""
     effect, start = np.zeros(len(people.group)), 0.0
-    for factor, rate, sign, members, over in _sides(people, pair):
-        y = people.outcome[members]
+    for factor, rate, members, share in _sides(people, pair):
+        y = people.outcomes.outcome[members]
         none, one = (rate.rate(np.full(len(y), h), y) for h in (0.0, 1.0))
-        effect[members] += sign * factor * people.weight[members] * (one - none) / over
-        start += sign * factor * float(people.weight[members] @ none) / over
+        effect[members] += factor * share * (one - none)
+        start += factor * float(share @ none)
     return effect, start
 
 
-def _gap_error(people: _People, pair: Pair, decision: FloatArray) -> float:
-    each = np.zeros(len(people.group))
-    for factor, rate, sign, members, over in _sides(people, pair):
-        y, weight = people.outcome[members], people.weight[members]
-        r, t = rate.rate(decision[members], y), rate.given(decision[members], y) * np.ones(len(y))
-        value = float(weight @ r) / over
-        each[members] += sign * factor * weight * (r - value * t) / over
-    return _error(each)
+def _gap_error(people: _People, pair: Pair) -> float:
+    """The standard error of a gap, at most: no rate varies more than that of one half."""
+    squares: dict[str, float] = {}
+    for factor, rate, members, share in _sides(people, pair):
+        own = factor**2 * float(people.rows[members] @ share**2) / 4
+        squares[rate.name] = squares.get(rate.name, 0.0) + own
+    return float(np.sum(np.sqrt(list(squares.values()))))
 
 
 def _sides(
     people: _People, pair: Pair
-) -> Iterator[tuple[float, RateGap, float, NDArray[np.bool_], float]]:
-    """Each rate of a gap in each of its two groups, with the weight it is over."""
+) -> Iterator[tuple[float, RateGap, NDArray[np.bool_], FloatArray]]:
+    """Each rate of a gap in each of its groups: its factor, and each member's share of it."""
     target = people.group == people.groups.index(pair.target)
     other = ~target
     if pair.baseline != "rest":
@@ -197,9 +232,9 @@ def _sides(
     for factor, rate in parts_of(pair.disparity):
         assert isinstance(rate, RateGap)
         for sign, members in ((1.0, target), (-1.0, other)):
-            y = people.outcome[members]
-            given = rate.given(np.zeros(len(y)), y) * np.ones(len(y))
-            yield factor, rate, sign, members, float(people.weight[members] @ given)
+            y, weight = people.outcomes.outcome[members], people.outcomes.weight[members]
+            given = weight * rate.given(np.zeros(len(y)), y)
+            yield sign * factor, rate, members, given / given.sum()
 
 
 def _over_decisions(rate: RateGap) -> bool:
@@ -257,18 +292,23 @@ def _rows(parts: Sequence[Part]) -> IntArray | None:
     return row if len(row) >= PEOPLE_A_ROW * (int(row.max()) + 1) else None
 
 
-def _reduced(parts: Sequence[Part], rule: BlindRule | None) -> IntArray | None:
-    """Each person's cell of outcome, effect on the gaps and decision, as the models tell them."""
+def _reduced(parts: Sequence[Part], rule: BlindRule | None) -> tuple[IntArray | None, int]:
+    """The cell of outcome, effect on the gaps and decision of each person who judges, as modelled.
+
+    And in how many steps: each holds equally many of the people who choose.
+    """
     if rule is None:
-        return None
+        return None, MOST_STEPS
     keys = []
     for part in parts:
         told = rule.told(part.table)
         outcome = rule.outcome.of(told, part.answers)
         effect = np.sum([one.effect(told, outcome) for one in rule.shares], axis=0)
         keys.append(np.stack([outcome, *effect, part.answers.decision])[:, part.row])
-    *columns, decision = np.concatenate(keys, axis=1)
-    steps = np.linspace(0, 1, BINS + 1)[1:-1]
-    bins = [np.searchsorted(np.quantile(each, steps), each) for each in columns]
-    _, cell = np.unique(np.stack([*bins, decision]), axis=1, return_inverse=True)
-    return np.asarray(cell).ravel()
+    cells = len(parts[1]) / PEOPLE_A_CELL / 2  # of either decision
+    count = int(np.clip(cells ** (1 / (len(keys[0]) - 1)), 2, MOST_STEPS))
+    ends = np.linspace(0, 1, count + 1)[1:-1]
+    places = [np.searchsorted(np.quantile(before, ends), after)
+              for before, after in zip(keys[0][:-1], keys[1][:-1], strict=True)]  # fmt: skip
+    _, cell = np.unique(np.stack([*places, keys[1][-1]]), axis=1, return_inverse=True)
+    return np.asarray(cell).ravel(), count

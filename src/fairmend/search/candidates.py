@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, as_column, as_numbers, encode, scalar
+from fairmend.data.columns import FloatArray, Frame, as_numbers, encode, scalar
+from fairmend.data.given import as_column
 from fairmend.errors import FairmendError, FairmendWarning, check, listed
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox

@@ -9,11 +9,11 @@ candidate equivalent and less discriminatory that is not is at most 5 %, however
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fairmend.search.candidates import Candidate
-from fairmend.search.judge import Figures, passing_chance, width
+from fairmend.search.judge import RISK, Figures, passing_chance, width
 
-RISK = 0.05
 CHANCES = (0.95, 0.85, 0.7, 0.5, 0.3)
 """For each of these chances to pass, the candidate with the least gap that has it is named."""
 
@@ -43,3 +43,27 @@ def named_in_order(
 def passes(figures: Figures) -> bool:
     """Whether a candidate is shown to be no worse than the margin allows, and less of a gap."""
     return figures.performance.p_worse <= RISK and figures.p_wider <= RISK
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What became of the candidates that were named, by their places."""
+
+    reached: frozenset[int]
+    passed: frozenset[int]
+    equivalent: frozenset[int]
+
+
+def tested_in_order(order: Sequence[int], figures: Sequence[Figures]) -> Tested:
+    """Each candidate is tested if all before it passed; equivalence is a sequence of its own."""
+    reached: list[int] = []
+    passed: list[int] = []
+    equivalent: list[int] = []
+    for k in order:
+        reached.append(k)
+        if len(equivalent) == len(passed) and figures[k].performance.p_value <= RISK:
+            equivalent.append(k)
+        if not passes(figures[k]):
+            break
+        passed.append(k)
+    return Tested(*map(frozenset, (reached, passed, equivalent)))

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, as_column, as_numbers
+from fairmend.data.columns import FloatArray, Frame, as_numbers
+from fairmend.data.given import as_column
 from fairmend.errors import DataError, check, check_between, nearest, warn
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Disparity, words_of
@@ -30,8 +31,8 @@ from fairmend.repair.trade_off import TradeOff
 from fairmend.report.findings import Provenance, fingerprint
 from fairmend.search.bound import find_bound
 from fairmend.search.candidates import Candidate, all_candidates
-from fairmend.search.choice import RISK, named_in_order, passes
-from fairmend.search.judge import Figures, Judge, pairs_to_judge
+from fairmend.search.choice import named_in_order, tested_in_order
+from fairmend.search.judge import RISK, Figures, Judge, pairs_to_judge
 from fairmend.search.people import Given, Part, split
 from fairmend.search.result import Alternative, Alternatives
 
@@ -206,21 +207,22 @@ def _search(
     rule = next((plan.rule for one in candidates for plan in one.plans.values()
                  if isinstance(plan, BlindPlan) and plan.rule.words is None), None)  # fmt: skip
     return Alternatives(
-        candidates=_told(candidates, chosen_on, judged_on, order),
+        candidates=_tested(candidates, chosen_on, judged_on, order),
         metric=", ".join(one.name for one in settings.disparities),
         title=words_of(settings.disparities[0].name).title or settings.disparities[0].name,
         measure=measures[0].name,
         margin=margin,
         relative_margin=measures[0].relative,
         trade_off=trade_off,
-        bound=find_bound((choosing, judging), pairs, measures, margin=margin, rule=rule),
+        bound=find_bound((choosing, judging), pairs, measures, margin=margin, rule=rule,
+                         reference=settings.reference),
         provenance=provenance(choosing, judging, settings, measure, margin),
         audit=audit_data(judging.data, reference=settings.reference),
         names=choosing.data.names,
         favours_positive=favours,
         choosing=choosing,
         settings=settings,
-    )
+    )  # fmt: skip
 
 
 def _judged(
@@ -234,7 +236,7 @@ def _judged(
     return found
 
 
-def _told(
+def _tested(
     candidates: Sequence[Candidate],
     chosen_on: Sequence[Figures],
     judged_on: Sequence[Figures],
@@ -242,29 +244,26 @@ def _told(
 ) -> tuple[Alternative, ...]:
     """Each candidate with its figures, its place in the order, and what the tests say of it.
 
-    There are two families of tests: the few that were named in order, and all others (Holm).
+    Equivalence has two families of tests: the few named in order, and all others (Holm).
     """
-    tested = 0
-    for k in order:
-        tested += 1
-        if not passes(judged_on[k]):
-            break
+    tested = tested_in_order(order, judged_on)
     others = [k for k in range(1, len(candidates)) if k not in order]
     p_values = [judged_on[k].performance.p_value for k in others]
     adjusted = dict(zip(others, holm(p_values, len(others)), strict=True))
-    found = []
-    for k, (made, before, after) in enumerate(zip(candidates, chosen_on, judged_on, strict=True)):
-        place = order.index(k) + 1 if k in order else None
-        reached = place is not None and place <= tested
-        if k == 0:
-            equivalent = True
-        elif k in order:
-            equivalent = bool(reached and after.performance.p_value <= RISK)
-        else:
-            equivalent = adjusted[k] <= RISK
-        passed = reached and passes(after)
-        found.append(Alternative(made, before, after, place, reached, passed, equivalent))
-    return tuple(found)
+    return tuple(
+        Alternative(
+            candidate,
+            before,
+            after,
+            place=order.index(k) + 1 if k in order else None,
+            reached=k in tested.reached,
+            passed=k in tested.passed,
+            equivalent=k == 0 or k in tested.equivalent or adjusted.get(k, 1.0) <= RISK,
+        )
+        for k, (candidate, before, after) in enumerate(
+            zip(candidates, chosen_on, judged_on, strict=True)
+        )
+    )
 
 
 def _warn_if_spent(part: Part) -> None:

@@ -13,11 +13,14 @@ from fairmend.measure import special
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Disparity, RateGap, parts_of
 from fairmend.measure.intervals import normal_quantile
-from fairmend.measure.performance import Equivalence, Performance, compare
+from fairmend.measure.performance import PSEUDO_PEOPLE, Equivalence, Performance, compare
 from fairmend.measure.result import Gap
 from fairmend.model.answers import Answers
 from fairmend.repair.problem import judged
 from fairmend.search.people import Part
+
+RISK = 0.05
+"""Of a test; of all intervals of a kind at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +52,11 @@ class Figures:
     gap: Gap
     """The widest of the gaps looked at; its interval holds for all of them at once."""
     reduction: float
-    """How much narrower the widest gap is than that of the current decisions."""
+    """How much narrower the widest gap is than the gap that was the widest on the people who
+    choose, by the comparison that is least sure."""
     reduction_error: float
     p_wider: float
-    """Of the one-sided test that it is not narrower."""
+    """Of the one-sided test that it is not narrower: the largest over all gaps looked at."""
     performance: Equivalence
     changed: float
     """The share of all people whose decision is another."""
@@ -75,27 +79,22 @@ class Judge:
     ) -> None:
         self.part, self.pairs, self.measure, self.margin = part, pairs, measure, margin
         self._favours_positive = favours_positive
-        self._before = self._gaps(part.current.decision)
+        self._now = self._rates(pairs[0], part.current.decision)
 
     def figures(self, answers: Answers) -> Figures:
         """All figures of some decisions, one entry a person."""
         part, decision = self.part, answers.decision
-        after = self._gaps(decision)
-        now, then = (
-            max(zip(self.pairs, gaps, strict=True), key=lambda one: width(one[1]))
-            for gaps in (self._before, after)
-        )
-        reduction, error = self._reduction(now, then, decision)
+        reduction, error, p_wider = self._narrower(decision)
         change = decision - part.current.decision
         wanted = change if self._favours_positive else -change
         share = part.outcomes.share
         up, down = np.maximum(wanted, 0.0), np.maximum(-wanted, 0.0)
         return Figures(
             part=part.name,
-            gap=then[1],
+            gap=max(self._gaps(decision), key=width),
             reduction=reduction,
             reduction_error=error,
-            p_wider=float(special.ndtr(-reduction / error)) if error > 0 else float(reduction <= 0),
+            p_wider=p_wider,
             performance=compare(self.measure, part.outcomes, part.current, answers,
                                 margin=self.margin),
             changed=float(share @ np.abs(change)),
@@ -116,45 +115,73 @@ class Judge:
     def _gaps(self, decision: FloatArray) -> list[Gap]:
         """Each gap that is looked at, under these decisions."""
         data = self.part.decided(decision)
-        confidence = 1 - 0.05 / len(self.pairs)
-        found = []
-        for pair in self.pairs:
-            audit = audit_data(
+        confidence = 1 - RISK / len(self.pairs)
+        audits = {
+            (pair.disparity, pair.baseline): audit_data(
                 data, metrics=[pair.disparity], reference=pair.baseline, confidence=confidence
             )
-            found += [gap for gap in audit.gaps if gap.target == pair.target]
-        return found
+            for pair in self.pairs
+        }
+        return [
+            gap
+            for pair in self.pairs
+            for gap in audits[pair.disparity, pair.baseline].gaps
+            if gap.target == pair.target
+        ]
 
     # ---------------------------------------------------------------- narrower than now
 
-    def _reduction(
-        self, now: tuple[Pair, Gap], then: tuple[Pair, Gap], decision: FloatArray
-    ) -> tuple[float, float]:
-        """How much narrower the gap is, and the standard error of that on the same people."""
-        current = self.part.current.decision
-        before = np.sign(now[1].gap) * self._influence(now[0], current)
-        after = np.sign(then[1].gap) * self._influence(then[0], decision)
-        each = before - after
-        if self.part.outcomes.person is not None:
-            each = np.bincount(self.part.outcomes.person, each)
-        return abs(now[1].gap) - abs(then[1].gap), float(np.sqrt(each @ each))
+    def _narrower(self, decision: FloatArray) -> tuple[float, float, float]:
+        """How much narrower the widest gap is, the error of that, and the one-sided p-value.
 
-    def _influence(self, pair: Pair, decision: FloatArray) -> FloatArray:
-        """What each person adds to the error of a gap: a rate is a ratio of two sums."""
+        It is narrower if each gap, in either direction, is now narrower than the one that was the
+        widest on the people who choose. So all of these tests must reject, and none needs a
+        correction (an intersection-union test; Berger, 1982).
+        """
+        tests = []
+        for pair in self.pairs:
+            then = self._rates(pair, decision)
+            for sign in (1, -1):
+                narrower = self._now.gap - sign * then.gap
+                psi = self._now.psi - sign * then.psi
+                spread = float(np.hypot(np.sqrt(self.part.outcomes.squared(psi)), then.floor))
+                tests.append((narrower * then.shrunk / spread, narrower, spread))
+        z, narrower, spread = min(tests)
+        return narrower, spread, float(special.ndtr(-z))
+
+    def _rates(self, pair: Pair, decision: FloatArray) -> _Rates:
+        """A gap with what each person adds to its error: a rate is a ratio of two sums."""
         part, places = self.part, self.part.data.groups
         target = part.group == places.index(pair.target)
         other = ~target if pair.baseline == "rest" else part.group == places.index(pair.baseline)
-        influence = np.zeros(len(part))
+        y, weight = part.outcomes.outcome, part.outcomes.weight
+        gap, psi, floor, fewest = 0.0, np.zeros(len(part)), 0.0, np.inf
         for factor, rate in parts_of(pair.disparity):
             assert isinstance(rate, RateGap)
-            y, weight = part.outcomes.outcome, part.outcomes.weight
             r, t = rate.rate(decision, y) * weight, rate.given(decision, y) * weight
             for sign, members in ((1.0, target), (-1.0, other)):
                 over = float(t[members].sum())
-                if over > 0:
-                    value = float(r[members].sum()) / over
-                    influence[members] += sign * factor * (r - value * t)[members] / over
-        return influence
+                if over == 0:
+                    return _Rates(np.inf, psi, 1.0, 1.0)
+                value = float(r[members].sum()) / over
+                gap += sign * factor * value
+                psi[members] += sign * factor * (r - value * t)[members] / over
+                people = 1 / part.outcomes.squared(t * members / over)
+                floor += (factor / (people + PSEUDO_PEOPLE)) ** 2
+                fewest = min(fewest, people)
+        return _Rates(gap, psi, float(np.sqrt(floor)), fewest / (fewest + PSEUDO_PEOPLE))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rates:
+    """A gap, and how each person adds to its error."""
+
+    gap: float
+    psi: FloatArray
+    floor: float
+    """The error that is left where hardly anybody's decision changes (Agresti and Min, 2005)."""
+    shrunk: float
+    """By what a difference is to be reduced, for the same reason."""
 
 
 def width(gap: Gap) -> float:
@@ -163,12 +190,13 @@ def width(gap: Gap) -> float:
 
 
 def pairs_to_judge(part: Part, disparities: Sequence[Disparity], reference: Hashable) -> list[Pair]:
-    """The gaps that are to be narrowed: of every group that is worse off than its reference."""
-    pairs = []
+    """The gaps to narrow, the widest first: of every group worse off than its reference."""
+    found = []
     for disparity in disparities:
         gaps = audit_data(part.data, metrics=[disparity], reference=reference).gaps
-        pairs += [Pair(disparity, gap.target, gap.baseline) for gap in judged(gaps) if gap.gap > 0]
-    return pairs
+        found += [(gap.gap, Pair(disparity, gap.target, gap.baseline))
+                  for gap in judged(gaps) if gap.gap > 0]  # fmt: skip
+    return [pair for _, pair in sorted(found, key=lambda one: -one[0])]
 
 
 def passing_chance(figures: Figures, people: int, judges: int) -> float:

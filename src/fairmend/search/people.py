@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, IntArray, as_column, check_order, read_column
+from fairmend.data.columns import FloatArray, Frame, IntArray, read_column
+from fairmend.data.given import as_column, check_order
 from fairmend.data.groups import are_names, group_columns, read_groups
 from fairmend.data.ids import read_people
 from fairmend.data.outcomes import read_outcome

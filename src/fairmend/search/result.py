@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairmend import doors
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.errors import DataError, FairmendWarning, nearest, require
@@ -25,8 +26,7 @@ from fairmend.repair.trade_off import TradeOff
 from fairmend.report.findings import Provenance
 from fairmend.search.bound import Bound
 from fairmend.search.candidates import Candidate
-from fairmend.search.choice import RISK
-from fairmend.search.judge import Figures, width
+from fairmend.search.judge import RISK, Figures, width
 from fairmend.search.people import Part
 from fairmend.tables import TextTable, number, percent, points
 
@@ -311,11 +311,7 @@ class Alternatives:
 
     def to_html(self, *, command: str | None = None) -> str:
         """The dossier: one page to file, which needs no network."""
-        for module in ("jinja2", "vl_convert"):
-            require(module, extra="report", why="to_html()")
-        from fairmend.search.dossier import dossier
-
-        return dossier(self, command=command)
+        return doors.dossier_page(self, command)
 
     def save_html(
         self,

@@ -19,6 +19,7 @@ from fairmend.classifier import RepairedClassifier
 from fairmend.data.columns import Frame, encode
 from fairmend.data.groups import UNKNOWN
 from fairmend.data.ids import content_ids
+from fairmend.data.rows import spread
 from fairmend.errors import DataError, ModelError
 from fairmend.model.answers import Answers
 from fairmend.model.probe import Probe
@@ -82,8 +83,7 @@ class Repairer:
             return None
         if classifier._probe is None:
             return Probe.choose(self.schema.table, data.populations, PROBES)
-        places = np.linspace(0, len(classifier._probe.rows) - 1, PROBES).astype(np.int64)
-        return classifier._probe.take(np.unique(places))
+        return classifier._probe.take(spread(len(classifier._probe.rows), PROBES))
 
     def metadata(self, model: str, output: str, version: str) -> dict[str, Any]:
         """The model as the Open Inference Protocol describes one."""

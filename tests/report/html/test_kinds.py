@@ -105,8 +105,10 @@ def reported(metric, groups, few):
     kept = np.flatnonzero((new_s != groups[-1]) | (np.cumsum(new_s == groups[-1]) <= few))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairmendWarning)
-        mended = RepairedClassifier(chance, metric, random_state=0).fit(X, y, sensitive_features=s)
-        return mended.report(new_X[kept], new_y[kept], sensitive_features=new_s[kept])
+        repaired = RepairedClassifier(chance, metric, random_state=0).fit(
+            X, y, sensitive_features=s
+        )
+        return repaired.report(new_X[kept], new_y[kept], sensitive_features=new_s[kept])
 
 
 def test_a_divergence_is_no_gap_in_points():

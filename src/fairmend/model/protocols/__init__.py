@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fairmend.errors import DataError, require
+from fairmend.errors import check, require
 from fairmend.model.registry import PROTOCOLS
 
 if TYPE_CHECKING:
     from fairmend.model.wire import Protocol
-
-__all__ = ["protocol_for", "protocol_named", "protocol_names"]
 
 protocol_names = PROTOCOLS.names
 
@@ -38,12 +36,8 @@ def protocol_for(url: str) -> str:
     'instances'
     """
     path = urlsplit(url).path
-    if path.strip("/") == "":
-        raise DataError(
-            "url",
-            "must show the protocol by its path, or protocol= must name it",
-            "got an address without a path",
-            "Give the whole address, e.g. ending in /invocations or /v2/models/NAME.",
-        )
+    must = "must show the protocol by its path, or protocol= must name it"
+    fix = "Give the whole address, e.g. ending in /invocations or /v2/models/NAME."
+    check(path.strip("/"), "url", must, "got an address without a path", fix)
     require("msgspec", extra="remote", why="a model behind an address")
     return next((name for name in protocol_names() if PROTOCOLS[name].fits(path)), "instances")

@@ -25,8 +25,6 @@ from fairmend.model.wire import (
     strict_json,
 )
 
-__all__ = ["Instances"]
-
 RECORDS, LISTS, CELLS = "records", "lists", "cells"
 """The forms of instances."""
 PARAMETERS = {

@@ -25,8 +25,6 @@ from fairmend.model.protocols.instances import (
 )
 from fairmend.model.wire import JSON, BadRequest, Cell, Query, json_object, json_rows, strict_json
 
-__all__ = ["MLflow"]
-
 _COLUMNS = "columns"
 """The form of ``inputs`` that hold a list per column."""
 _json = msgspec.json.Encoder()

@@ -26,8 +26,6 @@ from fairmend.model.wire import (
     strict_json,
 )
 
-__all__ = ["BINARY", "DATATYPES", "HEAD_LENGTH", "V2"]
-
 BINARY = "application/octet-stream"
 HEAD_LENGTH = "inference-header-content-length"
 """The header that says how much of a body is JSON, where tensors follow it as bytes. Here it is a
@@ -284,7 +282,6 @@ class V2(Protocol):
 
     @property
     def given(self) -> str:
-        """The name of the output that a server gives."""
         return self.output or "predict"
 
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import check, listed, warn
+from fairmend.explain.crossfit import ModelChoice, pair_model, tree_model
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import parts_of
 from fairmend.measure.population import AuditData, Population, Tally, pooled
@@ -41,7 +42,7 @@ from fairmend.repair.blind.rule import (
 from fairmend.repair.blind.search import FlipSearch, Solved
 from fairmend.repair.blind.word_search import WordSearch
 from fairmend.repair.blind.words import WordRule
-from fairmend.repair.destinations import Donors
+from fairmend.repair.destinations import Donors, RememberingDonors, forgetting
 from fairmend.repair.plan import Plan
 from fairmend.repair.probabilities import RowProbabilities, pooled_tally
 from fairmend.repair.problem import (
@@ -60,6 +61,11 @@ __all__ = ["BlindLevels", "plan_blindly"]
 _SPREAD = 1.2
 """How much wider the gap of new people spreads than counting the people of the fit tells: without
 it the interval covered .88 to .96 over six simulated worlds (see tests/theory)."""
+_ANY_BETTER = ModelChoice((pair_model,))
+"""Of models of who is of a group: whichever predicts people held out best. The rule is judged by
+the people, so a model need not be better by more than chance."""
+_FINER = ModelChoice((pair_model, tree_model))
+"""Of models of the outcome, which say what a flip costs."""
 _FEW = 20
 """Of fewer people nothing is learnt about who they are."""
 
@@ -72,7 +78,16 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
 
     There is no plan where no group is worse off.
     """
-    return BlindLevels(data, settings, box).at(settings.level)
+    plans = BlindLevels(data, settings, box).at(settings.level)
+    rules = {plan.rule for plan in plans.values() if isinstance(plan, BlindPlan)}
+    stored = {
+        rule: replace(rule, donors=(forgetting(rule.donors[0]), forgetting(rule.donors[1])))
+        for rule in rules
+    }
+    return {
+        group: replace(plan, rule=stored[plan.rule]) if isinstance(plan, BlindPlan) else plan
+        for group, plan in plans.items()
+    }
 
 
 class BlindLevels:
@@ -90,6 +105,7 @@ class BlindLevels:
             "Name another group, or leave it out.",
         )
         self.data, self.settings, self.box = data, settings, box
+        self._plans: dict[float, dict[Hashable, Plan]] = {}
         self._gaps = audit_data(
             data, metrics=settings.disparities[:1], reference=settings.reference
         ).gaps
@@ -101,6 +117,11 @@ class BlindLevels:
 
     def at(self, level: float) -> dict[Hashable, Plan]:
         """The plans that close so much of the gaps."""
+        if level not in self._plans:
+            self._plans[level] = self._at(level)
+        return self._plans[level]
+
+    def _at(self, level: float) -> dict[Hashable, Plan]:
         if not self._against:
             return {}
         settings = replace(self.settings, level=level)
@@ -356,7 +377,7 @@ class _Models:
         data = self.audited.data
         whole = pooled_tally(data)
         tally = Tally(*(part[self.audited.rows] for part in whole.sums))
-        inputs = self._fit(tally, "P(Y=1 | x)")
+        inputs = self._fit(tally, "P(Y=1 | x)", _FINER)
         if not data.outcome_known:
             return AnsweredOutcome(inputs, None, 0.0, 1.0, probability=False)
         return AnsweredOutcome.fit(inputs, self.told, self.audited.answers, tally, box)
@@ -398,7 +419,7 @@ class _Models:
         fitted = self._share((0,), (0, 1)).fitted
         return float("nan") if fitted is None else fitted.auc
 
-    def _fit(self, tally: Tally, what: str) -> RowProbabilities:
+    def _fit(self, tally: Tally, what: str, choice: ModelChoice = _ANY_BETTER) -> RowProbabilities:
         """On the distinct rows of what the rule may look at, as far as anybody is there."""
         first, inverse = self._alike.first, self._alike.inverse
         if len(first) < len(inverse):
@@ -411,7 +432,8 @@ class _Models:
             tally = Tally(*sums)
         there = np.flatnonzero(tally.by_row > 0)
         some = Tally(*(part[there] for part in tally.sums))
-        return RowProbabilities.fit_event(self.told.take(first[there]), some, self.settings, what)
+        rows = self.told.take(first[there])
+        return RowProbabilities.fit_event(rows, some, self.settings, what, choice)
 
 
 def _donors(
@@ -426,7 +448,7 @@ def _donors(
     rules = replace(settings, immutable=(*settings.edit_cost.immutable, *kept_out)).edit_cost
     cost = edit_cost(data.table, everybody, rules)
     pool = replace(problem, source=everybody, table=audited.table, cost=cost)
-    return pool.donors(1.0), pool.donors(0.0)
+    return RememberingDonors.of(pool.donors(1.0)), RememberingDonors.of(pool.donors(0.0))
 
 
 def _prices_of_rows(

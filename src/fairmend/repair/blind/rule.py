@@ -238,6 +238,10 @@ class BlindPlan(Plan):
 
     rule: BlindRule
 
+    @property
+    def reads_group(self) -> bool:
+        return False
+
     def may_take(self, decision: float) -> bool:
         return self.rule.protected != decision
 

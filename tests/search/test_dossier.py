@@ -1,0 +1,84 @@
+"""The dossier in a real browser: quiet, accessible, within the page, and true to the figures."""
+
+import csv
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from pypdf import PdfReader
+
+import fairmend
+from fairmend import FairmendWarning
+
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def found():
+    rng = np.random.default_rng(0)
+    n = 4_000
+    sex = rng.choice([EVIL, "m"], n)
+    income = rng.binomial(4, np.where(sex == "m", 0.6, 0.4), n)
+    flag = rng.binomial(1, np.where(sex == "m", 0.7, 0.2), n)
+    X = pd.DataFrame({"income & more": income, '"><img src=x onerror=alert(1)>': flag})
+    y = (rng.random(n) < 1 / (1 + np.exp(-(1.2 * income - 2.4)))).astype(int)
+
+    def vendor(rows):
+        a, b = rows.to_numpy().T
+        return 1 / (1 + np.exp(-(1.2 * a + 1.0 * b - 3.0)))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairmendWarning)
+        return fairmend.alternatives(
+            vendor, X, y, sensitive_features=sex, margin=0.02, measure="accuracy", random_state=0
+        )
+
+
+@pytest.fixture(scope="module")
+def page(found, tmp_path_factory):
+    path = tmp_path_factory.mktemp("dossier") / "dossier.html"
+    found.save_html(path, command="fairmend alternatives people.csv")
+    return path
+
+
+def test_it_is_one_small_file_that_holds_everything(found, page):
+    text = page.read_text(encoding="utf-8")
+    assert len(text) < 1_500_000
+    assert EVIL not in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    for one in found.candidates[:5]:
+        assert one.why in text
+    assert found.provenance.report_data in text
+    assert "fairmend alternatives people.csv" in text
+    assert "no legal advice" in text
+    with pytest.raises(fairmend.FairmendError):
+        found.save_html(page)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_is_quiet_accessible_and_within_the_page(open_page, page, width):
+    opened = open_page(page, width=width)
+    assert opened.errors == []
+    assert [url for url in opened.requests if not url.startswith("file:")] == []
+    assert Axe().run(opened.page).violations_count == 0
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_tables_come_out_as_csv(open_page, page, found):
+    opened = open_page(page)
+    with opened.page.expect_download() as download:
+        opened.page.click("a[download='fairmend-candidates-table.csv']")
+    with open(download.value.path(), encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(found.candidates)
+    assert [float(row["gap, points"]) for row in rows] == [one.gap for one in found.candidates]
+
+
+def test_on_paper(open_page, page, tmp_path):
+    opened = open_page(page)
+    opened.page.pdf(path=tmp_path / "dossier.pdf", format="A4")
+    sheets = [sheet.extract_text() for sheet in PdfReader(tmp_path / "dossier.pdf").pages]
+    assert 3 <= len(sheets) <= 10
+    assert all(len(text) > 100 for text in sheets)
