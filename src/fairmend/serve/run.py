@@ -67,6 +67,7 @@ class _Bounded(HttpToolsProtocol):
     """Closes connections whose headers are too long, or take too long."""
 
     _received = 0
+    _in_body = False
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -78,16 +79,20 @@ class _Bounded(HttpToolsProtocol):
         self._wait()
 
     def on_headers_complete(self) -> None:
-        self._received = 0
+        self._received, self._in_body = 0, True
         self._stop_waiting()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is not None and b"h2c" in data:
+        if not self._in_body and b"h2c" in data:
             end = data.find(b"\r\n\r\n") + 2 or len(data)
             data = _OFFER.sub(b"", data[:end]) + data[end:]
         self._received += len(data)
