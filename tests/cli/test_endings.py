@@ -18,6 +18,7 @@ from disks import null_device
 
 from .conftest import IGNORED, NAMED, environment, process, write_applicants
 
+pytestmark = pytest.mark.slow
 APPLY = ("apply", "repaired.fairmend", "-", "--missing", "n/a", "--emit", "rows", "-o")
 ENOUGH = 5 << 20
 """Bytes that make apply write: more than one block."""

@@ -170,6 +170,7 @@ def small_world(seed, n):
     return X, y, s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [500, 1_500])
 def test_what_is_said_of_a_rate_over_decisions_is_so(n):
     """Truth: counts of the audited people under the law, and every other cut in both directions."""
@@ -374,6 +375,7 @@ def test_a_gap_over_hardly_anybody_counts_as_chance():
         least_change(data, disparity="fnr", target="a", box=box)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
 @pytest.mark.parametrize("two_sided", [False, True])
 def test_what_is_expected_allows_for_the_choice_of_the_reference(two_sided):

@@ -17,7 +17,7 @@ from fairmend.model.answers import Answers
 from planning import least_change
 
 REPETITIONS = 500 if os.environ.get("FAIRMEND_REPETITIONS") == "full" else 80
-pytestmark = pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")]
 
 
 def test_small_samples_are_not_biased():
