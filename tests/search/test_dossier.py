@@ -68,6 +68,7 @@ def test_it_is_quiet_accessible_and_within_the_page(open_page, page, width):
 
 def test_the_tables_come_out_as_csv(open_page, page, found):
     opened = open_page(page)
+    opened.page.get_by_text("Every candidate").first.click()
     with opened.page.expect_download() as download:
         opened.page.click("a[download='fairmend-candidates-table.csv']")
     with open(download.value.path(), encoding="utf-8-sig", newline="") as file:
