@@ -83,3 +83,10 @@ def test_on_paper(open_page, page, tmp_path):
     sheets = [sheet.extract_text() for sheet in PdfReader(tmp_path / "dossier.pdf").pages]
     assert 3 <= len(sheets) <= 10
     assert all(len(text) > 100 for text in sheets)
+
+
+def test_a_blind_candidate_can_be_stored(found, tmp_path):
+    blind = next(one for one in found.candidates if one.kind == "blind")
+    path = tmp_path / "alternative.fairmend"
+    found.classifier(blind).save(path)
+    assert fairmend.load(path).blind is True
