@@ -240,16 +240,20 @@ class Population:
         return None if self.tally is None else self.tally.by_person
 
     @property
+    def counts(self) -> Tally:
+        """The people of each row by outcome; masses stand for them in an exact distribution."""
+        if self.tally is not None:
+            return self.tally
+        mass = self.mass[:, None] * np.stack([1 - self.outcome, self.outcome], axis=1)
+        return Tally(mass, mass, mass)
+
+    @property
     def observed(self) -> Population:
         """One cell per row and outcome really seen, so that every outcome is 0 or 1.
 
         A disparity has the same value here; its influence is then that of single people.
         """
-        if self.tally is None:
-            weight = np.stack([self.mass * (1 - self.outcome), self.mass * self.outcome], axis=1)
-            tally = Tally(weight, weight, weight)
-        else:
-            tally = self.tally
+        tally = self.counts
         row, outcome = np.nonzero(tally.people)
         cell = np.arange(len(row))
         kept = tally.weight[row, outcome]
