@@ -306,6 +306,12 @@ class Population:
         return Population.counted(Tally(*sums, by_person=by_person), values).observed
 
 
+def ranked_above(place: IntArray, mass: FloatArray) -> FloatArray:
+    """How much of a mass each row is ranked above by its place, ties by half."""
+    at = np.bincount(place, mass)
+    return np.asarray((np.cumsum(at) - at / 2)[place], np.float64)
+
+
 def pooled(populations: Sequence[Population]) -> Population:
     """Several populations as one, each weighing what its people weigh."""
     if len(populations) == 1:
