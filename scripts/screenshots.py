@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 MADE_FROM = IMAGES / "made-from.json"
 STYLES = ("report/html/page.css",)
-WIDE, MARGIN = 1080, 20
+WIDE, NARROW, MARGIN = 1280, 390, 20
 LEVEL = "0.8"
 """Where the slider of the frontier stands."""
 COLOURS = 48
@@ -110,6 +110,7 @@ def take_all(browser: Any) -> Iterator[Shot]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         yield from report_shots(browser, folder)
+        yield dossier_shot(browser, folder)
         yield monitor_shot(browser, folder)
         yield terminal_shot(folder)
 
@@ -148,7 +149,29 @@ def report_shots(browser: Any, folder: Path) -> Iterator[Shot]:
         while page.locator("#level-now").text_content() != LEVEL:
             page.keyboard.press("ArrowLeft")
         slider.blur()
-        yield shot(page, "report-frontier.png", "#frontier", "#frontier figure svg", margin=0)
+        yield shot(page, "report-frontier.png", "#frontier", "#frontier figure")
+    with opened(browser, width=NARROW, theme="dark") as page:
+        page.goto((folder / walk.PAGE).as_uri())
+        yield shot(page, "report-phone.png", "header", "#verdict .figures")
+
+
+def dossier_shot(browser: Any, folder: Path) -> Shot:
+    """The first screen of the dossier that docs/alternatives.md makes."""
+    from sklearn.linear_model import LogisticRegression
+
+    import fairmend
+
+    adult = fairmend.datasets.load_adult()
+    model = LogisticRegression(C=100).fit(adult.X[::3], adult.y[::3])
+    with patch.dict(os.environ, SOURCE_DATE_EPOCH=str(int(FIRST_DAY))):
+        found = fairmend.alternatives(
+            model, adult.X[1::3], adult.y[1::3], disparity="sp", measure="accuracy", margin=0.01,
+            sensitive_features=adult.sensitive_features[1::3], random_state=0,
+        )  # fmt: skip
+    found.save_html(folder / "dossier.html")
+    with opened(browser) as page:
+        page.goto((folder / "dossier.html").as_uri())
+        return shot(page, "dossier.png", "header", "#answer figure")
 
 
 # -------------------------------------------------------------------- the monitor
@@ -269,10 +292,10 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(browser: Any) -> Iterator[Any]:
+def opened(browser: Any, *, width: int = WIDE, theme: str = "light") -> Iterator[Any]:
     """A tab as wide as the pictures."""
     context = browser.new_context(
-        viewport={"width": WIDE, "height": 900}, color_scheme="light", reduced_motion="reduce"
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
     )
     yield context.new_page()
     context.close()
@@ -282,7 +305,7 @@ def shot(page: Any, name: str, start: str, end: str, *, margin: int = MARGIN) ->
     """A page from where one part of it starts to where one ends, and a little more."""
     page.evaluate("window.scrollTo(0, 0)")  # boxes are counted from the top of the window
     first, last = (page.locator(part).first.bounding_box() for part in (start, end))
-    clip = {"x": 0, "y": first["y"], "width": WIDE,
+    clip = {"x": 0, "y": first["y"], "width": page.viewport_size["width"],
             "height": last["y"] + last["height"] + margin - first["y"]}  # fmt: skip
     seen = page.evaluate(VISIBLE_TEXT, [clip["y"], clip["y"] + clip["height"]])
     taken = page.screenshot(full_page=True, clip=clip, animations="disabled")

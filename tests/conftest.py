@@ -117,6 +117,11 @@ def is_text(value):
     return isinstance(value, str)
 
 
+def pytest_itemcollected(item):
+    if cluster_of(item) is not None:
+        item.add_marker("slow")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """One cluster after the other, and then all that needs none."""

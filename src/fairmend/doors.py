@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from fairmend.errors import require, warn
+from fairmend.errors import require
 
 
 def report_page(report: Any) -> str:
     """`Report.to_html`: the whole report as one page."""
-    _require_pages()
+    require("jinja2", extra="report", why="to_html()")
     from fairmend.report.html.build import of_report
 
     return of_report(report)
@@ -21,7 +21,7 @@ def report_page(report: Any) -> str:
 
 def audit_page(audit: Any) -> str:
     """`Audit.to_html`: an audit alone, without a repair."""
-    _require_pages()
+    require("jinja2", extra="report", why="to_html()")
     from fairmend.report.html.build import of_audit
 
     return of_audit(audit)
@@ -29,22 +29,10 @@ def audit_page(audit: Any) -> str:
 
 def dossier_page(found: Any, command: str | None) -> str:
     """`Alternatives.to_html`: the dossier of a search as one page."""
-    _require_pages()
+    require("jinja2", extra="report", why="to_html()")
     from fairmend.search.dossier import dossier
 
     return dossier(found, command=command)
-
-
-def _require_pages() -> None:
-    for module in ("jinja2", "vl_convert"):
-        require(module, extra="report", why="to_html()")
-    from fairmend.report.drawing import can_draw
-
-    if not can_draw():
-        warn(
-            "report: the charts are left out, as the memory of this process is limited (ulimit "
-            "-v); their tables are there"
-        )
 
 
 def save(classifier: Any, path: str | os.PathLike[str], *, created: Any, overwrite: bool) -> None:

@@ -221,10 +221,7 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [pytest.param(name, marks=pytest.mark.slow) if name == "dask" else name for name in ENGINES],
-)
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("which", ["repaired", "loaded"])
 def test_engines(case, engine, which, tmp_path, request):
     if engine == "dask":

@@ -255,13 +255,9 @@ ENGINES = {
     "dask": in_dask,
     "spark": in_spark,
 }
-SLOW = ("dask", "spark")
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in ENGINES],
-)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine(case, engine, request):
     if engine == "spark" and case.kind not in ("float", "tuple"):
         pytest.skip("Spark takes long, and reads groups by the same reader")

@@ -294,17 +294,20 @@ def elsewhere(saved, folder):
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_another_process_loads_what_was_saved_to_the_last_bit(case, saved, elsewhere):
     assert elsewhere[case] == json.loads(json.dumps(saved[case]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_fit_in_another_process_gives_the_same_bytes(case, elsewhere, folder):
     one, other = (folder / f"{case}.{end}" for end in ("fairmend", "again"))
     assert one.read_bytes() == other.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_cases_show_something(saved):
     assert {kind for case in CASES for kind in saved[case]["kinds"]} == {
         "FlipPlan", "JointPlan", "OrderPlan", "ShiftPlan", "SoftPlan", "CouplingPlan",
@@ -1240,6 +1243,7 @@ print(json.dumps([said, memory("VmHWM:") - before]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and limits the address space")
 def test_no_tampered_artifact_takes_a_hundred_megabytes_to_refuse(tampered, good):
     code = LIMITED.format(tests=str(Path(__file__).parent), good=str(good), place=str(tampered))
@@ -1351,6 +1355,7 @@ def forgers(forgery, folder):
 SWEPT = ("least_change by score", "order", "transport", "mixed columns", "mixed columns in Polars")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SWEPT)
 @given(member=PLACES, flips=FLIPS)
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

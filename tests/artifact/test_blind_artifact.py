@@ -99,6 +99,7 @@ def test_models_that_are_code_are_not_stored(tmp_path):
         repaired.save(tmp_path / "code")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blind", "blind, joint"])
 def test_forged_bytes_are_refused_or_harmless(kind, tmp_path):
     from _forged import Forger, fitted, model_of

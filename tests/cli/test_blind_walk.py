@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import IGNORED, NAMED, write_applicants
 
-pytestmark = pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")]
 
 BLIND = ("--metric", "sp", "--blind", "--immutable", "Age (years)")
 APPLY = ("--missing", "n/a", "--id", "customer no")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
 WIDTH = 100
 WITHOUT = """
 import sys

@@ -18,6 +18,7 @@ from disks import null_device
 
 from .conftest import IGNORED, NAMED, environment, process, write_applicants
 
+pytestmark = pytest.mark.slow
 APPLY = ("apply", "repaired.fairmend", "-", "--missing", "n/a", "--emit", "rows", "-o")
 ENOUGH = 5 << 20
 """Bytes that make apply write: more than one block."""
@@ -285,21 +286,6 @@ def test_interrupted_while_it_is_imported(workdir):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (130, b"fairmend: interrupted\n")
-
-
-def test_little_memory_costs_the_charts_only(workdir, tmp_path):
-    limit = 3 << 30
-    done = subprocess.run(
-        [sys.executable, "-m", "fairmend", "repair", "applicants.csv", *NAMED, *IGNORED,
-         "--allow-partial", "-o", str(tmp_path / "r.fairmend")],
-        capture_output=True, cwd=workdir, env=environment(OMP_NUM_THREADS="1"), check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count(b"the charts are left out") == 1
-    page = (tmp_path / "r.html").read_text()
-    assert "Not drawn" in page
-    assert "<table" in page
 
 
 def test_the_version_can_be_asked_for():

@@ -173,6 +173,7 @@ def test_decimal_commas_are_refused_until_somebody_says_what_they_are(command, a
     assert (typo.code, "must be . or ,; got ';'" in typo.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_repair_is_the_same_with_either_decimal_mark(amounts, call):
     out = {}
     assert call("key", "secret.key", cwd=amounts).code == 0
@@ -236,6 +237,7 @@ def test_the_positive_outcome_is_named_as_in_the_file(amounts, call, tmp_path, t
     assert json.loads(done.out)["gaps"] == json.loads(plain.out)["gaps"]
 
 
+@pytest.mark.slow
 def test_what_was_read_with_an_option_is_applied_with_it(amounts, call, tmp_path):
     """Percentages, currencies and thousands; cells that are not edited stay as they are."""
     people = pd.read_csv(amounts / "points.csv", sep=";")

@@ -8,6 +8,8 @@ from disks import small_disk
 
 from .conftest import IGNORED, NAMED, environment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def disk(tmp_path):

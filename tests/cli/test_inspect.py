@@ -14,6 +14,7 @@ from fairmend.artifact import inspect as look
 from .conftest import IGNORED, NAMED
 
 
+@pytest.mark.slow
 def test_rules_for_edits_are_shown(workdir, call, tmp_path):
     made = call(
         "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--do-no-harm",

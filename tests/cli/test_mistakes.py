@@ -43,6 +43,7 @@ def test_a_column_that_tells_who_somebody_is_must_be_named(command, workdir, cal
     assert ignored.code == 0, ignored.err
 
 
+@pytest.mark.slow
 def test_an_id_is_never_edited(workdir, call, tmp_path):
     insisted = call(*FIT[:2], *WITHOUT_ID, *IGNORED, "--metric", "fnr", "--not-id", "customer no",
                     "--allow-partial", "-o", tmp_path / "m.fairmend", cwd=workdir)  # fmt: skip
@@ -167,6 +168,7 @@ def dated(workdir, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_gap_that_stays_is_said_first_and_by_the_exit_code(dated, call):
     arguments = ("repair", "dated.csv", *NAMED, *IGNORED, "--metric", "fnr", "--do-no-harm",
                  "--force", "-o", "m.fairmend")  # fmt: skip
@@ -212,6 +214,7 @@ def test_a_folder_that_is_not_there_is_noticed_first(command, workdir, call, tmp
     assert "must be a file; it is a folder" in folder.err
 
 
+@pytest.mark.slow
 def test_the_key_of_the_repair_is_the_key_to_apply_it_with(workdir, call, tmp_path):
     assert call("key", tmp_path / "other.key").code == 0
     made = call(*FIT, "--key-file", "secret.key", "-o", tmp_path / "m.fairmend", cwd=workdir)
@@ -264,6 +267,7 @@ def test_old_answers_beside_new_decisions_are_pointed_out(workdir, call, tmp_pat
         assert said["answers_before_edits"] == stale
 
 
+@pytest.mark.slow
 def test_people_are_called_unseen_only_if_they_are_a_holdout(workdir, call, tmp_path):
     kept = call(*FIT, "-o", tmp_path / "kept", cwd=workdir)
     assert "people the repair has not seen (30 % of applicants.csv" in kept.out

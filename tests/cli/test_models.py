@@ -85,6 +85,7 @@ PRINTS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["audit", "repair", "apply -o -"])
 def test_what_a_model_prints_is_no_figure(command, folder):
     done = process(*calls(folder, PRINTS, "prints")[command], cwd=folder)
@@ -97,6 +98,7 @@ def test_what_a_model_prints_is_no_figure(command, folder):
         assert json.loads(done.stdout)["schema"].startswith("fairmend.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -111,6 +113,7 @@ def test_a_model_that_takes_the_streams_away_does_not_take_ours(body, folder):
     assert json.loads(done.stdout)["gaps"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always::fairmend.FairmendWarning")  # printed as a note
 def test_a_models_own_cut_is_found_and_kept(folder, call):
     body = """

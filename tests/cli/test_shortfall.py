@@ -9,6 +9,7 @@ import pytest
 
 from fairmend.tables import points
 
+pytestmark = pytest.mark.slow
 NAMED = ("--label", "y", "--group", "s", "--predictions", "said")
 
 

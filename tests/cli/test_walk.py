@@ -218,6 +218,7 @@ def test_standard_input_and_output(workdir):
     assert b"1,000 rows" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_report_of_a_repair_on_another_file(workdir, call, tmp_path):
     page = tmp_path / "report.html"
     done = call("report", "repaired.fairmend", "new.csv", "--label", "approved?", "--missing",
@@ -315,6 +316,7 @@ def test_an_unknown_group_is_an_error_unless_told_otherwise(workdir, call, tmp_p
     assert json.loads(kept.out)["unknown_group"] == 1
 
 
+@pytest.mark.slow
 def test_a_holdout_of_its_own_and_rules_for_edits(workdir, call, tmp_path):
     done = call(
         "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--holdout", "new.csv",

@@ -101,6 +101,7 @@ def name(path):
     return path.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_examples_print_what_the_page_says(page, tmp_path):
     same = doctest.OutputChecker()

@@ -1,6 +1,7 @@
 """The page on the mathematics names tests and modules: they are there."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "mathematics.md").read_text(encoding="utf-8")
 
 
+@functools.cache
 def functions_of(path):
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}

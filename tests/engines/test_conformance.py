@@ -18,10 +18,7 @@ from fairmend import engines
 from fairmend.errors import DataError
 from mapped import fetched
 
-ENGINES = (
-    "pandas", "polars", "duckdb", "parquet", "csv", "dask",
-    pytest.param("spark", marks=pytest.mark.slow),
-)  # fmt: skip
+ENGINES = ("pandas", "polars", "duckdb", "parquet", "csv", "dask", "spark")
 
 pytestmark = [
     pytest.mark.parametrize("engine", ENGINES),

@@ -71,7 +71,7 @@ def apply(repaired, frame, **more):
     )
 
 
-@pytest.fixture(params=["dask", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.fixture(params=["dask", "spark"])
 def spread(request, people):
     """The people in three partitions, and a function that writes a mapped frame to a folder."""
     parts = [people[people["number"] == number] for number in range(3)]

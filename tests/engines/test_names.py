@@ -40,7 +40,7 @@ def people():
     return frame.assign(repaid=(rng.random(n) < 0.2 + 0.2 * frame["a"]).astype(np.int64))
 
 
-@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.fixture(params=["duckdb", "spark"])
 def named(request, people):
     """The name of a table that holds the people, and who knows it by that."""
     if request.param == "spark":

@@ -25,6 +25,7 @@ def told(counted):
     return sorted(counted.native[[*COLUMNS, PEOPLE]].itertuples(index=False, name=None))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     people=st.dictionaries(

@@ -245,6 +245,7 @@ def divmod_line(a, b):
     return [{"found": divmod(a, b)}]
 
 
+@pytest.mark.slow
 def test_a_process_keeps_to_one_thread(tmp_path):
     # a folder that is run is not imported by its processes: they begin with nothing loaded
     (tmp_path / "threads.py").write_text(

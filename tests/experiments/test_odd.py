@@ -105,6 +105,7 @@ def test_a_sample_of_the_cases_has_no_finding(tmp_path):
     assert len(json.loads((tmp_path / "odd.json").read_text())["cases"]) >= 15
 
 
+@pytest.mark.slow
 def test_cases_are_named_apart(scripts):
     every = scripts.odd.all_cases(scripts.odd.base())
     assert len(every) >= 600

@@ -128,6 +128,7 @@ def test_shares_are_judged_with_their_monte_carlo_error(scripts):
     assert not within(float("nan"), (0.92, 0.99), 0)
 
 
+@pytest.mark.slow
 def test_every_metric_and_method_has_cells(scripts):
     cells = scripts.cells.all_cells()
     assert {*scripts.truth.QUICK} <= {*cells, *scripts.claims.all_claims()}
@@ -145,6 +146,7 @@ def test_every_metric_and_method_has_cells(scripts):
     assert all(scripts.claims.tried(claim, 300, 0) is not None for claim in some)
 
 
+@pytest.mark.slow
 def test_the_quick_run(tmp_path):
     out = tmp_path / "truth.json"
     run = subprocess.run(

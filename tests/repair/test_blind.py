@@ -27,7 +27,7 @@ from fairmend.repair.telling import telling_inputs
 from fairmend.repair.trade_off import TradeOff
 from fairmend.status import PlanStatus
 
-pytestmark = pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")]
 
 # -------------------------------------------------------------------- people, and their recount
 

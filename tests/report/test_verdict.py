@@ -9,7 +9,18 @@ import pytest
 
 from fairmend import RepairedClassifier, audit
 from fairmend.measure.result import Gap
-from fairmend.report.verdict import audit_verdict, in_words
+from fairmend.measure.wording import share
+from fairmend.report.verdict import (
+    audit_headline,
+    audit_verdict,
+    carried,
+    headline,
+    in_words,
+    lead,
+    ratios,
+    remains,
+    significant,
+)
 from fairmend.tables import points
 
 
@@ -296,3 +307,91 @@ def test_more_favourable_decisions_and_the_outcomes_on_record(report):
 
 def test_nobody_is_ever_absolved(report):
     assert "complian" not in str(report.to_dict()).lower()
+
+
+# -------------------------------------------------------------------- the first screen
+
+
+def sentence(report):
+    return "".join(text for _, text in headline(report, report.plans_in_order[0]))
+
+
+def test_the_headline_says_who_is_treated_how_and_what_changes(report):
+    old, new = report.before["sp", "b"], report.after["sp", "b"]
+    assert sentence(report) == (
+        f"{share(old.target_rate)} of b and {share(old.baseline_rate)} of a get a negative "
+        f"decision. With the repair it is {share(new.target_rate)} of b. Nothing changes for a."
+    )
+    a = next(one for one in report.groups if one.group == "a")
+    assert a.people_edited == a.gained == a.lost == 0
+    assert dict(headline(report, report.plans[0]))["before"] == share(old.target_rate)
+    # where the reference is repaired too its new rate is told, whatever it is
+    both = replace(report, groups=tuple(replace(one, repaired=True) for one in report.groups))
+    assert sentence(both).endswith(
+        f"{share(new.target_rate)} of b and {share(new.baseline_rate)} of a."
+    )
+    [line] = lead(report, report.plans[0])
+    assert line.startswith(f"The gap is {points(old.gap)} points (95 % interval")
+    assert line in dict(report.verdict())[GAPS].replace("a gap of", "The gap is")
+
+
+def test_what_cannot_be_judged_has_no_rates_in_the_headline(report):
+    nothing = replace(report.before["sp", "b"], gap=np.nan, note="fewer than 5 people")
+    unjudged = replace(
+        report, before=replace(report.before, gaps=(nothing, *report.before.gaps[1:]))
+    )
+    assert sentence(unjudged) == "The gap in sp of b cannot be judged: fewer than 5 people."
+
+
+def test_what_remains_was_there_before_only_where_it_was(report):
+    left = report.after["fnr", "b"]
+    sure = replace(left, gap=0.2, low=0.1, high=0.3, p_adjusted=0.001)
+    for gap, p, word in ((0.3, 0.001, "Still"), (0.3, 0.5, "With the repair"),
+                         (-0.3, 0.001, "With the repair")):  # fmt: skip
+        old = replace(report.before["fnr", "b"], gap=gap, p_adjusted=p)
+        gaps = [tuple(new if one.metric == "fnr" else one for one in audit.gaps)
+                for audit, new in ((report.before, old), (report.after, sure))]  # fmt: skip
+        changed = replace(report, before=replace(report.before, gaps=gaps[0]),
+                          after=replace(report.after, gaps=gaps[1]))  # fmt: skip
+        [line] = [one for one in remains(changed) if "(gap +20.0 points)" in one]
+        assert line.startswith(f"{word}, of those with a positive outcome, ")
+        assert f"{share(sure.target_rate)} of b" in line
+    none = tuple(replace(one, p_adjusted=0.9) for one in report.after.gaps)
+    quiet = remains(replace(report, after=replace(report.after, gaps=none)))
+    assert quiet[-1] == "No other gap that was compared is significant."
+
+
+def test_counts_and_ratios_are_those_of_the_audits(report):
+    before, after = report.before, report.after
+    counts = [sum(gap.survives(0.95) for gap in one if gap.judged) for one in (before, after)]
+    assert significant(before, after) == (
+        f"{counts[0]} of {len(before.gaps)} gaps are significant (Holm-corrected); with the "
+        f"repair, {counts[1]}."
+    )
+    low = before.groups[1]
+    assert low.below_four_fifths
+    assert ratios(before, None).endswith(f"the most selected group: b ({low.impact_ratio:.2f}).")
+    assert ratios(before, after).endswith("; with the repair, nobody.")
+    worst = max((gap for gap in before if gap.survives(0.95)), key=lambda gap: gap.harm)
+    assert share(worst.target_rate) in audit_headline(before)
+    nobody = replace(before, gaps=tuple(replace(one, p_adjusted=0.9) for one in before.gaps))
+    assert audit_headline(nobody) == nobody.verdict()
+
+
+def test_what_single_features_do_not_carry_is_carried_jointly(report):
+    found = report.explanation
+    first = replace(found.feature_scores[0], more_than_noise=True)
+
+    def told(*shares, closed=True):
+        scores = tuple(replace(first, feature=f"x{i}", share_of_gap=one)
+                       for i, one in enumerate(shares))  # fmt: skip
+        return carried(replace(found, feature_scores=scores, closed=closed))
+
+    assert told(0.1, 0.3) == (
+        "If one feature at a time moves to the counterfactual, x1 alone closes 30.0 % of the gap, "
+        "all of them 40.0 % in sum; the rest is carried jointly."
+    )
+    assert told(0.9, 0.3).endswith("Features overlap: their parts add up to 120.0 %.")
+    assert "of what the counterfactual closes" in told(0.1, closed=False)
+    noise = replace(found, feature_scores=(replace(first, more_than_noise=False),))
+    assert carried(noise) == found.features_verdict

@@ -1,7 +1,9 @@
 """The dossier in a real browser: quiet, accessible, within the page, and true to the figures."""
 
 import csv
+import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,8 @@ from pypdf import PdfReader
 
 import fairmend
 from fairmend import FairmendWarning
+from fairmend.measure.wording import share
+from fairmend.search.dossier import _REASONS
 
 EVIL = "<script>alert(1)</script>"
 
@@ -68,6 +72,7 @@ def test_it_is_quiet_accessible_and_within_the_page(open_page, page, width):
 
 def test_the_tables_come_out_as_csv(open_page, page, found):
     opened = open_page(page)
+    opened.page.get_by_text("Every candidate").first.click()
     with opened.page.expect_download() as download:
         opened.page.click("a[download='fairmend-candidates-table.csv']")
     with open(download.value.path(), encoding="utf-8-sig", newline="") as file:
@@ -82,3 +87,66 @@ def test_on_paper(open_page, page, tmp_path):
     sheets = [sheet.extract_text() for sheet in PdfReader(tmp_path / "dossier.pdf").pages]
     assert 3 <= len(sheets) <= 10
     assert all(len(text) > 100 for text in sheets)
+
+
+def test_a_blind_candidate_can_be_stored(found, tmp_path):
+    blind = next(one for one in found.candidates if one.kind == "blind")
+    path = tmp_path / "alternative.fairmend"
+    found.classifier(blind).save(path)
+    assert fairmend.load(path).blind is True
+
+
+def test_the_first_screen_says_what_the_figures_say(found, page, open_page):
+    """Of an answer yes, of an answer no, and of one that takes decisions away."""
+    one = next(c for c in found.candidates if c.kind == "blind" and c.gap < found.current.gap)
+    after = one.judging
+    for passed, lose in ((True, after.lose), (True, 1.0), (False, after.lose)):
+        changed = replace(one, place=1, reached=True, passed=passed,
+                          judging=replace(after, lose=lose))  # fmt: skip
+        others = tuple(replace(c, place=None, passed=False) for c in found.candidates
+                       if c is not one and c.kind != "current")  # fmt: skip
+        answer = replace(found, candidates=(found.current, changed, *others))
+        assert (answer.best is changed) is passed
+        html = answer.to_html()
+        head = re.sub(r"<[^>]+>", "", html[html.index("<h1>") : html.index("</figure>")])
+        head = head.replace("\N{NO-BREAK SPACE}", " ")
+        now = found.current.judging.gap
+        assert f"{share(now.target_rate)} of" in head
+        assert (f"from {100 * abs(now.gap):.1f} to {100 * abs(after.gap.gap):.1f} points"
+                in head) is passed  # fmt: skip
+        assert ("None was shown" in head) is (not passed)
+        assert ("That is not proof that there is none." in head) is (not passed)
+        assert (f"{share(after.gain)} gain, {share(lose)} lose" in head) is passed
+        assert ("taking favourable decisions away" in head) is (passed and lose > after.gain)
+
+
+def test_every_candidate_that_was_not_chosen_has_a_reason_in_plain_words(found):
+    html = found.to_html()
+    skipped = [one for one in found.candidates[1:] if one is not found.best]
+    table = html[html.index('id="rejected-table"') :]
+    table = table[: table.index("</table>")]
+    counts = [int(n) for n in re.findall(r'data-order="(\d+)\.0"', table)]
+    assert sum(counts) == len(skipped)
+    for one in skipped:
+        assert _REASONS[one.why] in table.replace("&#39;", "'")
+
+
+def test_every_mark_stands_where_its_value_is(found, page, open_page):
+    """The points of the scatter, read back from the page in its own axes."""
+    opened = open_page(page, width=1280).page
+    field = opened.locator("#scatter .field")
+    box = field.bounding_box()
+    ticks = opened.locator("#scatter .below text").evaluate_all(
+        "all => all.map(one => [one.textContent, one.getBBox().x + one.getBBox().width / 2])"
+    )
+    (low, x0), *_, (high, x1) = [(float(text.replace("−", "-")), x) for text, x in ticks]
+    centres = field.locator("circle").evaluate_all(
+        """all => all.map(one => { const box = one.getBoundingClientRect();
+                                    return box.x + box.width / 2; })"""
+    )
+    gaps = [low + (x - box["x"] - x0) * (high - low) / (x1 - x0) for x in centres]
+    drawn = [100 * one.gap for one in found.candidates]
+    assert len(gaps) > 10
+    for gap in gaps:
+        assert min(abs(gap - one) for one in drawn) < 0.05 * (high - low) / 10
+    assert min(abs(gap - 100 * found.current.gap) for gap in gaps) < 0.005 * (high - low)

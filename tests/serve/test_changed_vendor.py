@@ -10,14 +10,14 @@ import fairmend
 import serving
 from vending import chance_of, json_answer, predictions, vending
 
-PERSON = {"age": 55, "dose": 0.5, "urban": 1, "group": "b", "id": 7}
+PERSON = {"age": 40, "dose": 0.5, "urban": 1, "group": "b", "id": 7}
 
 
 def refused(folder, artifact, upstream, **settings):
     """What a sidecar that does not start says."""
     with pytest.raises(AssertionError) as told:
         serving.Sidecar(folder, artifact, upstream, **settings).stop()
-    return str(told.value)
+    return " ".join(str(told.value).replace("│", " ").split())
 
 
 def inverted(request):
@@ -40,7 +40,7 @@ def test_an_artifact_of_another_model_does_not_start(tmp_path, artifact):
     ):
         with vending(answer) as vendor:
             said = refused(tmp_path, artifact, vendor.url)
-            assert "must be of the model that the vendor serves" in said.replace("\n", " ")
+            assert "must be of the model that the vendor serves" in said
             serving.Sidecar(tmp_path, artifact, vendor.url, mode="off").stop()
 
 
@@ -53,7 +53,7 @@ def test_a_reload_of_another_models_artifact_keeps_the_old_one(start, artifact, 
         sidecar = start(artifact=place, upstream=vendor.url, mode="repair")
         X, y, group = vendors.people(1_000)
         other = fairmend.RepairedClassifier(
-            lambda X: 1 - X.dose / 4, "fnr", key=bytes.fromhex(serving.KEY)
+            lambda X: (1 - X.dose / 4).clip(0, 1), "fnr", key=bytes.fromhex(serving.KEY)
         )
         other.fit(X, y, sensitive_features=group).save(place, overwrite=True)
         status, content, _ = serving.post(sidecar.admin + "/reload", b"", {"Fairmend-Admin": "1"})

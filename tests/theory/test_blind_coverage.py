@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from fairmend import FairmendWarning, RepairedClassifier
 
+pytestmark = pytest.mark.slow
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
 REPETITIONS = 1_000 if FULL else 20
 N = 2_000

@@ -21,6 +21,7 @@ from fairmend import FDR, FNR, FPR, SP, Alignment, AuditData, Population, audit_
 from fairmend.data.outcomes import Labels
 from fairmend.measure.population import Tally
 
+pytestmark = pytest.mark.slow
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
 REPETITIONS = 2_000 if FULL else 120
 RATES = (SP, FNR, FPR, FDR)

@@ -13,6 +13,7 @@ import pytest
 
 from fairmend import audit
 
+pytestmark = pytest.mark.slow
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
 REPETITIONS = 2_000 if FULL else 80
 METRICS = ("sp", "fnr", "fpr", "fdr")

@@ -14,6 +14,7 @@ from scipy.special import expit
 from fairmend import tabulate
 from fairmend.explain.equal_outcomes import outcome_difference
 
+pytestmark = pytest.mark.slow
 FULL = os.environ.get("FAIRMEND_REPETITIONS") == "full"
 REPETITIONS = 200 if FULL else 6
 

@@ -22,6 +22,7 @@ def people(seed, n):
     return X, (rng.random(n) < expit(X[:, 0])).astype(int), s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "unseen_stay"), [("paper", True), ("transport", False)])
 def test_what_is_expected_counts_rows_that_were_never_seen(method, unseen_stay):
     """Truth: 20,000 new people, none of whom has a row of the audit."""

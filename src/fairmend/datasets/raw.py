@@ -79,10 +79,7 @@ def load_adult_raw(path: str | os.PathLike[str] | None = None, backend: Kind = "
 
 
 def load_compas_raw(
-    path: str | os.PathLike[str] | None = None,
-    backend: Kind = "pandas",
-    *,
-    filtered: bool = False,
+    path: str | os.PathLike[str] | None = None, backend: Kind = "pandas", *, filtered: bool = False
 ) -> Bunch:
     r"""Load ProPublica's two-year table as it was published, without who the people are.
 

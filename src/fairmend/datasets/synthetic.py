@@ -73,10 +73,7 @@ class FinitePopulation:
         check(are_chances, f"outcome of {self.name!r}", must, got, fix)
 
     def sample(
-        self,
-        n: int,
-        random_state: int | np.random.Generator | None = None,
-        p_target: float = 0.5,
+        self, n: int, random_state: int | np.random.Generator | None = None, p_target: float = 0.5
     ) -> tuple[Rows, NDArray[np.int8], NDArray[np.str_]]:
         """Draw n people independently: P(g) mass[g, x], then y with P(Y=1) = outcome[g, x].
 

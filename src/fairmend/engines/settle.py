@@ -411,7 +411,7 @@ def _with_what_is_left(
     status = plan.status
     if status is not PlanStatus.IDENTITY:
         if left <= outlook.tolerance:
-            status = PlanStatus.CLOSED if settings.level == 1 else status
+            status = PlanStatus.CLOSED if settings.level == 1 else PlanStatus.PARTLY
         elif max(abs(gap.gap) for _, gap in gaps.values()) > max(
             abs(gap.gap) for gap, _ in gaps.values()) + outlook.tolerance:  # fmt: skip
             status = PlanStatus.WIDER

@@ -17,7 +17,6 @@ from fairmend.data.people import Counts, read_records
 from fairmend.engines import continuous, duck, summary
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.job import Job
-from fairmend.engines.settle import Settler
 from fairmend.engines.small import Suppression
 from fairmend.engines.source import Source, find, is_elsewhere, source
 from fairmend.errors import check, check_choice, listed
@@ -212,6 +211,8 @@ def gather(
                 audited = summary.audited(records, whole)
                 return Gathered(cells.frame, _counts(cells), groups, None, audited=audited)
             cells = summary.sampled(whole, columns)
+            from fairmend.engines.settle import Settler  # and with it the repairs
+
             settle = Settler(place, reader, records)
     table = cells.frame.select(chosen) if chosen else None
     if known is not None and table is not None:

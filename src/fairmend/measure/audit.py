@@ -24,8 +24,7 @@ from fairmend.measure.metrics import (
     check_outcomes_are_known,
     default_metrics,
 )
-from fairmend.measure.performance import ranked_above
-from fairmend.measure.population import AuditData, Population, pooled
+from fairmend.measure.population import AuditData, Population, pooled, ranked_above
 from fairmend.measure.result import Audit, Gap, GroupSummary, is_below_four_fifths
 from fairmend.measure.selection import OneDecision, find_one_decision, find_selection
 from fairmend.measure.significance import holm

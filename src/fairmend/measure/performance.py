@@ -18,6 +18,7 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import ModelError, check, foreign_code, in_a_line
 from fairmend.measure import special
 from fairmend.measure.intervals import normal_quantile
+from fairmend.measure.population import ranked_above
 from fairmend.model.answers import Answers
 
 CONFIDENCE = 0.95
@@ -244,12 +245,6 @@ def _whole(parts: FloatArray) -> IntArray:
     """
     upto = np.rint(np.cumsum(parts)).astype(np.int64)
     return np.diff(upto, prepend=0)
-
-
-def ranked_above(place: IntArray, mass: FloatArray) -> FloatArray:
-    """How much of a mass each row is ranked above by its place, ties by half."""
-    at = np.bincount(place, mass)
-    return np.asarray((np.cumsum(at) - at / 2)[place], np.float64)
 
 
 def _mean(people: Outcomes, answers: Answers, gains: FloatArray) -> Estimate:

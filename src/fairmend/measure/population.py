@@ -240,16 +240,20 @@ class Population:
         return None if self.tally is None else self.tally.by_person
 
     @property
+    def counts(self) -> Tally:
+        """The people of each row by outcome; masses stand for them in an exact distribution."""
+        if self.tally is not None:
+            return self.tally
+        mass = self.mass[:, None] * np.stack([1 - self.outcome, self.outcome], axis=1)
+        return Tally(mass, mass, mass)
+
+    @property
     def observed(self) -> Population:
         """One cell per row and outcome really seen, so that every outcome is 0 or 1.
 
         A disparity has the same value here; its influence is then that of single people.
         """
-        if self.tally is None:
-            weight = np.stack([self.mass * (1 - self.outcome), self.mass * self.outcome], axis=1)
-            tally = Tally(weight, weight, weight)
-        else:
-            tally = self.tally
+        tally = self.counts
         row, outcome = np.nonzero(tally.people)
         cell = np.arange(len(row))
         kept = tally.weight[row, outcome]
@@ -300,6 +304,12 @@ class Population:
         if by_person is not None:
             by_person = by_person.into((2 * place[:, None] + np.arange(2)).ravel())
         return Population.counted(Tally(*sums, by_person=by_person), values).observed
+
+
+def ranked_above(place: IntArray, mass: FloatArray) -> FloatArray:
+    """How much of a mass each row is ranked above by its place, ties by half."""
+    at = np.bincount(place, mass)
+    return np.asarray((np.cumsum(at) - at / 2)[place], np.float64)
 
 
 def pooled(populations: Sequence[Population]) -> Population:

@@ -52,11 +52,7 @@ class RealisedGap:
         cls, disparity: RateGap, target: Population, baseline: Population, *, level: float = 1.0
     ) -> RealisedGap:
         """The gap of the observed people, to be closed up to (1 - level) of what it is now."""
-        if target.tally is not None:
-            weight = target.tally.weight
-        else:
-            y = target.outcome
-            weight = target.mass[:, None] * np.stack([1 - y, y], axis=1)
+        weight = target.counts.weight
         now = cls(disparity, weight, disparity.of(baseline), 0.0)
         return cls(disparity, weight, now.rate, (1 - level) * now.gap(target.decision))
 

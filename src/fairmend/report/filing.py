@@ -29,6 +29,7 @@ __all__ = [
     "PeopleCell",
     "cells_of_audit",
     "cells_of_data",
+    "counts_equally",
     "filed_tables",
     "group_metrics",
     "impact_tables",
@@ -37,6 +38,7 @@ __all__ = [
 
 Kind = Literal["selection", "scoring"]
 NAN = float("nan")
+HIGHEST = "highest rate, the measure of the others"
 SMALL = 0.02
 """A category with a smaller share of the data may be left out of the ratios (6 RCNY 5-301 d)."""
 UNKNOWN_LABELS = frozenset(
@@ -147,13 +149,13 @@ def cells_of_audit(audit: Audit) -> tuple[PeopleCell, ...]:
         if group.n > 0:
             weight = float(group.n) if np.isnan(group.weight) else group.weight
             selected = NAN if np.isnan(group.impact_ratio) else weight * group.selection_rate
-            squared = float(group.n) if _counts_equally(audit) else NAN
+            squared = float(group.n) if counts_equally(audit) else NAN
             labels = _labels(group.group, parts)
             cells.append(PeopleCell(labels, group.n, weight, squared, selected))
     return tuple(cells)
 
 
-def _counts_equally(audit: Audit) -> bool:
+def counts_equally(audit: Audit) -> bool:
     """Whether everybody is one row of weight 1."""
     return not audit.weighted and audit.rows is None
 
@@ -229,7 +231,7 @@ def _table(
         elif top is None or not top.value > 0:
             note = "nobody has the rate to compare with"
         elif rate is top:
-            ratio, note = 1.0, "highest rate, the measure of the others"
+            ratio, note = 1.0, HIGHEST
         else:
             ratio, worth = rate.value / top.value, (rate.effective, top.effective)
             ends = ratio_interval((rate.value, top.value), worth, confidence)
@@ -339,7 +341,7 @@ def group_metrics(audit: Audit) -> tuple[GroupMetrics, ...]:
             rates[gap.metric, gap.baseline] = gap.baseline_rate
     lines = []
     for group in audit.groups:
-        n = float(group.n) if _counts_equally(audit) and group.n > 0 else NAN
+        n = float(group.n) if counts_equally(audit) and group.n > 0 else NAN
         span = wilson(group.accuracy, n, audit.confidence)
         errors = [rates.get((name, group.group), NAN) for name in ("fnr", "fpr", "fdr")]
         figures = (*span, group.auc, group.selection_rate, *errors)

@@ -14,19 +14,33 @@ from fairmend.measure.wording import EXACT, Affected, describe_people, figures, 
 from fairmend.tables import counted, p_text, percent
 
 if TYPE_CHECKING:
-    from fairmend.report.findings import PlanSummary
+    from fairmend.report.findings import Explanation, PlanSummary
     from fairmend.report.report import GroupOutcome, Report
 
 __all__ = [
+    "audit_headline",
     "audit_verdict",
+    "carried",
+    "effects",
+    "headline",
     "in_words",
+    "lead",
     "metrics_of",
+    "rates_in_words",
+    "ratios",
+    "reconcilable",
+    "remains",
+    "significant",
     "size",
     "size_after",
     "unit",
     "verdict",
     "whose",
 ]
+Pieces = list[tuple[str, str]]
+"""A sentence in pieces, each with the side whose figure it is, or none."""
+MOST_GAPS = 4
+"""Gaps that remain and are named on the first screen."""
 
 
 def verdict(report: Report) -> tuple[tuple[str, str], ...]:
@@ -52,28 +66,127 @@ def verdict(report: Report) -> tuple[tuple[str, str], ...]:
             "Is there a gap, how sure is that, and what becomes of it?",
             "\n".join(filter(None, gaps)),
         ),
-        ("Can any distribution of inputs close it?", _reconcilable(report)),
-        ("What does the repair do, and to whom?", _effects(report)),
+        ("Can any distribution of inputs close it?", reconcilable(report)),
+        ("What does the repair do, and to whom?", effects(report)),
         ("What is left?", _left(report)),
     )
 
 
 def audit_verdict(audit: Audit) -> tuple[tuple[str, str], ...]:
     """Is there a gap and how sure, and which groups are below four fifths."""
-    ratios = {group.group: group.impact_ratio for group in audit.groups if group.below_four_fifths}
-    low = [
-        f"{audit.names(one)} ({ratios[one]:.2f})" for one in audit.worst_first() if one in ratios
-    ]
-    if low:
-        ratio = f"Impact ratio below {FOUR_FIFTHS:g}: {_listed(low)}."
-    elif any(group.below_four_fifths is not None for group in audit.groups):
-        ratio = f"No impact ratio is below {FOUR_FIFTHS:g}."
-    else:
-        ratio = "It cannot be judged."
+    low = _below(audit)
+    ratio = {
+        "nobody": f"No impact ratio is below {FOUR_FIFTHS:g}.",
+        "this cannot be judged": "It cannot be judged.",
+    }.get(low, f"Impact ratio below {FOUR_FIFTHS:g}: {low}.")
     return (
         ("Is there a gap, and how sure is that?", audit.verdict()),
         ("Who is selected less than four fifths as often as the most selected group?", ratio),
     )
+
+
+# -------------------------------------------------------------------- the first screen
+
+
+def headline(report: Report, plan: PlanSummary) -> Pieces:
+    """What happens to people of a group and of its reference, before and with the repair."""
+    old, new = (report.gap(audit, plan.target) for audit in (report.before, report.after))
+    names, reference = report.names, report.names(plan.baseline)
+    if old is None or new is None or not (old.judged and new.judged):
+        note = "it was not compared" if old is None or new is None else old.note or new.note
+        return [
+            ("", f"The gap in {report.metric} of {names(plan.target)} cannot be judged: {note}.")
+        ]
+    if np.isnan(old.target_rate):
+        was, now = size(old, old.gap), size_after(old, new)
+        return [
+            ("", f"{old.metric} of {names(old.target)} against {names(old.baseline)} is "),
+            ("before", was),
+            ("", f"{unit(old)}. With the repair it is "),
+            ("after", now),
+            ("", "."),
+        ]
+    words = words_of(old.metric)
+    start = words.condition[:1].upper() + words.condition[1:]
+    pieces = [
+        ("", start),
+        ("before", share(old.target_rate)),
+        ("", f" of {names(old.target)} and {share(old.baseline_rate)} of {reference} "
+         f"{words.event}. With the repair it is "),
+        ("after", share(new.target_rate)),
+    ]  # fmt: skip
+    still = {one.group for one in report.groups if not one.repaired}
+    if plan.baseline in still:
+        return [*pieces, ("", f" of {names(old.target)}. Nothing changes for {reference}.")]
+    other = f" of {names(old.target)} and {share(new.baseline_rate)} of {reference}."
+    return [*pieces, ("", other)]
+
+
+def audit_headline(audit: Audit) -> str:
+    """The worst significant gap in plain words, or that there is none."""
+    certain = [one for one in audit.gaps if one.judged and one.survives(audit.confidence)]
+    rates = [one for one in certain if not np.isnan(one.target_rate)]
+    if not rates:
+        return audit.verdict()
+    worst = max(rates, key=lambda one: (one.gap > 0, abs(one.harm)))
+    text = rates_in_words(worst, audit.names)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def lead(report: Report, plan: PlanSummary) -> list[str]:
+    """How large the gaps of a group are, how sure that is, and what the repair makes of them."""
+    lines = []
+    for metric in metrics_of(report, plan):
+        old, new = (report.gap(audit, plan.target, metric)
+                    for audit in (report.before, report.after))  # fmt: skip
+        if old is not None and new is not None and old.judged and new.judged:
+            which = "The gap" if metric == report.metric else f"Its gap in {metric}"
+            lines.append(f"{which} is {_size_and_sureness(old, report.before.confidence)} "
+                         f"{_becomes(report, plan, old, new)}")  # fmt: skip
+    return lines
+
+
+def ratios(before: Audit, after: Audit | None) -> str:
+    """Which groups are below four fifths, before and with the repair."""
+    first, *then = (_below(audit) for audit in (before, after) if audit is not None)
+    start = f"Selected less than four fifths as often as the most selected group: {first}"
+    return f"{start}; with the repair, {then[0]}." if then else f"{start}."
+
+
+def _below(audit: Audit) -> str:
+    """The groups whose impact ratio is below four fifths, the worst-off first."""
+    low = {one.group: one.impact_ratio for one in audit.groups if one.below_four_fifths}
+    if not low and all(one.below_four_fifths is None for one in audit.groups):
+        return "this cannot be judged"
+    order = [one for one in audit.worst_first() if one in low]
+    return _listed([f"{audit.names(one)} ({low[one]:.2f})" for one in order] or ["nobody"])
+
+
+def significant(before: Audit, after: Audit | None) -> str:
+    """How many gaps are significant, before and with the repair."""
+    counts = [
+        (sum(gap.judged and gap.survives(audit.confidence) for gap in audit), len(audit.gaps))
+        for audit in (before, after)
+        if audit is not None
+    ]
+    (k, n), *then = counts
+    now = f"; with the repair, {then[0][0]}" if then else ""
+    return f"{k} of {n} {'gap is' if n == 1 else 'gaps are'} significant (Holm-corrected){now}."
+
+
+def carried(explanation: Explanation) -> str:
+    """How much of the gap single features carry, and that the rest is carried jointly."""
+    first = explanation.feature_scores[0]
+    if not first.more_than_noise:
+        return explanation.features_verdict
+    total = sum(one.share_of_gap for one in explanation.feature_scores)
+    most = max(explanation.feature_scores, key=lambda one: one.share_of_gap)
+    what = "the gap" if explanation.closed else "what the counterfactual closes"
+    lead = (f"If one feature at a time moves to the counterfactual, {most.feature} alone closes "
+            f"{percent(most.share_of_gap)} of {what}")  # fmt: skip
+    if total >= 1:
+        return f"{lead}. Features overlap: their parts add up to {percent(total)}."
+    return f"{lead}, all of them {percent(total)} in sum; the rest is carried jointly."
 
 
 # -------------------------------------------------------------------- one gap
@@ -90,19 +203,33 @@ interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Ho
     target, baseline = named(gap.target), named(gap.baseline)
     if not gap.judged:
         return f"The gap in {gap.metric} of {target} cannot be judged: {gap.note}."
-    known = f" ({100 * confidence:g} % interval {_span(gap)}, from {gap.given_target:,} and "
-    interval = "" if np.isnan(gap.low) else f"{known}{gap.given_baseline:,} people)"
-    end = f"{size(gap, gap.gap)}{unit(gap)}{interval}. {_how_sure(gap, confidence)}"
+    end = _size_and_sureness(gap, confidence)
     if np.isnan(gap.target_rate):
         return f"{gap.metric} of {target} against {baseline} is {end}"
     if gap.survives(confidence):
         answer = "Yes" if gap.gap > 0 else "No, the other way round"
     else:
         answer = "Perhaps" if gap.gap > 0 else "Not on these people"
-    words = words_of(gap.metric)
+    return f"{answer}: {rates_in_words(gap, named)}, a gap of {end}"
+
+
+def _size_and_sureness(gap: Gap, confidence: float) -> str:
+    known = f" ({100 * confidence:g} % interval {_span(gap)}, from {gap.given_target:,} and "
+    interval = "" if np.isnan(gap.low) else f"{known}{gap.given_baseline:,} people)"
+    return f"{size(gap, gap.gap)}{unit(gap)}{interval}. {_how_sure(gap, confidence)}"
+
+
+def rates_in_words(gap: Gap, names: GroupNames) -> str:
+    """What happens to people of both groups, in plain words.
+
+    >>> gap = Gap("fnr", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)
+    >>> print(rates_in_words(gap, GroupNames()))
+    of those with a positive outcome, 60.0 % of b and 40.0 % of a get a negative decision
+    """
+    words, (target, baseline) = words_of(gap.metric), names.pair(gap.target, gap.baseline)
     return (
-        f"{answer}: {words.condition}{share(gap.target_rate)} of {target} and "
-        f"{share(gap.baseline_rate)} of {baseline} {words.event}, a gap of {end}"
+        f"{words.condition}{share(gap.target_rate)} of {target} and {share(gap.baseline_rate)} of "
+        f"{baseline} {words.event}"
     )
 
 
@@ -121,21 +248,26 @@ def _gap_and_repair(report: Report, plan: PlanSummary, metric: str) -> str:
         text = f"{metric}. {text}"
     if new is None or not (old.judged and new.judged):
         return text
+    return f"{text} {_becomes(report, plan, old, new)}"
+
+
+def _becomes(report: Report, plan: PlanSummary, old: Gap, new: Gap) -> str:
+    """What the repair does to a gap, and whether the group was worse off where it was fitted."""
     takes = f"{verb(old.gap, new.gap)} {size_after(old, new)}{unit(new)}"
     if not np.isnan(new.low):
         takes = f"{takes} ({_span(new)}), which {_chance(new, report.after.confidence)}"
     elsewhere = ""
     audited = {name: before for name, before, _ in plan.outlook.by_metric}.get(
-        metric, plan.outlook.gap_before
+        old.metric, plan.outlook.gap_before
     )
     if old.gap <= 0 < audited:
         edited = any(one.people_edited > 0 for one in report.groups if one.group == plan.target)
         elsewhere = (
-            f" Where the repair was fitted {report.names(plan.target)} was worse off, by "
+            f"Where the repair was fitted {report.names(plan.target)} was worse off, by "
             f"{size(old, audited)}{unit(old)}; here it is not"
-            f"{', and is edited all the same' if edited else ''}."
+            f"{', and is edited all the same' if edited else ''}. "
         )
-    return f"{text}{elsewhere} The repair {takes}."
+    return f"{elsewhere}The repair {takes}."
 
 
 def size_after(old: Gap, new: Gap) -> str:
@@ -178,7 +310,8 @@ def _span(gap: Gap) -> str:
 # -------------------------------------------------------------------- the repair
 
 
-def _reconcilable(report: Report) -> str:
+def reconcilable(report: Report) -> str:
+    """Whether some distribution of inputs closes the gap, and how it ended."""
     explanation = report.explanation
     if explanation is None:
         why = "" if report.provenance is None else report.provenance.unexplained
@@ -193,7 +326,8 @@ def _reconcilable(report: Report) -> str:
     return f"{largest}{text}" if len(report.plans) > 1 else text
 
 
-def _effects(report: Report) -> str:
+def effects(report: Report) -> str:
+    """What happens to whom, a line for each group where there are several."""
     sentences = [_effect(report, group) for group in report.groups_in_order if group.repaired]
     others = [report.names(one.group) for one in report.groups_in_order if not one.repaired]
     if others:
@@ -224,11 +358,9 @@ def whose(report: Report) -> str:
 
 
 def _left(report: Report) -> str:
-    repaired = {name for plan in report.plans for name in metrics_of(report, plan)}
-    people = 0 if report.provenance is None else report.provenance.left_out
     sentences = [
         whose(report),
-        f"{counted(people)} without an outcome or a group were left out." if people else "",
+        _left_out(report),
         _given(report),
         f"{'Weighted accuracy' if report.before.weighted else 'Accuracy'} over everybody goes from "
         f"{percent(report.accuracy_before)} to {percent(report.accuracy_after)}."
@@ -237,12 +369,51 @@ def _left(report: Report) -> str:
     ]
     others = [
         f"{gap.metric} of {report.names(gap.target)} ({size(gap, gap.gap)}{unit(gap)})"
-        for _, gap in report.gaps_in_order
-        if gap.judged and gap.metric not in repaired and gap.survives(report.after.confidence)
+        for gap in _others(report)
     ]
     if others:
         sentences.append(f"Other significant gaps remain: {_listed(others)}.")
     return " ".join(filter(None, sentences))
+
+
+def remains(report: Report) -> list[str]:
+    """What the repair leaves, a sentence each: new favourable decisions, and other gaps."""
+    others = _others(report)
+    lines = [
+        f"{_since_when(report, gap)}, {rates_in_words(gap, report.names)} (gap "
+        f"{size(gap, gap.gap)} points)."
+        for gap in others[:MOST_GAPS]
+        if not np.isnan(gap.target_rate)
+    ]
+    if len(others) > len(lines):
+        lines.append(f"{len(others) - len(lines)} more significant gaps are under “Every gap”.")
+    if not others:
+        lines.append("No other gap that was compared is significant.")
+    return list(filter(None, (_given(report), *lines, _left_out(report))))
+
+
+def _since_when(report: Report, gap: Gap) -> str:
+    """Whether a gap with the repair was there before it, as wide or narrower or not at all."""
+    old = report.gap(report.before, gap.target, gap.metric)
+    was_there = old is not None and old.judged and old.survives(report.before.confidence)
+    if was_there and old is not None and old.gap * gap.gap > 0:
+        return "Still"
+    return "With the repair"
+
+
+def _others(report: Report) -> list[Gap]:
+    """Significant gaps with the repair, in metrics that it does not repair."""
+    repaired = {name for plan in report.plans for name in metrics_of(report, plan)}
+    return [
+        gap
+        for _, gap in report.gaps_in_order
+        if gap.judged and gap.metric not in repaired and gap.survives(report.after.confidence)
+    ]
+
+
+def _left_out(report: Report) -> str:
+    people = 0 if report.provenance is None else report.provenance.left_out
+    return f"{counted(people)} without an outcome or a group were left out." if people else ""
 
 
 def _given(report: Report) -> str:

@@ -3,37 +3,75 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import isnan
 from typing import Any
 
+from fairmend.data.naming import GroupNames
+from fairmend.measure.result import Gap
 from fairmend.measure.wording import share
-from fairmend.report import plot
+from fairmend.report.chart import (
+    SIDES,
+    Axis,
+    Mark,
+    Plane,
+    Point,
+    Row,
+    RowChart,
+    as_percent,
+    as_points,
+    known,
+)
+from fairmend.report.html import people
 from fairmend.report.html.page import render
-from fairmend.report.html.people import picture
 from fairmend.report.table import Column, Table
+from fairmend.report.verdict import rates_in_words
 from fairmend.search.bound import Bound
 from fairmend.search.result import Alternative, Alternatives
-from fairmend.tables import points
+from fairmend.tables import number, points
 
 __all__ = ["dossier"]
 
-_SECTIONS = {
-    "answer": "Was there a less discriminatory alternative?",
-    "model": "The model as it is",
-    "candidates": "Every candidate",
-    "people": "Who gains and who loses",
-    "rejected": "Why the others were not chosen",
-    "bound": "How far any alternative could go",
-    "scenarios": "Bias scenarios",
-    "method": "How it was done",
-    "origin": "Limits and provenance",
+QUESTION = (
+    "Was there a less discriminatory alternative to this model, with equivalent performance and "
+    "without retraining it?"
+)
+_PARTS = {
+    "Answer": {"answer": "In short", "people": "Who gains and who loses"},
+    "Evidence": {
+        "model": "The model as it is",
+        "candidates": "What was tried",
+        "rejected": "Why the others were not chosen",
+        "bound": "How far any alternative could go",
+        "scenarios": "Bias scenarios",
+    },
+    "Method": {"method": "How it was done", "origin": "Limits and provenance"},
+}
+_KINDS = {
+    "current": ("before", "the model as it is"),
+    "model": ("third", "another model"),
+    "cut": ("fifth", "another cut for everybody"),
+    "input held": ("plain", "an input held for everybody"),
+    "blind": ("after", "one rule that reads no group"),
+    "reads the group": ("fourth", "reads the group, for comparison"),
+}
+"""Sides of the charts and their words, by the kind of a candidate."""
+_REASONS = {
+    "passed": "Passed, but a later one with a lesser gap passed too.",
+    "reads the group: for comparison": "It reads each person's group. It is here for comparison.",
+    "not its turn: one before it did not pass": "It was named, but one before it did not pass.",
+    "not shown to be within the margin": "Its performance is not shown to be within the margin.",
+    "gap not shown to be lesser": "Its gap is not shown to be lesser on the people who judged.",
+    "choosing: no lesser gap": "Its gap was not lesser on the people it was chosen on.",
+    "choosing: beyond the margin": "On the people it was chosen on it lost more than the margin.",
+    "choosing: others did better": "On the people it was chosen on, others did better.",
 }
 _LIMITS = (
-    "An alternative that is not shown to be better is not shown to be worse. A search finds what "
-    "it looks for: other candidates may exist.",
-    "Figures are about people like those who judged. Outcomes are taken as recorded; if the record "
-    "treats groups differently, so does every figure here.",
-    "People who judged once have been used. A second search on the same people is a choice by what "
-    "they said, and its figures are too good.",
+    "This page does not prove that there is no better alternative. A search finds what it looks "
+    "for: other candidates may exist.",
+    "The figures are about people like those who judged. Outcomes are taken as recorded. If the "
+    "record treats groups differently, so does every figure here.",
+    "People can judge once. A second search on the same people uses what the first one showed, "
+    "and its figures are too good.",
     "Whether an alternative is lawful, necessary or proportionate is not a question of statistics. "
     "This page is no legal advice.",
 )
@@ -42,21 +80,24 @@ _LIMITS = (
 def dossier(found: Alternatives, *, command: str | None = None) -> str:
     """The page, with everything it shows inside it."""
     audit, made = found.audit, found.provenance
-    title = f"Alternatives: {found.title} by {audit.attribute}"
+    sections = {key: title for part in _PARTS.values() for key, title in part.items()}
     context = {
-        "title": title,
-        "subtitle": f"{made.reported:,} people who judged, {made.audited:,} others on whom "
-        f"candidates were made and chosen; made {made.made_at}",
+        "title": f"Alternatives: {found.title} by {audit.attribute}",
+        "subtitle": f"Search for alternatives · {found.title} by {audit.attribute} · judged on "
+        f"{made.reported:,} people, chosen on {made.audited:,} others · {made.made_at}",
         "data": {},
-        "sections": _SECTIONS,
+        "parts": _PARTS,
+        "sections": sections,
+        "question": QUESTION,
         "headline": _headline(found),
-        "beneath": _beneath(found),
+        "lead": _lead(found),
         "figures": _figures(found),
         "scatter": _scatter(found),
         "model_now": audit.verdict(),
-        "gaps_now": _gaps_now(found),
+        "gaps_now": people.gaps(audit.in_order(), (), audit, "gaps-now"),
         "groups_now": _groups_now(found),
         "about_candidates": _about_candidates(found),
+        "tried": _tried(found),
         "every": _every(found),
         "about_people": _about_people(found),
         "who": _who(found),
@@ -75,59 +116,95 @@ def dossier(found: Alternatives, *, command: str | None = None) -> str:
 # -------------------------------------------------------------------- the answer
 
 
+def _what(one: Alternative) -> str:
+    """A candidate in words for somebody who has not read its name."""
+    words = {
+        "model": f"the model “{one.name}”",
+        "cut": "another cut for everybody",
+        "input held": "the same model with an input held for everybody",
+        "blind": "one rule for everybody, which reads no group,",
+    }
+    return words[one.kind]
+
+
 def _headline(found: Alternatives) -> str:
     best = found.best
     if best is None:
-        return "No. The search shows no alternative that performs as well and has a lesser gap."
+        tried = len(found.candidates) - 1
+        return (f"None was shown: of {tried} alternatives, none is shown to have a lesser gap and "
+                "to perform as well.")  # fmt: skip
     now, then = (points(abs(one.gap)).removeprefix("+") for one in (found.current, best))
-    return (f"Yes. “{best.name}” leaves a gap of {then} points where the model leaves {now}, "
-            "and performs as well.")  # fmt: skip
+    return (f"Yes: {_what(best)} cuts the gap from {now} to {then} points. It performs as well, "
+            "within the margin.")  # fmt: skip
 
 
-def _beneath(found: Alternatives) -> str:
-    told = list(found.sentences)
-    if found.measure == "worth":
-        told.append(
-            f"Worth is the share of right decisions, wrong ones weighed: {found.trade_off}."
-        )
-    return " ".join(told)
+def _lead(found: Alternatives) -> list[str]:
+    """What happens to people now and then."""
+    best, names, now = found.best, found.names, found.current.judging.gap
+    if best is None:
+        return [f"Now {_rates(now, names)}.", " ".join(found.sentences[1:])]
+    then = best.judging.gap
+    same = (now.metric, now.target, now.baseline) == (then.metric, then.target, then.baseline)
+    other = "" if same else "the widest gap is another: "
+    lines = [f"Now {_rates(now, names)}. With the alternative, {other}{_rates(then, names)}."]
+    if best.judging.lose > best.judging.gain:
+        lines.append("It narrows the gap mostly by taking favourable decisions away.")
+    return lines
+
+
+def _rates(gap: Gap, names: GroupNames) -> str:
+    if gap.judged and not isnan(gap.target_rate):
+        return rates_in_words(gap, names)
+    target, baseline = names.pair(gap.target, gap.baseline)
+    size = f"is {points(gap.gap)} points" if gap.judged else "cannot be judged"
+    return f"the gap in {gap.metric} of {target} against {baseline} {size}"
 
 
 def _figures(found: Alternatives) -> list[tuple[str, str, str]]:
     now, then = found.current.judging, (found.best or found.current).judging
-    metric = now.gap.metric
-    performance = then.performance
-    low, high = performance.difference_low, performance.difference_high
-    changed = f"{share(then.gain)} gain, {share(then.lose)} lose"
-    least = f"{100 * found.bound.gap:.1f} points" if isinstance(found.bound, Bound) else "not known"
-    return [
+    figures = [
         (
-            f"{metric} gap, in points",
-            f"{points(now.gap.gap)} → {points(then.gap.gap)}",
-            f"interval now {points(then.gap.low)} to {points(then.gap.high)}",
-        ),
-        (
-            found.measure,
-            f"{found.measure_text(now.performance.value)} → "
-            f"{found.measure_text(performance.value)}",
-            f"change {found.measure_text(low, signed=True)} to "
-            f"{found.measure_text(high, signed=True)}; margin {found.margin_text}",
-        ),
-        ("decisions that change", share(then.changed), changed),
-        (
-            "no alternative of any kind below",
-            least,
-            "at a measure within the margin, by rules on these inputs",
-        ),
+            f"gap in {found.title}, in points",
+            points(now.gap.gap) if found.best is None
+            else f"{points(now.gap.gap)} → {points(then.gap.gap)}",
+            f"95 % interval {points(then.gap.low)} to {points(then.gap.high)}",
+        )
     ]  # fmt: skip
+    performance = then.performance
+    if found.best is not None:
+        low, high = performance.difference_low, performance.difference_high
+        figures += [
+            (
+                found.measure,
+                f"{found.measure_text(now.performance.value)} → "
+                f"{found.measure_text(performance.value)}",
+                f"change {found.measure_text(low, signed=True)} to "
+                f"{found.measure_text(high, signed=True)}; margin {found.margin_text}",
+            ),
+            (
+                "decisions that change",
+                share(then.changed),
+                f"{share(then.gain)} gain, {share(then.lose)} lose",
+            ),
+        ]
+    else:
+        value = found.measure_text(performance.value)
+        figures.append((found.measure, value, f"the margin is {found.margin_text}"))
+    least, why = "not known", "see “How far any alternative could go”"
+    if isinstance(found.bound, Bound):
+        least = f"{100 * found.bound.gap:.1f} points" if found.bound.gap > 0 else "no limit shown"
+        why = f"within the margin, at {100 * found.bound.confidence:g} % confidence"
+    figures.append(("how low any alternative could go", least, why))
+    return figures
 
 
-def _scatter(found: Alternatives) -> Any:
+def _scatter(found: Alternatives) -> Plane:
     """Gap against measure, every candidate with its intervals, the margin as a band."""
-    caption = f"What each candidate leaves of the gap, and its {found.measure}"
+    now = found.current
+    drawn = [one for one in found.candidates if one.judging.gap.judged and not _worse(one, now)]
     table = Table.of(
         "scatter-table",
-        f"{caption}: candidates that no other beats in both",
+        "Candidates that no other beats in both",
         (
             Column("candidate", read="name"),
             Column("gap, points", "points", "gap"),
@@ -136,14 +213,49 @@ def _scatter(found: Alternatives) -> Any:
         ),
         found.frontier,
     )
-    hidden = len(found.candidates) - len(plot.drawn_alternatives(found))
-    if hidden:
-        caption += f" ({hidden} that are worse in both are not drawn)"
-    description = (
-        f"Points further left have a lesser gap, points higher a higher {found.measure}. The band "
-        "is the margin around the model as it is."
-    )
-    return picture(plot.alternatives(found), "scatter", caption, description, table, wide=True)
+    hidden = len(found.candidates) - len(drawn)
+    left_out = f" {hidden} that are worse than the model in both are not drawn." if hidden else ""
+    performance = now.judging.performance
+    labels = {id(now): "the model as it is", id(found.best): "the best"}
+    dots = tuple(
+        Point(
+            one.gap,
+            one.judging.performance.value,
+            _KINDS[one.kind][0],
+            (one.judging.gap.low, one.judging.gap.high),
+            (performance.value + one.judging.performance.difference_low,
+             performance.value + one.judging.performance.difference_high),
+            labels.get(id(one), ""),
+            below=one is now and found.best is not None,
+            large=id(one) in labels,
+        )
+        for one in sorted(drawn, key=lambda one: id(one) in labels)
+    )  # fmt: skip
+    band = performance.value - performance.margin, performance.value + performance.margin
+    relative = found.relative_margin
+    return Plane(
+        "scatter",
+        f"What each candidate leaves of the gap, and its {found.measure}",
+        Axis.of([0.0, *known(*(value for dot in dots for value in dot.across))], as_points,
+                f"gap in {found.metric} that is left, in points"),
+        Axis.of([*band, *known(*(value for dot in dots for value in dot.along))],
+                number if relative else as_percent,
+                found.measure if relative else f"{found.measure}, per cent"),
+        dots,
+        band=band,
+        guides=(0.0, None),
+        legend=tuple(_KINDS[kind] for kind in _KINDS if kind in {one.kind for one in drawn}),
+        beneath=f"Further left is a lesser gap, higher a better {found.measure}. The shaded band "
+        f"is the margin. Lines are 95 % intervals.{left_out}",
+        table=table,
+        high=360,
+    )  # fmt: skip
+
+
+def _worse(one: Alternative, now: Alternative) -> bool:
+    """Whether a candidate is worse than the model in gap and measure."""
+    lower = one.judging.performance.value < now.judging.performance.value
+    return one is not now and lower and abs(one.gap) >= abs(now.gap)
 
 
 def _kind(found: Alternatives) -> str:
@@ -151,25 +263,6 @@ def _kind(found: Alternatives) -> str:
 
 
 # -------------------------------------------------------------------- tables
-
-
-def _gaps_now(found: Alternatives) -> Table:
-    audit = found.audit
-    return Table.of(
-        "gaps-now",
-        "Gaps of the model as it is, on the people who judged",
-        (
-            Column("metric"),
-            Column("group", read=lambda gap: audit.names(gap.target)),
-            Column("against", read=lambda gap: audit.names(gap.baseline)),
-            Column("its rate", "rate", "target_rate"),
-            Column("other's rate", "rate", "baseline_rate"),
-            Column("gap, points", "points", "gap"),
-            Column("95 % interval", "spans", "low high"),
-            Column("p, Holm", "p", "p_adjusted"),
-        ),
-        audit.in_order(),
-    )
 
 
 def _groups_now(found: Alternatives) -> Table:
@@ -191,11 +284,39 @@ def _groups_now(found: Alternatives) -> Table:
 
 def _about_candidates(found: Alternatives) -> str:
     kinds = Counter(one.kind for one in found.candidates[1:])
-    told = ", ".join(f"{count} of kind “{kind}”" for kind, count in kinds.items())
+    told = "; ".join(f"{_KINDS[kind][1]}: {count}" for kind, count in kinds.items())
     return (
-        f"{len(found.candidates) - 1} candidates: {told}. None of them retrains the model. All "
-        f"figures are of the {found.provenance.reported:,} people who judged. Candidates that read "
-        "the group are here for comparison and are never chosen."
+        f"{len(found.candidates) - 1} candidates were tried ({told}). None of them retrains the "
+        f"model. All figures are of the {found.provenance.reported:,} people who judged."
+    )
+
+
+def _tried(found: Alternatives) -> RowChart:
+    """The gaps of those that were named to judge, and of the best that reads the group."""
+    least = found.current.judging.performance.margin
+    reading = [one for one in found.candidates if one.reads_group]
+    within = [one for one in reading if one.judging.performance.difference >= -least]
+    shown = [found.current, *found.named]
+    shown += sorted(within or reading, key=lambda one: abs(one.gap))[:1]
+    rows = []
+    for one in sorted(shown, key=lambda one: -abs(one.gap)):
+        gap, performance = one.judging.gap, one.judging.performance
+        change = found.measure_text(performance.difference, signed=True)
+        text = f"{points(gap.gap)} ({points(gap.low)} to {points(gap.high)})"
+        mark = Mark(_KINDS[one.kind][0], gap.gap, gap.low, gap.high, text=text)
+        fate = "chosen" if one is found.best else "" if one is found.current else one.why
+        says = "" if one is found.current else f"{found.measure} changes by {change}"
+        rows.append(Row(one.name, (mark,), fate, says))
+    values = [value for row in rows for mark in row.marks for value in (mark.low, mark.high)]
+    return RowChart(
+        "tried",
+        "The candidates that were judged in turn, and the best that reads the group",
+        tuple(rows),
+        Axis.of(
+            [0.0, *known(*values)], as_points, f"gap in {found.metric} that is left, in points"
+        ),
+        guide=0.0,
+        beneath="Lines are 95 % intervals.",
     )
 
 
@@ -208,7 +329,6 @@ def _every(found: Alternatives) -> Table:
         "Every candidate, on the people who judged",
         (
             Column("candidate", read="name"),
-            Column("kind"),
             Column("gap, points", "points", "gap"),
             Column("95 % interval", "spans", "judging.gap.low judging.gap.high"),
             Column(found.measure, kind, "judging.performance.value"),
@@ -217,7 +337,6 @@ def _every(found: Alternatives) -> Table:
                 "95 % interval", both, f"{performance}.difference_low {performance}.difference_high"
             ),
             Column("equivalent", read=lambda one: "yes" if one.equivalent else "no"),
-            Column("changed", "share", "judging.changed"),
             Column("gain", "share", "judging.gain"),
             Column("lose", "share", "judging.lose"),
             Column("what became of it", read="why"),
@@ -225,7 +344,8 @@ def _every(found: Alternatives) -> Table:
         found.candidates,
         f"equivalent: two one-sided tests at a margin of {found.margin_text}, corrected for the "
         "number of candidates.",
-        "changed, gain, lose: shares of all people; gain and lose the decision they want.",
+        "gain, lose: shares of all people whose decision becomes the one they want, or no longer "
+        "is.",
     )
 
 
@@ -242,12 +362,25 @@ def _about_people(found: Alternatives) -> str:
     return told
 
 
-def _who(found: Alternatives) -> Table | None:
+def _who(found: Alternatives) -> RowChart | None:
     best = found.best
     if best is None:
         return None
     now = {one.group: one for one in found.current.judging.groups}
-    return Table.of(
+    rows = [
+        Row(
+            found.names(one.group),
+            (
+                Mark(
+                    SIDES[0], now[one.group].selected, text=f"{share(now[one.group].selected)} now"
+                ),
+                Mark(SIDES[1], one.selected, text=f"{share(one.selected)} then"),
+            ),
+            f"{share(one.gain)} gain, {share(one.lose)} lose",
+        )
+        for one in best.judging.groups
+    ]
+    table = Table.of(
         "who-table",
         f"What “{best.name}” does to each group",
         (
@@ -259,6 +392,16 @@ def _who(found: Alternatives) -> Table | None:
         ),
         best.judging.groups,
     )
+    values = [mark.value for row in rows for mark in row.marks]
+    return RowChart(
+        "who",
+        "Positive decisions in each group, now and then",
+        tuple(rows),
+        Axis.of(known(*values), as_percent, "per cent of the group"),
+        lines=SIDES,
+        table=table,
+        beneath="Beneath each group: the shares that gain and that lose the decision they want.",
+    )
 
 
 def _rule_lines(best: Alternative | None) -> list[str]:
@@ -266,30 +409,30 @@ def _rule_lines(best: Alternative | None) -> list[str]:
     if best is None or not best.candidate.plans:
         return []
     plan = next(iter(best.candidate.plans.values()))
-    return [f"By {plan.way}.", *plan.notes]
+    return [_sentence(line) for line in (f"by {plan.way}", *plan.notes)]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def _rejected(found: Alternatives) -> Table:
     skipped = [one for one in found.candidates[1:] if one is not found.best]
     reasons = Counter(one.why for one in skipped)
     rows = [
-        (why, count, ", ".join([one.name for one in skipped if one.why == why][:3]))
+        (why, count, "; ".join([one.name for one in skipped if one.why == why][:3]))
         for why, count in reasons.most_common()
     ]
     return Table.of(
         "rejected-table",
         "Why candidates were not chosen",
         (
-            Column("reason", read=lambda row: _reason(row[0])),
+            Column("reason", read=lambda row: _REASONS.get(row[0], row[0])),
             Column("candidates", "count", lambda row: row[1]),
             Column("for example", read=lambda row: row[2]),
         ),
         rows,
     )
-
-
-def _reason(why: str) -> str:
-    return "passed, but a later one with a lesser gap passed too" if why == "passed" else why
 
 
 def _scenarios(found: Alternatives) -> Table:
@@ -310,7 +453,7 @@ def _scenarios(found: Alternatives) -> Table:
             Column("measure", read=lambda gap: f"{gap.metric} against {audit.names(gap.baseline)}"),
             Column("value, points", "points", "gap"),
             Column("95 % interval", "spans", "low high"),
-            Column("threshold", read=lambda gap: "0, until the deployer sets one"),
+            Column("threshold", read=lambda gap: "not set (0)"),
             Column("mitigation", read=mitigation),
             Column("trigger", read=lambda gap: (
                 "crossed: the gap is significant (Holm)" if gap.survives(audit.confidence)
@@ -323,30 +466,34 @@ def _scenarios(found: Alternatives) -> Table:
 def _method(found: Alternatives) -> list[tuple[str, str]]:
     made, named = found.provenance, found.named
     order = "; ".join(f"{one.place}. {one.name}: {one.why}" for one in named) or "nobody was named"
+    worth = ""
+    if found.measure == "worth":
+        worth = f" Worth is the share of right decisions, wrong ones weighed: {found.trade_off}."
     return [
         (
             "What was compared?",
             f"The model as it is with {len(found.candidates) - 1} candidates that need no "
-            f"retraining, by the gap in {found.metric} and by {found.measure}.",
+            f"retraining, by the gap in {found.metric} and by {found.measure}.{worth}",
         ),
         (
             "Why two parts of the people?",
             f"Candidates were made and chosen on {made.audited:,} people and judged on "
-            f"{made.reported:,} others. Whoever looks at many candidates finds one that looks good "
-            "by luck; on people who had no part in the choice that luck is gone.",
+            f"{made.reported:,} others. Among many candidates some look good by luck alone. People "
+            "who had no part in the choice do not share that luck.",
         ),
         (
             "How was one chosen?",
             "Before judging, a few candidates were named, from the one most likely to pass to the "
             "most ambitious. They were tested in this order, each at 5 %, up to the first that "
-            "failed. The chance to call any candidate equivalent and less discriminatory that is "
-            f"not is at most 5 %. The order: {order}.",
+            "failed. So the chance that a chosen candidate is in truth not equivalent, or has no "
+            f"lesser gap, is at most 5 %. The order: {order}.",
         ),
         (
             "What does equivalent mean?",
-            f"Two one-sided tests at a margin of {found.margin_text}, on pairs of decisions about "
-            "the same people. A chosen alternative passed the test that it is not worse by the "
-            "margin, and the test that its gap is lesser.",
+            f"The margin is {found.margin_text}. A chosen alternative passed two tests: that it is "
+            "not worse than the model by the margin, and that its gap is lesser. Both compare "
+            "decisions about the same people. The column “equivalent” asks more: that it is not "
+            "better by the margin either (two one-sided tests).",
         ),
         (
             "What do the intervals hold for?",
@@ -355,9 +502,9 @@ def _method(found: Alternatives) -> list[tuple[str, str]]:
         ),
         (
             "Where does the bound come from?",
-            "The best rule there is, whichever it is, is one fixed rule, so that on these people "
-            "its gap and measure are off by sampling errors alone. The least gap of any rule whose "
-            "measure on these people is within the margin plus such an error, less another such "
-            "error, is a lower limit. A linear program finds it.",
+            "Take the best rule there is, whichever it is. On these people its gap and its measure "
+            "differ from the truth by sampling errors only. The bound is the least gap of any rule "
+            "whose measure here is within the margin plus such an error, less another such error. "
+            "A linear program finds it.",
         ),
     ]

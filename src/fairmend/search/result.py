@@ -18,6 +18,7 @@ from fairmend.data.naming import GroupNames
 from fairmend.errors import DataError, FairmendWarning, nearest, require
 from fairmend.measure.result import Audit
 from fairmend.measure.wording import share
+from fairmend.repair.blind.fit import storable
 from fairmend.repair.held import HeldPlan
 from fairmend.repair.plan import Plan
 from fairmend.repair.problem import RepairProblem
@@ -381,7 +382,7 @@ def _as_answered(made: Candidate, part: Part) -> Any:
 
 def _finished(made: Candidate, data: Any) -> dict[Hashable, Plan]:
     """The plans with what they do to the people they were made on; repairs come so."""
-    plans = dict(made.plans)
+    plans = storable(made.plans)
     if not any(isinstance(plan, HeldPlan) for plan in plans.values()):
         return plans
     now = {

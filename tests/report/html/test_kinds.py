@@ -8,6 +8,7 @@ import pytest
 
 from fairmend import BlackBox, Cost, FairmendWarning, RepairedClassifier, audit
 from fairmend.datasets import toy_descent
+from fairmend.measure.disparity import words_of
 
 
 def people(seed, n=900, groups=("a", "b")):
@@ -114,13 +115,18 @@ def reported(metric, groups, few):
 def test_a_divergence_is_no_gap_in_points():
     report = reported("da", ("a", "b"), 900)
     [gap] = [gap for gap in report.before.gaps if gap.metric == "da"]
-    assert figures(report)["da gap of b"].startswith(f"{gap.gap:.3f} → ")
+    title = words_of("da").title
+    assert figures(report)[f"gap in {title}, b"].startswith(f"{gap.gap:.3f} → ")
     assert f"is {gap.gap:.3f} (95 % interval" in report.verdict()[0][1]
 
 
 def test_a_gap_of_too_few_people_is_called_so():
     report = reported("fnr", ("a", "b", "c"), 3)
     shown = figures(report)
-    assert shown["fnr gap of c"] == "not judged"
-    assert "→" in shown["fnr gap of b, in points"]
+    assert "→" in shown["gap in false negative rate, b, points"]
     assert "–" not in shown.values()
+    page = report.to_html()
+    row = page[page.index('<div class="name">c') :]
+    [gap] = [gap for gap in report.before.gaps if (gap.metric, gap.target) == ("fnr", "c")]
+    assert gap.note
+    assert gap.note in row[: row.index("</div>\n</div>")]

@@ -56,7 +56,7 @@ from fairmend.repair.telling import telling_inputs
 from fairmend.repair.trade_off import TradeOff
 from fairmend.status import PlanStatus
 
-__all__ = ["BlindLevels", "plan_blindly"]
+__all__ = ["BlindLevels", "plan_blindly", "storable"]
 
 _SPREAD = 1.2
 """How much wider the gap of new people spreads than counting the people of the fit tells: without
@@ -78,7 +78,11 @@ def plan_blindly(data: AuditData, settings: RepairSettings, box: BlackBox) -> di
 
     There is no plan where no group is worse off.
     """
-    plans = BlindLevels(data, settings, box).at(settings.level)
+    return storable(BlindLevels(data, settings, box).at(settings.level))
+
+
+def storable(plans: Mapping[Hashable, Plan]) -> dict[Hashable, Plan]:
+    """The plans without what their rules remember while levels are compared."""
     rules = {plan.rule for plan in plans.values() if isinstance(plan, BlindPlan)}
     stored = {
         rule: replace(rule, donors=(forgetting(rule.donors[0]), forgetting(rule.donors[1])))

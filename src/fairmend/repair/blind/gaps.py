@@ -12,7 +12,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.errors import DataError, check, listed
 from fairmend.measure.disparity import Combination, Disparity, RateGap
-from fairmend.measure.population import AuditData, Population, Tally
+from fairmend.measure.population import AuditData, Tally
 from fairmend.measure.realised import half_a_person
 from fairmend.model.answers import Answers
 from fairmend.repair.problem import (
@@ -59,7 +59,7 @@ class Audited:
         weight = np.zeros((len(data.groups), len(rows), 2))
         for group, people in enumerate(data.populations):
             at = np.searchsorted(rows, np.asarray(people.rows))
-            weight[group, at] = _weights(people)
+            weight[group, at] = people.counts.weight
         return cls(data, rows, answers, weight)
 
     @cached_property
@@ -73,7 +73,7 @@ class Audited:
         people = np.zeros_like(self.weight)
         for group, population in enumerate(self.data.populations):
             at = np.searchsorted(self.rows, np.asarray(population.rows))
-            people[group, at] = _sums(population)[0]
+            people[group, at] = population.counts.people
         return people
 
     @property
@@ -82,7 +82,7 @@ class Audited:
         totals = [np.zeros((len(self.rows), 2)) for _ in range(3)]
         for people in self.data.populations:
             at = np.searchsorted(self.rows, np.asarray(people.rows))
-            for total, part in zip(totals, _sums(people), strict=True):
+            for total, part in zip(totals, people.counts.sums, strict=True):
                 total[at] += part
         return Tally(*totals)
 
@@ -91,23 +91,9 @@ class Audited:
         totals = [np.zeros((len(self.rows), 2)) for _ in range(3)]
         for place, people in enumerate(self.data.populations):
             at = np.searchsorted(self.rows, np.asarray(people.rows))
-            for total, part in zip(totals, _sums(people), strict=True):
+            for total, part in zip(totals, people.counts.sums, strict=True):
                 total[at, int(place in groups)] += part[:, outcomes].sum(axis=1)
         return Tally(*totals)
-
-
-def _sums(people: Population) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """People, weights and squared weights by row and outcome."""
-    if people.tally is not None:
-        return people.tally.sums
-    weight = _weights(people)
-    return weight, weight, weight
-
-
-def _weights(people: Population) -> FloatArray:
-    if people.tally is not None:
-        return people.tally.weight
-    return people.mass[:, None] * np.stack([1 - people.outcome, people.outcome], axis=1)
 
 
 _OUTCOMES = np.array([0.0, 1.0])

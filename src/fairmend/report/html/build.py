@@ -6,27 +6,31 @@ from typing import Any
 
 from fairmend.measure.disparity import words_of
 from fairmend.measure.result import BY_PERSON, FOUR_FIFTHS, Audit
-from fairmend.report import plot
+from fairmend.report import verdict
 from fairmend.report.filing import SMALL, cells_of_audit
-from fairmend.report.findings import LEAST_SHIFT, MOST_VALUES
 from fairmend.report.html import page, people, repair
 from fairmend.report.report import Report
-from fairmend.report.verdict import audit_verdict, metrics_of, size, size_after, unit, whose
-from fairmend.tables import counted
+from fairmend.tables import counted, percent
 
 __all__ = ["of_audit", "of_report"]
 
-_SECTIONS = {
-    "verdict": "Verdict",
-    "groups": "Groups and intersections",
-    "counterfactual": "The counterfactual distribution",
-    "repair": "The repair",
-    "frontier": "The frontier",
-    "blindness": "The price of blindness",
-    "holdout": "Before and after",
-    "filing": "Tables to file",
-    "origin": "Limits and provenance",
+_PARTS = {
+    "Report": {"verdict": "In short"},
+    "For the regulator": {
+        "groups": "Who is selected less often",
+        "holdout": "Every gap",
+        "filing": "Tables to file",
+    },
+    "For the data scientist": {
+        "counterfactual": "Why the gap exists",
+        "repair": "What the repair does",
+        "frontier": "How much to close",
+        "blindness": "The price of blindness",
+    },
+    "Reference": {"origin": "Limits and provenance"},
 }
+MOST_RATES = 3
+"""Metrics of a repair whose rates are drawn on the first screen."""
 
 
 def of_report(report: Report) -> str:
@@ -36,57 +40,146 @@ def of_report(report: Report) -> str:
     absent |= set() if report.frontier else {"frontier"}
     absent |= {"blindness"} if report.blindness is None else set()
     before, after = zip(*report.gaps_in_order, strict=True) if report.gaps_in_order else ((), ())
+    plans = report.plans_in_order
+    title = words_of(report.metric).title or report.metric
     context: dict[str, Any] = {
-        "title": f"Fairness report: {words_of(report.metric).title or report.metric} by "
-        f"{audit.attribute}",
-        "subtitle": f"{counted(report.n)} in {len(report.groups)} groups by {audit.attribute}"
-        f"{f', made {made.made_at}' if made else ''}",
+        "title": f"Fairness report: {title} by {audit.attribute}",
+        "subtitle": f"Fairness report · {title} by {audit.attribute} · {counted(report.n)}"
+        f"{_which(report.holdout)}{f' · {made.made_at}' if made else ''}",
         "report": report,
-        "verdict": report.verdict(),
+        "headline": [
+            verdict.headline(report, plans[0]) if plans else [("", verdict.audit_headline(audit))],
+            *([] if plans else [[("", "No group fared worse than the reference where the repair "
+                                  "was fitted: it does nothing to anybody.")]]),
+        ],
+        "lead": verdict.lead(report, plans[0]) if plans else [audit.verdict()],
+        "others": [(report.names(plan.target), verdict.lead(report, plan)) for plan in plans[1:]],
+        "pictures": _rates(report),
+        "tiles": _tiles(report),
+        "remains": verdict.remains(report) if plans else [],
+        "reconcilable": verdict.reconcilable(report),
+        "effects": verdict.effects(report).split("\n"),
+        "who": repair.who(report),
         "gaps": people.gaps(before, after, audit),
-        "whose": whose(report),
+        "whose": verdict.whose(report),
         "group_name": lambda one: report.names(one.group),
         "followed": report.counterfactual_gaps(),
         "repaired": repair.groups(report),
-    }
+    }  # fmt: skip
     if report.frontier:
         context |= repair.frontier(report)
     if report.blindness is not None:
         context |= repair.blindness(report.blindness)
+    if report.explanation is not None:
+        context["explained"] = repair.explained(report.explanation)
+        context["carried"] = verdict.carried(report.explanation)
     cells = report.cells_before, report.cells_after
-    return _render(context | people.filed(audit, cells[0], report.after, cells[1]), audit, absent)
+    context |= people.filed(audit, cells[0], report.after, cells[1])
+    return _render(context, audit, report.after, absent)
+
+
+def _which(holdout: bool | None) -> str:
+    return {True: " the repair was not fitted on", False: " the repair was fitted on", None: ""}[
+        holdout
+    ]
+
+
+def _rates(report: Report) -> list[Any]:
+    """The rates of each group for each metric that is repaired; its gaps where it has no rates."""
+    metrics = dict.fromkeys(
+        name for plan in report.plans for name in verdict.metrics_of(report, plan)
+    ) or {report.metric: None}
+    drawn = []
+    for place, metric in enumerate(list(metrics)[:MOST_RATES]):
+        chart = people.rates(report.before, report.after, metric, f"rates-{place}")
+        pairs = [pair for pair in report.gaps_in_order if pair[0].metric == metric]
+        if chart is None and pairs:
+            old, new = zip(*pairs, strict=True)
+            chart = people.gaps(old, new, report.before, f"rates-{place}")
+        drawn += [] if chart is None else [chart]
+    return drawn
+
+
+def _tiles(report: Report) -> list[tuple[str, str, str]]:
+    """Three numbers: the gaps of the worst-off group, people edited, accuracy."""
+    audit, weighted = report.before, ", weighted" if report.before.weighted else ""
+    tiles = []
+    for plan in report.plans_in_order[:1]:
+        for metric in verdict.metrics_of(report, plan):
+            old, new = (report.gap(each, plan.target, metric) for each in (audit, report.after))
+            label = f"gap in {words_of(metric).title or metric}, {report.names(plan.target)}"
+            if old and new and old.judged and new.judged:
+                tiles.append((
+                    f"{label}, points" if verdict.unit(new) else label,
+                    f"{verdict.size(old, old.gap)} → {verdict.size_after(old, new)}",
+                    f"{100 * audit.confidence:g} % interval now {verdict.size(new, new.low)} to "
+                    f"{verdict.size(new, new.high)}",
+                ))  # fmt: skip
+            elif old and new:
+                tiles.append((label, "not judged", old.note or new.note))
+    edited, gain, lose = (
+        sum(getattr(one, f"people_{name}") for one in report.groups)
+        for name in ("edited", "gained", "lost")
+    )
+    tiles.append((
+        "people whose inputs are edited",
+        f"{edited:,.0f} of {report.n:,}",
+        f"{gain:,.0f} gain the favourable decision, {lose:,.0f} lose it",
+    ))  # fmt: skip
+    accuracy = "not known"
+    if report.outcome_known:
+        was, then = (percent(each) for each in (report.accuracy_before, report.accuracy_after))
+        accuracy = f"{was} → {then}"
+    where = {
+        True: "on people it was not fitted on",
+        False: "on the people it was fitted on",
+        None: "on the people of this report",
+    }
+    tiles.append((f"accuracy of everybody{weighted}", accuracy, where[report.holdout]))
+    return tiles
 
 
 def of_audit(audit: Audit) -> str:
     """What there is without a repair."""
+    headline = verdict.audit_headline(audit)
+    found = audit.verdict()
+    worst = next((gap.metric for gap in audit.gaps if verdict.rates_in_words(gap, audit.names)[1:]
+                  == headline[1:-1]), audit.gaps[0].metric if audit.gaps else "")  # fmt: skip
+    chart = people.rates(audit, None, worst, "rates-0") if audit.gaps else None
     context = {
         "title": f"Fairness audit by {audit.attribute}",
-        "subtitle": f"{audit.who} in {len(audit.groups)} groups by {audit.attribute}",
+        "subtitle": f"Fairness audit by {audit.attribute} · {audit.who} in {len(audit.groups)} "
+        "groups",
         "report": None,
-        "verdict": audit_verdict(audit),
+        "headline": [[("", headline)]],
+        "lead": [] if headline == found else [found],
+        "others": [],
+        "pictures": [] if chart is None else [chart],
+        "tiles": [],
+        "remains": [],
         "gaps": people.gaps(audit.in_order(), (), audit),
     }
-    absent = {"counterfactual", "repair", "frontier", "blindness", "holdout"}
-    return _render(context | people.filed(audit, cells_of_audit(audit), None, ()), audit, absent)
+    absent = {"counterfactual", "repair", "frontier", "blindness"}
+    context |= people.filed(audit, cells_of_audit(audit), None, ())
+    return _render(context, audit, None, absent)
 
 
-def _render(context: dict[str, Any], audit: Audit, absent: set[str]) -> str:
+def _render(context: dict[str, Any], audit: Audit, after: Audit | None, absent: set[str]) -> str:
+    parts = {
+        part: {key: title for key, title in sections.items() if key not in absent}
+        for part, sections in _PARTS.items()
+    }
     general = {
         "data": {},
-        "sections": {key: title for key, title in _SECTIONS.items() if key not in absent},
+        "parts": {part: sections for part, sections in parts.items() if sections},
         "audit": audit,
+        "ratios": verdict.ratios(audit, after),
+        "significant": verdict.significant(audit, after),
         "confidence": f"{100 * audit.confidence:g}",
         "four_fifths": f"{FOUR_FIFTHS:g}",
         "smallest_share": f"{100 * SMALL:g}",
         "by_person": BY_PERSON,
-        "most_values": MOST_VALUES,
-        "least_shift": f"{100 * LEAST_SHIFT:g}",
-        "plot": plot,
-        "draw": people.picture,
         "suppressed": repair.suppressed,
-        "metrics_of": metrics_of,
-        "size": size,
-        "size_after": size_after,
-        "unit": unit,
+        "impact_chart": people.impact,
     }
-    return page.render("html/page.html.j2", "html/page.js", "img-src data:", general | context)
+    return page.render("html/report.html.j2", "html/page.js", "img-src data:", general | context)

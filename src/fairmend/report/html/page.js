@@ -39,11 +39,7 @@ function connect(key, data) {
   const input = document.getElementById(key);
   const section = input.closest("section");
   const now = document.getElementById(key + "-now");
-  const drawings = Array.from(section.querySelectorAll("svg.drawing"));
-  const cursors = drawings.flatMap((drawing) =>
-    Array.from(drawing.querySelectorAll('g[class*="cursor"]'), (group) =>
-      Array.from(group.querySelectorAll("line"))));
-  cursors.forEach((lines) => lines.forEach((line, i) => line.setAttribute("data-level", i)));
+  const cursors = Array.from(section.querySelectorAll("line.cursor"));
   const tables = Array.from(section.querySelectorAll("tbody"), (body) => Array.from(body.rows));
 
   function show() {
@@ -56,9 +52,9 @@ function connect(key, data) {
       const [, levels] = data.groups[Number(place.dataset.group)];
       place.textContent = levels[level][Number(place.dataset.figure)];
     });
-    cursors.forEach((lines) => lines.forEach((line, i) => {
-      line.setAttribute("opacity", i === level ? "1" : "0");
-    }));
+    cursors.forEach((line) => {
+      line.setAttribute("opacity", Number(line.dataset.level) === level ? "1" : "0");
+    });
     tables.forEach((rows) => rows.forEach((row, i) => row.classList.toggle("chosen", i === level)));
     const said = data.groups.map(([name, levels]) =>
       name + ": " + data.labels[0] + " " + levels[level][0]).join("; ");
@@ -67,6 +63,10 @@ function connect(key, data) {
   input.addEventListener("input", show);
   document.getElementById(key + "-control").hidden = false;
   show();
+  // On paper everything is at the level in force.
+  let chosen = input.value;
+  window.addEventListener("beforeprint", () => { chosen = input.value; input.value = input.defaultValue; show(); });
+  window.addEventListener("afterprint", () => { input.value = chosen; show(); });
 }
 
 const all = JSON.parse(document.getElementById("data").textContent);
@@ -75,7 +75,7 @@ document.querySelectorAll("main table").forEach(sortable);
 
 let folded = [];
 window.addEventListener("beforeprint", () => {
-  folded = Array.from(document.querySelectorAll("details:not([open])"));
+  folded = Array.from(document.querySelectorAll("details:not([open]):not(.again)"));
   folded.forEach((one) => { one.open = true; });
 });
 window.addEventListener("afterprint", () => {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from operator import itemgetter
 from typing import Any
@@ -19,19 +18,9 @@ from fairmend._version import __version__
 from fairmend.report.table import Column, Table
 from fairmend.report.templates import read, template
 
-__all__ = ["Chart", "policy", "render"]
+__all__ = ["policy", "render"]
 
 STYLE = "html/page.css"
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A drawing with its description and, below it, its table."""
-
-    key: str
-    caption: str
-    svg: Markup
-    table: Table | None = None
 
 
 def render(layout: str, script: str, allow: str, context: dict[str, Any]) -> str:

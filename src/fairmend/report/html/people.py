@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import isnan
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
 from fairmend.data.naming import JOINER
 from fairmend.measure.disparity import words_of
+from fairmend.measure.intervals import wilson
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap, GroupSummary, is_below_four_fifths
-from fairmend.report import plot
-from fairmend.report.drawing import inline
+from fairmend.measure.wording import share
+from fairmend.report.chart import (
+    NAN,
+    SIDES,
+    Axis,
+    Mark,
+    Row,
+    RowChart,
+    as_percent,
+    as_points,
+    known,
+)
 from fairmend.report.filing import (
+    HIGHEST,
     ImpactLine,
     ImpactTable,
     PeopleCell,
+    counts_equally,
     filed_tables,
     group_metrics,
     impact_tables,
 )
-from fairmend.report.html.page import Chart
-from fairmend.report.table import Table
+from fairmend.report.table import Column, Table
+from fairmend.report.verdict import size, unit
+from fairmend.tables import counted
 
-__all__ = ["filed", "gaps", "picture"]
+__all__ = ["filed", "gaps", "rates"]
 
 Cells = Sequence[PeopleCell]
-NAN = float("nan")
-
-
-def picture(
-    chart: Any, key: str, caption: str, description: str, table: Table, *, wide: bool = False
-) -> Chart:
-    """A chart drawn for the page, above its table."""
-    drawn = inline(plot.for_page(chart), key, caption, description, wide=wide)
-    return Chart(key, caption, Markup(drawn), table)
 
 
 class Sides(NamedTuple):
@@ -48,21 +52,131 @@ class Sides(NamedTuple):
     against: str = ""
 
 
-def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit) -> dict[str, Any]:
-    """Every gap as a chart and as rows."""
-    names = audit.names
-    return {
-        "chart": plot.gaps(before, after, names),
-        "rows": [
-            Sides(names(old.target), old, new, names(old.baseline))
-            for old, new in zip(before, after or (None,) * len(before), strict=True)
-        ],
-        "noted": any(gap.note for gap in before),
-        "titles": [f"{name}: {title}." for name, title in audit.titles.items() if title],
-        "significant": [
-            f"{gap.metric} of {names(gap.target)}" for gap in before if gap.low > 0 or gap.high < 0
-        ],
-    }
+# -------------------------------------------------------------------- gaps and rates
+
+
+def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "gaps") -> RowChart:
+    """Every gap with its interval."""
+    names, both = audit.names, bool(after)
+    pairs = list(zip(before, after or (None,) * len(before), strict=True))
+
+    def mark(side: str, gap: Gap | None) -> Iterator[Mark]:
+        if gap is not None and gap.judged:
+            interval = "" if isnan(gap.low) else f" ({size(gap, gap.low)} to {size(gap, gap.high)})"
+            drawn = (gap.gap, gap.low, gap.high) if unit(gap) else (NAN, NAN, NAN)
+            yield Mark(side, *drawn, 0.0, text=f"{size(gap, gap.gap)}{interval}")
+
+    rows = [
+        Row(
+            words_of(old.metric).title or old.metric,
+            (*mark(SIDES[0], old), *mark(SIDES[1], new)),
+            f"{names(old.target)} against {names(old.baseline)}",
+            old.note,
+        )
+        for old, new in pairs
+    ]
+    values = [value for row in rows for one in row.marks
+              for value in (one.value, one.low, one.high)]  # fmt: skip
+    records = [Sides(names(old.target), old, new, names(old.baseline)) for old, new in pairs]
+    percent_of = f"{100 * audit.confidence:g} % interval"
+    columns = [
+        Column("metric", read="before.metric"), Column("group", read="name"), Column("against"),
+        Column("its rate", "rate", "before.target_rate"),
+        Column("other's rate", "rate", "before.baseline_rate"),
+        Column("gap, points", "points", "before.gap"),
+        Column(percent_of, "spans", "before.low before.high"),
+        Column("p, Holm", "p", "before.p_adjusted"),
+    ]  # fmt: skip
+    if both:
+        columns += [
+            Column("its rate, repaired", "rate", "after.target_rate"),
+            Column("gap, repaired", "points", "after.gap"),
+            Column(f"{percent_of}, repaired", "spans", "after.low after.high"),
+        ]
+    if any(gap.note for gap in before):
+        columns.append(Column("note", read="before.note"))
+    caption = "Gaps before and after the repair" if both else "Gaps of every group"
+    notes = [f"{name}: {title}." for name, title in audit.titles.items() if title]
+    return RowChart(
+        key,
+        caption,
+        tuple(rows),
+        Axis.of([0.0, *known(*values)], as_points, "gap in percentage points"),
+        legend=_legend(both),
+        lines=SIDES if both else (),
+        guide=0.0,
+        beneath="Right of the line the group fares worse. "
+        f"Lines are {100 * audit.confidence:g} % intervals.",
+        table=Table.of(f"{key}-table", caption, columns, records, *notes),
+    )
+
+
+def _legend(both: bool) -> tuple[tuple[str, str], ...]:
+    return ((SIDES[0], "the model alone"), (SIDES[1], "with the repair")) if both else ()
+
+
+def rates(before: Audit, after: Audit | None, metric: str, key: str) -> RowChart | None:
+    """The rate of each group and its distance from the reference; None where there are no rates."""
+    old = [gap for gap in before.in_order() if gap.metric == metric]
+    new = {gap.target: gap for gap in (after.gaps if after else ()) if gap.metric == metric}
+    order = before.worst_first(metric)
+    old.sort(key=lambda gap: order.index(gap.target))
+    if all(isnan(gap.target_rate) for gap in old):
+        return None
+    words, names = words_of(metric), before.names
+    given = "with " + words.among if words.among else ""
+    rows = []
+    for gap in old:
+        marks = _rate_marks(before, gap, after, new.get(gap.target))
+        who = counted(gap.given_target) if gap.given_target else ""
+        rows.append(Row(names(gap.target), marks, f"{who} {given}".strip(), gap.note))
+    [reference] = {gap.baseline for gap in old} if len({gap.baseline for gap in old}) == 1 else [""]
+    judged = next((gap for gap in old if gap.judged), old[0])
+    if reference not in ("", "rest"):
+        later = next((gap for gap in new.values() if gap.judged), None)
+        marks = _rate_marks(before, _mirrored(judged), after, later and _mirrored(later))
+        who = counted(judged.given_baseline) if judged.given_baseline else ""
+        rows.append(Row(names(reference), marks, f"{who} {given}".strip()))
+    values = [value for row in rows for one in row.marks
+              for value in (one.value, one.low, one.high, one.base)]  # fmt: skip
+    event = words.event or words.meaning or metric
+    caption = f"{words.condition}share of people who {event}".capitalize()
+    return RowChart(
+        key,
+        caption,
+        tuple(rows),
+        Axis.of(known(*values), as_percent, "per cent"),
+        legend=_legend(after is not None),
+        lines=SIDES if after else (),
+        guide=judged.baseline_rate if reference not in ("", "rest") else None,
+        beneath="The bands are the gaps. " + (
+            f"Lines are {100 * before.confidence:g} % intervals of the rates."
+            if any(one.spans for row in rows for one in row.marks) else ""),
+    )  # fmt: skip
+
+
+def _rate_marks(before: Audit, old: Gap, after: Audit | None, new: Gap | None) -> tuple[Mark, ...]:
+    """A group's rate before and after, each with its distance from the rate compared with."""
+
+    def mark(side: str, audit: Audit, gap: Gap, text: str) -> Mark:
+        n = float(gap.given_target) if counts_equally(audit) else NAN
+        low, high = wilson(gap.target_rate, n, audit.confidence) if n > 0 else (NAN, NAN)
+        base = gap.baseline_rate
+        return Mark(side, gap.target_rate, low, high, base, text=f"{share(gap.target_rate)}{text}")
+
+    if not old.judged:
+        return ()
+    if after is None or new is None or not new.judged:
+        return (mark(SIDES[0], before, old, ""),)
+    if new.target_rate == old.target_rate:
+        return (mark("plain", before, old, ", unchanged"),)
+    return (mark(SIDES[0], before, old, " before"), mark(SIDES[1], after, new, " with the repair"))
+
+
+def _mirrored(gap: Gap) -> Gap:
+    """The reference group's own side of a gap, which it is at no distance from."""
+    rate = gap.baseline_rate
+    return replace(gap, target=gap.baseline, target_rate=rate, given_target=gap.given_baseline)
 
 
 # -------------------------------------------------------------------- groups and tables to file
@@ -89,6 +203,40 @@ def filed(before: Audit, cells: Cells, after: Audit | None, cells_after: Cells) 
             (words_of(name).title, "rate", f"before.{name}") for name in ("fnr", "fpr", "fdr")
         ],
     }
+
+
+def impact(pair: dict[str, Any], table: Table, key: str) -> RowChart:
+    """Impact ratios with intervals and the line at four fifths; one row a category."""
+    old, new = pair["old"], pair["new"]
+
+    def mark(side: str, line: ImpactLine | None) -> Iterator[Mark]:
+        if line is not None and not isnan(line.ratio):
+            interval = "" if isnan(line.ratio_low) else (
+                f" ({line.ratio_low:.2f} to {line.ratio_high:.2f})")  # fmt: skip
+            text = f"{line.ratio:.2f}{interval}"
+            yield Mark(side, line.ratio, line.ratio_low, line.ratio_high, text=text)
+
+    rows = tuple(
+        Row(
+            sides.name,
+            (*mark(SIDES[0], sides.before), *mark(SIDES[1], sides.after)),
+            counted(sides.before.people),
+            "" if sides.before.note == HIGHEST else sides.before.note,
+        )
+        for sides in pair["rows"]
+    )
+    values = [value for row in rows for one in row.marks
+              for value in (one.value, one.low, one.high)]  # fmt: skip
+    return RowChart(
+        key,
+        table.caption,
+        rows,
+        Axis.of([0.0, 1.0, *known(*values)], "{:.2g}".format, f"{old.kind} rate over the highest"),
+        legend=_legend(new is not None),
+        lines=SIDES if new is not None else (),
+        guide=FOUR_FIFTHS,
+        table=table,
+    )
 
 
 def _paired(old: Sequence[ImpactTable], new: Sequence[ImpactTable]) -> list[dict[str, Any]]:

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
-from fairmend.measure.wording import describe_plan, share
+from fairmend.explain.marginals import Marginal
+from fairmend.measure.wording import EXACT, describe_plan, share
 from fairmend.repair.price_of_blindness import PriceOfBlindness
-from fairmend.report import plot
+from fairmend.report.chart import (
+    NAN,
+    SIDES,
+    Axis,
+    Mark,
+    Plane,
+    Point,
+    Row,
+    RowChart,
+    as_percent,
+    as_points,
+    known,
+)
 from fairmend.report.edits import EditedFeature
-from fairmend.report.findings import PlanSummary
-from fairmend.report.html.people import NAN, picture
+from fairmend.report.findings import (
+    LEAST_SHIFT,
+    MOST_VALUES,
+    Explanation,
+    FrontierPoint,
+    PlanSummary,
+)
 from fairmend.report.report import GroupOutcome, Report
 from fairmend.report.table import Column, Table, typeset
 from fairmend.status import PlanStatus
 from fairmend.tables import counted, number, percent, points
 
-__all__ = ["blindness", "frontier", "groups", "suppressed"]
+__all__ = ["blindness", "explained", "frontier", "groups", "suppressed", "who"]
+
+MOST_ROWS = 12
+"""Rows of a chart; the table has the others."""
+SMALL_SHIFT = 0.01
+"""Values whose share moves by less are in the table only."""
 
 
 def suppressed(what: str, n: int, smallest_cell: int) -> list[str]:
@@ -30,6 +54,176 @@ def suppressed(what: str, n: int, smallest_cell: int) -> list[str]:
     return [f"{some} fewer than {counted(smallest_cell)} {'is' if n == 1 else 'are'} suppressed."]
 
 
+# -------------------------------------------------------------------- the explanation
+
+
+def explained(found: Explanation) -> dict[str, Any]:
+    """What moves under the counterfactual, and how much of the gap each input carries."""
+    return {
+        "shares": _shares(found) if found.shares else None,
+        "numbers": _numbers(found),
+        "scores": _scores(found),
+    }
+
+
+def _shares(found: Explanation) -> RowChart:
+    """Shares of people with a value: observed, counterfactual, and in the reference group."""
+    target, baseline = found.group_names
+    moving = [one for one in found.shares if abs(one.shift) >= SMALL_SHIFT][:MOST_ROWS]
+    shown = moving or found.shares[:3]
+    rows = tuple(
+        Row(
+            one.feature if one.statistic == "1" else f"{one.feature} = {one.statistic}",
+            (
+                Mark("reference", one.baseline),
+                Mark(SIDES[0], one.observed),
+                Mark(SIDES[1], one.counterfactual, base=one.observed),
+            ),
+            says=f"{percent(one.observed)} → {percent(one.counterfactual)}",
+        )
+        for one in shown
+    )
+    hidden = len(found.shares) - len(shown)
+    caption = f"Inputs of {target}: observed and counterfactual, beside {baseline}"
+    table = Table.of(
+        "marginals-table",
+        caption,
+        (
+            Column("feature"),
+            Column("value", read="statistic"),
+            Column(f"{baseline}, observed", "rate", "baseline"),
+            Column(f"{target}, observed", "rate", "observed"),
+            Column(f"{target}, counterfactual", "rate", "counterfactual"),
+            Column("shift", "points"),
+        ),
+        found.shares,
+        f"The shift is in points. Of a feature with many values at most {MOST_VALUES} are listed, "
+        f"those that move most, by {100 * LEAST_SHIFT:g} points or more.",
+        *suppressed("value", found.values_not_shown, found.smallest_cell),
+    )
+    values = [mark.value for row in rows for mark in row.marks]
+    folded = f" {hidden} more, which move less, are in the table." if hidden else ""
+    return RowChart(
+        "marginals",
+        caption,
+        rows,
+        Axis.of(known(*values), as_percent, "per cent of people"),
+        legend=((SIDES[0], f"{target}, observed"), (SIDES[1], f"{target}, counterfactual"),
+                ("reference", f"{baseline}, observed")),
+        beneath=f"Those that move most come first.{folded}",
+        table=table,
+    )  # fmt: skip
+
+
+def _numbers(found: Explanation) -> dict[str, Any] | None:
+    """Numbers: median, middle half and middle four fifths of each side; those that move first."""
+    if not found.numbers:
+        return None
+    by_feature: dict[str, dict[str, Marginal]] = {}
+    for line in found.numbers:
+        by_feature.setdefault(line.feature, {})[line.statistic] = line
+    first = sorted(by_feature, key=lambda name: -_moves(by_feature[name]))
+    moving = {name: by_feature[name] for name in first if _moves(by_feature[name]) > 0}
+    charts = [
+        _number(found, place, name, lines) for place, (name, lines) in enumerate(moving.items())
+    ]
+    still = [name for name in by_feature if name not in moving]
+    target, baseline = found.group_names
+    table = Table.of(
+        "numbers",
+        f"Numbers of {target}",
+        (
+            Column("feature"),
+            Column("statistic"),
+            Column(f"{baseline}, observed", "number", "baseline"),
+            Column(f"{target}, observed", "number", "observed"),
+            Column(f"{target}, counterfactual", "number", "counterfactual"),
+            Column("shift", "change"),
+        ),
+        found.numbers,
+        f"A quantile that fewer than {found.smallest_cell} people have exactly is rounded to 3 "
+        "digits.",
+    )
+    return {"charts": charts[:MOST_ROWS], "still": still, "table": table}
+
+
+def _moves(lines: dict[str, Marginal]) -> float:
+    """How far the quantiles of a number move, as a share of its spread."""
+    spread = abs(lines["90 %"].observed - lines["10 %"].observed) or 1.0
+    return max(abs(line.shift) for name, line in lines.items() if name != "mean") / spread
+
+
+def _number(found: Explanation, place: int, name: str, lines: dict[str, Marginal]) -> RowChart:
+    target, baseline = found.group_names
+    rows = []
+    for side, who, read in (
+        (SIDES[0], f"{target}, observed", "observed"),
+        (SIDES[1], f"{target}, counterfactual", "counterfactual"),
+        ("fifth", f"{baseline}, observed", "baseline"),
+    ):
+        low, quarter, half, most, high = (
+            getattr(lines[f"{place} %"], read) for place in (10, 25, 50, 75, 90)
+        )
+        mark = Mark(side, half, low, high, middle=(quarter, most), text=number(half))
+        rows.append(Row(who, (mark,)))
+    ends = [value for row in rows for mark in row.marks for value in (mark.low, mark.high)]
+    return RowChart(f"number-{place}", name, tuple(rows),
+                    Axis.of(known(*ends), number))  # fmt: skip
+
+
+def _scores(found: Explanation) -> RowChart:
+    """How much of the gap each input carries alone."""
+    sure = [one for one in found.feature_scores if one.more_than_noise]
+    shown = (sure or found.feature_scores[:3])[:MOST_ROWS]
+    rows = tuple(
+        Row(
+            one.feature,
+            (
+                Mark("bar", one.share_of_gap, base=0.0),
+                Mark("after", one.influence_share, one.low, one.high),
+            ),
+            says=percent(one.share_of_gap),
+        )
+        for one in shown
+    )
+    hidden = len(found.feature_scores) - len(shown)
+    caption = f"How much of the gap of {found.group_names[0]} each input carries"
+    interval = "Low and high are a 95 % interval that holds for all features at once; everybody's "
+    table = Table.of(
+        "scores-table",
+        caption,
+        (
+            Column("feature"),
+            Column("of the gap", "rate", "share_of_gap"),
+            Column("of the influence", "rate", "influence_share"),
+            Column("low", "rate"),
+            Column("high", "rate"),
+            Column("shift", "rate"),
+        ),
+        found.feature_scores,
+        f"{found.features_verdict} {interval}part is explained by the values of other people.",
+        "Of the gap: what closes if this feature's distribution alone moves to the "
+        "counterfactual's.",
+        "Of the influence: how much of each row's part in the gap the feature explains alone.",
+        "Shift: the share of people whose value would have to differ.",
+    )
+    values = [
+        value for row in rows for mark in row.marks for value in (mark.value, mark.low, mark.high)
+    ]
+    folded = f" {hidden} more are in the table." if hidden else ""
+    return RowChart(
+        "scores",
+        caption,
+        rows,
+        Axis.of([0.0, *known(*values)], as_percent, "per cent"),
+        legend=(("bar", "of the gap, if it moves alone"),
+                ("after", "of the influence, with 95 % interval")),
+        guide=0.0,
+        beneath=f"{found.features_verdict}{folded}",
+        table=table,
+    )  # fmt: skip
+
+
 # -------------------------------------------------------------------- the repair
 
 
@@ -42,19 +236,9 @@ def groups(report: Report) -> list[dict[str, Any]]:
             "plan": _plan_text(plans[group.group], report),
             "notes": plans[group.group].notes,
             "outcome": group,
-            "flow": _flow(report, group),
-            "edits": [
-                (one.feature, one.share_of_edited, *line)
-                for one in group.features
-                for line in _edit_lines(one)
-            ],
-            "numbers": any(one.change is not None for one in group.features),
-            "suppressed": suppressed(
-                "edit", sum(one.not_shown for one in group.features), report.smallest_cell
-            ),
+            "edits": _edits(report, group, f"edits-{place}") if group.features else None,
         }
-        for group in report.groups_in_order
-        if group.repaired
+        for place, group in enumerate(one for one in report.groups_in_order if one.repaired)
     ]
 
 
@@ -75,7 +259,49 @@ def _plan_text(plan: PlanSummary, report: Report) -> str:
     )
 
 
-def _flow(report: Report, group: GroupOutcome) -> tuple[tuple[str, str, float, int], ...]:
+def who(report: Report) -> RowChart:
+    """Who gains the favourable decision and who loses it, in each group."""
+    weighted = ", weighted" if report.before.weighted else ""
+    rows, flows = [], []
+    for group in report.groups_in_order:
+        name = report.names(group.group)
+        if group.repaired:
+            flows += [(name, *flow) for flow in _flows(report, group)]
+        gains, loses = (
+            _so_many(getattr(group, side), getattr(group, f"people_{side}"), verb)
+            for side, verb in (("gained", "gain"), ("lost", "lose"))
+        )
+        marks = (Mark("bar after", group.gained, base=0.0, text=gains),
+                 Mark("bar before", group.lost, base=0.0, text=loses))  # fmt: skip
+        rows.append(Row(name, marks, counted(group.n)))
+    caption = "Who gains the favourable decision, and who loses it"
+    table = Table(
+        "flow-table",
+        "Decisions before and after",
+        (Column("group"), Column("before"), Column("after"),
+         Column(f"share of the group{weighted}", "rate"), Column("people, expected", "count")),
+        tuple(flows),
+    )  # fmt: skip
+    ends = (value for group in report.groups for value in (group.gained, group.lost))
+    beneath = f"The favourable decision is {report.favourable}." if report.favourable else ""
+    return RowChart(
+        "flow",
+        caption,
+        tuple(rows),
+        Axis.of([0.0, *ends], as_percent, f"per cent of the group{weighted}"),
+        lines=("bar after", "bar before"),
+        guide=0.0,
+        beneath=beneath,
+        table=table,
+    )
+
+
+def _so_many(part: float, people: float, verb: str) -> str:
+    return f"{share(part)} {verb} ({counted(round(people))})" if people > EXACT else (
+        f"nobody {verb}s")  # fmt: skip
+
+
+def _flows(report: Report, group: GroupOutcome) -> tuple[tuple[str, str, float, int], ...]:
     """From which decision to which, for what share of the group and how many people."""
     start = group.selected_before if report.favours_positive else 1 - group.selected_before
     had, gained, lost = group.people_favourable_before, group.people_gained, group.people_lost
@@ -85,6 +311,44 @@ def _flow(report: Report, group: GroupOutcome) -> tuple[tuple[str, str, float, i
         ("favourable", "unfavourable", group.lost, round(lost)),
         ("unfavourable", "unfavourable", 1 - start - group.gained, round(group.n - had - gained)),
     )
+
+
+def _edits(report: Report, group: GroupOutcome, key: str) -> RowChart:
+    """How often each feature is edited among the edited, and how."""
+    caption = f"Features edited, as a share of the edited people of {report.names(group.group)}"
+    lines = [
+        (one.feature, one.share_of_edited, *line)
+        for one in group.features
+        for line in _edit_lines(one)
+    ]
+    columns = [Column("feature"), Column("edited", "rate"), Column("from"), Column("to"),
+               Column("this edit", "rate")]  # fmt: skip
+    numbers = any(one.change is not None for one in group.features)
+    columns += [Column("median change")] if numbers else []
+    more = (", of numbers with many values medians, rounded; the median change is not the change "
+            "of the medians") if numbers else ""  # fmt: skip
+    table = Table(
+        f"{key}-table",
+        caption,
+        tuple(columns),
+        tuple(line[: len(columns)] for line in lines),
+        (
+            "Shares of the edited people; of a feature with many edits the commonest are listed"
+            f"{more}.",
+            *suppressed("edit", sum(one.not_shown for one in group.features), report.smallest_cell),
+        ),
+    )
+    rows = tuple(
+        Row(one.feature, (Mark("bar", one.share_of_edited, base=0.0),),
+            (typeset(one.how) if one.change else one.how).replace(" -> ", " → "),
+            share(one.share_of_edited))
+        for one in group.features[:MOST_ROWS]
+    )  # fmt: skip
+    hidden = len(group.features) - len(rows)
+    axis = Axis.of([0.0, *(one.share_of_edited for one in group.features)], as_percent,
+                   "per cent of the edited people")  # fmt: skip
+    beneath = f"{hidden} more, edited less often, are in the table." if hidden else ""
+    return RowChart(key, caption, rows, axis, guide=0.0, beneath=beneath, table=table)
 
 
 def _edit_lines(one: EditedFeature) -> list[tuple[str, str, float, str | None]]:
@@ -118,6 +382,10 @@ _FRONTIER = (
 )
 
 
+_SHOWN = ("gap, points", "interval", "accuracy of everybody", "edited", "gain", "lose")
+"""What is beside the slider; the table has all."""
+
+
 def frontier(report: Report) -> dict[str, Any]:
     """How much of the gap to close: a choice, with what each level does."""
     metric, points_by_level = report.metric, sorted(report.frontier, key=lambda point: point.level)
@@ -132,29 +400,74 @@ def frontier(report: Report) -> dict[str, Any]:
             report.names(group),
         )
         key, caption = f"frontier-{place}", f"{name}: what closing more of the {metric} gap does"
-        first, last = its[0], its[-1]
-        description = (
-            f"From level {first.level:g} to {last.level:g} the gap goes from {points(first.gap)} "
-            f"to {points(last.gap)} points, the edited from {share(first.edited)} to "
-            f"{share(last.edited)}"
-        )
-        if report.outcome_known:
-            description += (
-                f" and accuracy from {percent(first.accuracy)} to {percent(last.accuracy)}"
-            )
         table = Table.of(f"{key}-table", f"{name}: figures at each level", _FRONTIER, its)
         figures = [[cell.text for cell in row[1:]] for row in table.cells()]
-        chart = plot.frontier(its, metric, levels[start])
-        drawn = picture(chart, key, caption, f"{description}.", table)
-        parts.append({"name": name, "place": place, "figures": figures, "chart": drawn})
+        charts = _curves(report, its, levels, start, key)
+        parts.append({"name": name, "place": place, "figures": figures, "caption": caption,
+                      "key": key, "charts": charts, "table": table})  # fmt: skip
     labels = [column.header for column in _FRONTIER[1:]]
+    shown = [labels.index(name) for name in _SHOWN]
     texts = [f"{level:g}" for level in levels]
     script = {"levels": texts, "labels": labels,
               "groups": [(part["name"], part["figures"]) for part in parts]}  # fmt: skip
     return {
         "data": {"level": script},
-        "level": {"levels": texts, "labels": labels, "start": start, "groups": parts},
+        "level": {
+            "levels": texts,
+            "labels": labels,
+            "start": start,
+            "groups": parts,
+            "shown": shown,
+        },
+        "frontier_found": _in_force(report, points_by_level, levels, levels[start]),
     }
+
+
+def _in_force(
+    report: Report, at_level: list[FrontierPoint], levels: list[float], level: float
+) -> str:
+    """What the level in force does for the worst-off group, and what half of it would do."""
+    first = next(group for group in report.order if any(one.group == group for one in at_level))
+    half = min(levels, key=lambda one: abs(one - level / 2))
+    told = []
+    for one in at_level:
+        if one.group == first and one.level in (level, half) and not isnan(one.gap):
+            which = "in force" if one.level == level else "for comparison"
+            told.append(
+                f"at level {one.level:g}, {which}, the gap of {report.names(first)} is "
+                f"{points(one.gap)} points and {share(one.edited)} of them are edited"
+            )
+    text = "; ".join(reversed(told))
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _curves(
+    report: Report, its: list[FrontierPoint], levels: list[float], start: int, key: str
+) -> list[Plane]:
+    """The gap with its interval, people edited, and accuracy as the level grows."""
+    x = Axis.of([0.0, 1.0], "{:.1f}".format, "level", most=5)
+
+    def plane(name: str, y: Axis, read: str, side: str, **more: Any) -> Plane:
+        places = tuple((one.level, getattr(one, read)) for one in its)
+        dots = tuple(Point(*place, side) for place in places)
+        return Plane(f"{key}-{name}", y.title, x, y, dots, ((side, places),), high=170,
+                     cursors=tuple(levels), cursor=start, **more)  # fmt: skip
+
+    area = tuple((one.level, one.low, one.high) for one in its if not isnan(one.low))
+    gaps = [0.0, *known(*(value for one in its for value in (one.gap, one.low, one.high)))]
+    edited = [0.0, *(one.edited for one in its)]
+    drawn = [
+        plane("gap", Axis.of(gaps, as_points, f"{report.metric} gap, points", most=5), "gap",
+              "after", area=area, guides=(None, 0.0)),
+        plane("edited", Axis.of(edited, as_percent, "per cent of the group edited", most=5),
+              "edited", "third"),
+    ]  # fmt: skip
+    if report.outcome_known:
+        accuracies = [one.accuracy for one in its]
+        window = [min(accuracies) - 0.01, max(accuracies) + 0.01]  # noise must not fill it
+        axis = Axis.of(window, as_percent, "accuracy of everybody, per cent", most=5)
+        drawn.append(plane("accuracy", axis, "accuracy", "fifth"))
+    return drawn
 
 
 # -------------------------------------------------------------------- the price of blindness
@@ -176,7 +489,27 @@ def blindness(price: PriceOfBlindness) -> dict[str, Any]:
     """What closing the gap costs without the group, and what with it."""
     caption = f"What closing the {price.metric} gap costs, without the group and with it"
     table = Table.of("blindness-table", f"{caption}: the people of the audit", _PRICE, price.points)
-    drawn = picture(plot.blindness(price), "blindness", caption, " ".join(price.sentences), table)
+    dots, curves = [Point(price.gap, price.accuracy, "before", label="the model", large=True)], []
+    for side, reads in (("after", False), ("fourth", True)):
+        its = sorted((one for one in price.points if one.reads_group == reads),
+                     key=lambda one: one.level)  # fmt: skip
+        dots += [Point(one.gap, one.accuracy, side,
+                       along=(one.accuracy_low, one.accuracy_high)) for one in its]  # fmt: skip
+        places = [(price.gap, price.accuracy), *((one.gap, one.accuracy) for one in its)]
+        curves.append((side, tuple(places)))
+    heights = [value for dot in dots for value in (dot.y, *dot.along)]
+    drawn = Plane(
+        "blindness-chart",
+        caption,
+        Axis.of([0.0, *(dot.x for dot in dots)], as_points,
+                f"{price.metric} gap that is left, in points"),
+        Axis.of(known(*heights), as_percent, "accuracy, per cent"),
+        tuple(dots),
+        tuple(curves),
+        guides=(0.0, None),
+        legend=(("after", "without the group"), ("fourth", "reads the group")),
+        table=table,
+    )  # fmt: skip
     return {
         "blindness": {
             "chart": drawn,
