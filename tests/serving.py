@@ -183,8 +183,12 @@ class Sidecar:
             stderr=self.stderr, stdout=subprocess.DEVNULL,
             env={**os.environ, "FAIRMEND_KEY": KEY, **(env or {})},
         )  # fmt: skip
-        started = self.wait_for("listening")
-        self.wait_for("probed", "probe failed")
+        try:
+            started = self.wait_for("listening")
+            self.wait_for("probed", "probe failed")
+        except AssertionError:
+            self.stop(signal.SIGKILL)
+            raise
         self.url = f"http://127.0.0.1:{started['clients']}"
         self.admin = f"http://127.0.0.1:{started['admin']}"
         self.artifact = started["artifact"]
