@@ -25,7 +25,7 @@ from fairmend.measure.result import Gap
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.blind.gaps import Audited, Gaps
 from fairmend.repair.blind.rule import BlindPlan
-from fairmend.repair.frontier import plans_by_level
+from fairmend.repair.frontier import PlansAt, plans_by_level
 from fairmend.repair.plan import Plan
 from fairmend.repair.plans import make_plans
 from fairmend.repair.settings import RepairSettings
@@ -142,13 +142,21 @@ def _line(one: PricePoint) -> tuple[str, ...]:
 
 
 def price_of_blindness(
-    data: AuditData, settings: RepairSettings, box: BlackBox, levels: Sequence[float] = LEVELS
+    data: AuditData,
+    settings: RepairSettings,
+    box: BlackBox,
+    levels: Sequence[float] = LEVELS,
+    *,
+    blind_at: PlansAt | None = None,
 ) -> PriceOfBlindness | None:
-    """Both kinds of repair at each level; None where no group is worse off."""
+    """Both kinds of repair at each level; None where no group is worse off.
+
+    ``blind_at`` are the plans of a blind repair by level, where they are at hand.
+    """
     blind, aware = replace(settings, blind=True), replace(settings, blind=False, rank=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairmendWarning)  # about the same people, given by fit
-        blind_at = plans_by_level({}, data, blind, box)
+        blind_at = blind_at or plans_by_level({}, data, blind, box)
         whole = blind_at(1.0)
         some = next(iter(whole.values()), None)
         if not isinstance(some, BlindPlan):
