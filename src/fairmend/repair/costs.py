@@ -27,8 +27,6 @@ from fairmend.data.limits import MOST, Between, Positive, Value
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, check, check_choice, check_names, check_whole, listed
 
-__all__ = ["Cost", "EditCost"]
-
 Kind = Literal["l1", "l2", "squared_l2"]
 Direction = Literal["up", "down"]
 Callback = Callable[[Any, Any], Any]

@@ -19,8 +19,6 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.progress import progress
 
-__all__ = ["CLOSE", "FEW_ROUNDS", "ROUNDS", "FlipProgram", "Solution", "Solve", "agreeing"]
-
 ROUNDS, FEW_ROUNDS = 150, 20
 CLOSE = 1e-10
 """When to stop, in points of the rates."""

@@ -20,8 +20,6 @@ from fairmend.repair.plans import make_plans
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import RepairSettings
 
-__all__ = ["PlansAt", "plans_by_level"]
-
 PlansAt: TypeAlias = Callable[[float], Mapping[Hashable, Plan]]
 
 

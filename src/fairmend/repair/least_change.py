@@ -29,8 +29,6 @@ from fairmend.repair.settings import Rank
 from fairmend.repair.soft import move_softly
 from fairmend.status import PlanStatus
 
-__all__ = ["Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "find_cut", "least_change"]
-
 Key: TypeAlias = Annotated[float, Between(-np.inf, np.inf)]
 """By which people are ranked; beyond all others where it is infinite, but never nan."""
 SAME_KEY = 1e-11

@@ -33,8 +33,6 @@ from fairmend.repair.together import repaired_population
 from fairmend.repair.trade_off import TradeOff
 from fairmend.tables import TextTable, percent, points
 
-__all__ = ["LEVELS", "PriceOfBlindness", "PricePoint", "price_of_blindness"]
-
 LEVELS = (0.25, 0.5, 0.75, 1.0)
 _SPLITS = 50
 """How often people are split into tenths anew: the mean depends little on chance then."""
@@ -96,11 +94,11 @@ class PriceOfBlindness:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What it comes to."""
-        said = [f"The inputs tell the groups with an AUC of {self.proxy_auc:.2f}."]
+        sentences = [f"The inputs tell the groups with an AUC of {self.proxy_auc:.2f}."]
         if self.furthest is not None:
             gap, low, high = self.furthest
             can = "can close the gap" if self.reachable else "cannot close the gap"
-            said.append(
+            sentences.append(
                 f"A rule on these inputs {can}: the furthest that one goes is {points(gap)} points "
                 f"(95 % interval {points(low)} to {points(high)})."
             )
@@ -109,11 +107,11 @@ class PriceOfBlindness:
         if all(pairs):
             (blind,), (aware,) = pairs
             change = [points(one.accuracy - self.accuracy) for one in (blind, aware)]
-            said.append(
+            sentences.append(
                 f"Closing all of it changes accuracy by {change[0]} points without the group and "
                 f"by {change[1]} with it."
             )
-        return tuple(said)
+        return tuple(sentences)
 
     def __str__(self) -> str:
         table = TextTable(
@@ -163,11 +161,11 @@ def price_of_blindness(
             return None
         judge = _Judge(data, settings, some.rule.trade_off)
         reading = plans_by_level(make_plans(data, aware, box), data, aware, box)
-        found = []
+        points_by_level = []
         for level in levels:
             plans = whole if level == 1 else blind_at(level)
-            found.append(judge.point(plans, level, reads_group=False))
-            found.append(judge.point(reading(level), level, reads_group=True))
+            points_by_level.append(judge.point(plans, level, reads_group=False))
+            points_by_level.append(judge.point(reading(level), level, reads_group=True))
     now = judge.point({}, 0.0, reads_group=False)
     one_gap = len(some.rule.prices) == 1
     return PriceOfBlindness(
@@ -178,7 +176,7 @@ def price_of_blindness(
         trade_off=some.rule.trade_off,
         furthest=judge.furthest(whole) if one_gap else None,
         proxy_auc=some.rule.proxy_auc,
-        points=tuple(found),
+        points=tuple(points_by_level),
     )
 
 

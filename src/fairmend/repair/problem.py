@@ -32,8 +32,6 @@ from fairmend.repair.settings import Rank, RepairSettings
 from fairmend.status import PlanStatus
 from fairmend.tables import p_text
 
-__all__ = ["RepairProblem", "allow_for_rivals", "answers_of_all", "edit_cost", "judged"]
-
 Options = TypeVar("Options")
 
 EXACT = 1e-9

@@ -25,8 +25,6 @@ from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.methods import Method, method_of
 from fairmend.repair.trade_off import TradeOff
 
-__all__ = ["Rank", "RepairSettings", "UnknownGroup"]
-
 Rank = Literal["score", "outcome", "cost", "worth", "flips"]
 UnknownGroup = Literal["error", "keep"]
 SECRET = "key"
