@@ -44,10 +44,10 @@ def solve(problem: TransportProblem, memory: ArcMemory | None = None) -> Couplin
     Up to 400 million pairs of sources and sinks, and wherever moves are forbidden: `solve_exact`.
     Above, `solve_entropic`, whose cost is within a stated gap of the least.
 
-    >>> coupling = solve(TransportProblem([2, 1, 0], [1, 1, 1], 1 - np.eye(3), metric=True))
-    >>> coupling.solver
+    >>> best = solve(TransportProblem([2, 1, 0], [1, 1, 1], 1 - np.eye(3), metric=True))
+    >>> best.solver
     'network simplex (POT) on all arcs; excess to deficit'
-    >>> coupling.guarantee
+    >>> best.guarantee
     'No coupling of these masses is cheaper. The certificate leaves a gap of 0e+00.'
     """
     return couple(problem, partial(_ship, memory=memory or ArcMemory()))

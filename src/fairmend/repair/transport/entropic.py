@@ -56,8 +56,8 @@ def solve_entropic(
     >>> points = rng.normal(size=(60, 2))
     >>> prices = PointPrices(points, points, "l1")
     >>> problem = TransportProblem(rng.random(60), rng.random(60), prices, metric=True)
-    >>> coupling = solve_entropic(problem, backend="numpy")
-    >>> coupling.status.name, 0 <= coupling.gap < 0.1 * coupling.cost, coupling.marginal_error < 1e-12
+    >>> best = solve_entropic(problem, backend="numpy")
+    >>> best.status.name, 0 <= best.gap < 0.1 * best.cost, best.marginal_error < 1e-12
     ('BOUNDED', True, True)
     """
     return couple(problem, partial(ship_entropically, blur=blur, backend=backend))

@@ -38,10 +38,10 @@ def solve_individually_fair(problem: TransportProblem, distance: FloatArray) -> 
     >>> rows = np.array([0.0, 1.0, 2.0, 3.0])
     >>> gap = np.abs(np.subtract.outer(rows, rows))
     >>> problem = TransportProblem(np.ones(4), [1, 1, 1, 5], gap)
-    >>> coupling = solve_individually_fair(problem, 0.3 * gap)
-    >>> coupling.status.name, bool(coupling.unfairness < 1e-9)
+    >>> best = solve_individually_fair(problem, 0.3 * gap)
+    >>> best.status.name, bool(best.unfairness < 1e-9)
     ('OPTIMAL', True)
-    >>> round(solve_exact(problem).cost, 6), round(coupling.cost, 6)
+    >>> round(solve_exact(problem).cost, 6), round(best.cost, 6)
     (0.75, 0.816667)
     """
     price = problem.prices.matrix()

@@ -70,10 +70,10 @@ def solve_exact(problem: TransportProblem, memory: ArcMemory | None = None) -> C
     sparse arcs, in memory that grows with the rows and not with their pairs.
 
     >>> line = np.abs(np.subtract.outer([0.0, 1.0, 2.0], [0.0, 1.0, 2.0]))
-    >>> coupling = solve_exact(TransportProblem([2, 1, 0], [1, 1, 1], line, metric=True))
-    >>> coupling.status.name, round(coupling.cost, 9), coupling.row.tolist(), coupling.column.tolist()
+    >>> best = solve_exact(TransportProblem([2, 1, 0], [1, 1, 1], line, metric=True))
+    >>> best.status.name, round(best.cost, 9), best.row.tolist(), best.column.tolist()
     ('OPTIMAL', 0.666666667, [0, 0, 1], [0, 2, 1])
-    >>> abs(coupling.gap) < 1e-12
+    >>> abs(best.gap) < 1e-12
     True
     """
     return couple(problem, partial(ship_exactly, memory=memory or ArcMemory()))
