@@ -267,6 +267,20 @@ def _tuned(
     return models[int(np.argmin(losses))]
 
 
+def _of_fold(
+    fits: LogisticFits,
+    penalty: float,
+    start: Logistic,
+    pairs: Pairs | None,
+    weight: FloatArray,
+) -> Logistic | PairLogistic:
+    return _with_pairs(pairs, fits.fit(penalty, weight, start=start, flat=1e-6))
+
+
+def _with_pairs(pairs: Pairs | None, model: Logistic) -> Logistic | PairLogistic:
+    return model if pairs is None else PairLogistic(*pairs, model)
+
+
 @dataclass(frozen=True)
 class ModelChoice:
     """Which models are tried beside the logistic regression, and how much better they must be."""
@@ -281,20 +295,6 @@ class ModelChoice:
 
 LEAST_LOSS = ModelChoice()
 """Whichever of all models predicts people held out best."""
-
-
-def _of_fold(
-    fits: LogisticFits,
-    penalty: float,
-    start: Logistic,
-    pairs: Pairs | None,
-    weight: FloatArray,
-) -> Logistic | PairLogistic:
-    return _with_pairs(pairs, fits.fit(penalty, weight, start=start, flat=1e-6))
-
-
-def _with_pairs(pairs: Pairs | None, model: Logistic) -> Logistic | PairLogistic:
-    return model if pairs is None else PairLogistic(*pairs, model)
 
 
 def best_model(data: CrossFitData, choice: ModelChoice = LEAST_LOSS) -> CandidateModel:
