@@ -150,8 +150,9 @@ class BlindLevels:
             bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
             "blind",
             "must be False for soft decisions",
-            "the model decides by chance",
-            "A blind rule turns decisions: set a threshold.",
+            "the model's decisions are chances, for a draw to decide",
+            "A blind rule gives equal inputs equal decisions, which a draw does not: set a "
+            "threshold, BlackBox(model, threshold=0.5), and leave soft out.",
         )
         problems = _problems(self.data, self.settings, self.box, self._gaps, self._against)
         for target in self._against:
@@ -307,6 +308,7 @@ def _solved(
         kept_out=known.kept_out,
         proxy_auc=known.models.proxy_auc(),
         protected=settings.protected(data.labels),
+        capped=best.capped,
     )
     if settings.words:
         search = WordSearch(
