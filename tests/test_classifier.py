@@ -203,6 +203,7 @@ def test_two_repairs_with_one_key_draw_independently(audit, tmp_path):
     assert np.array_equal(loaded.drawer("repair").uniform(ids), first)
 
 
+@pytest.mark.slow
 def test_without_ids_a_rate_off_its_law_is_announced_once(audit):
     """A few rows that many share: their standard deviation is what many keys show."""
     X, y, s = audit
@@ -580,6 +581,7 @@ def test_every_method_refuses_what_may_be_chance(method):
         careful.fit(X, y, sensitive_features=s)
 
 
+@pytest.mark.slow
 def test_a_sum_of_gaps_that_may_be_chance_is_refused_and_a_proven_one_repaired(audit):
     X, y, s = audit
     both = RepairedClassifier(
@@ -979,6 +981,7 @@ def test_columns_may_be_named_by_numbers():
     assert (edited != frame).to_numpy().any()
 
 
+@pytest.mark.slow
 def test_a_report_may_leave_the_explanation_out():
     X, y, s = tilted()
     repaired = RepairedClassifier(scored("probability"), "sp", random_state=0)

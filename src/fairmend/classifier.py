@@ -53,8 +53,9 @@ from fairmend.measure.tabulate import tabulate, tabulate_to_repair
 from fairmend.model.blackbox import BlackBox
 from fairmend.model.probe import Probe
 from fairmend.progress import progress
+from fairmend.repair.blind.fit import BlindLevels, storable
 from fairmend.repair.costs import Cost
-from fairmend.repair.frontier import plans_by_level
+from fairmend.repair.frontier import PlansAt, plans_by_level
 from fairmend.repair.plan import Plan
 from fairmend.repair.plans import check_harm, make_plans
 from fairmend.repair.price_of_blindness import LEVELS as PRICE_LEVELS
@@ -194,7 +195,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             box = box.settled()
             one_decision = find_one_decision(data)
             audited = audit_data(data, reference=self.reference, one_decision=one_decision)
-            plans = make_plans(data, settings, box)
+            levels = BlindLevels(data, settings, box) if settings.blind else None
+            if levels is None:
+                plans = make_plans(data, settings, box)
+            else:
+                plans = storable(levels.at(settings.level))
             if settle is not None:
                 plans = settle(data, plans, settings)
             for wrong in faults(data, audited, *plans.values()):
@@ -208,8 +213,12 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
                 check_harm(plan, settings, data.labels)
             # nothing is kept of a repair that was refused
             self.key_: bytes | None = self._make_key()
-            self._keep(box, data, audited, plans)
+            self._keep(box, data, audited, plans, levels)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is quickly worked out again."""
+        return {**super().__getstate__(), "_blind_levels": None}
 
     def keep_plans(self, box: BlackBox, data: AuditData, plans: dict[Hashable, Plan]) -> None:
         """Be fitted with plans that were made elsewhere, on these people and for these settings."""
@@ -268,7 +277,12 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         return RepairSettings.from_estimator(self)
 
     def _keep(
-        self, box: BlackBox, data: AuditData, audited: Audit, plans: dict[Hashable, Plan]
+        self,
+        box: BlackBox,
+        data: AuditData,
+        audited: Audit,
+        plans: dict[Hashable, Plan],
+        blind_levels: BlindLevels | None = None,
     ) -> None:
         """What was learnt, or has been loaded."""
         assert data.table is not None
@@ -280,6 +294,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             self.feature_names_in_ = np.array(data.table.names, object)
         self.__dict__.pop("counterfactual_", None)
         self._outcomes: dict[Hashable, RowProbabilities | None] = {}
+        self._blind_levels = blind_levels
         self._fingerprint: list[str] = []
         self._warned: set[str] = set()
         self._loaded = False
@@ -465,6 +480,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         check_whole("smallest_cell", smallest_cell, 1, "1 shows everything.", of="people")
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
         explained, why_not = self._explained(int(smallest_cell)) if explanation else (None, "")
+        plans_at = self._plans_at() if frontier else None
         report = make_report(
             data,
             self.plans_,
@@ -479,9 +495,11 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         return replace(
             report,
             explanation=explained,
-            frontier=tuple(self._frontier(data, levels)) if frontier else (),
-            blindness=price_of_blindness(self._audited_rows, self.settings, self.box_)
-            if frontier and self.blind
+            frontier=() if plans_at is None else tuple(self._frontier(data, levels, plans_at)),
+            blindness=price_of_blindness(
+                self._audited_rows, self.settings, self.box_, blind_at=plans_at
+            )
+            if plans_at is not None and self.blind
             else None,
             provenance=Provenance.of(
                 self.data_,
@@ -521,14 +539,23 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
         """Gap, accuracy, AUC, people edited and cost on new data as ``level`` grows."""
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
         names = ("level", "group", "gap", "accuracy", "auc", "edited", "gained", "lost", "cost")
-        points = self._frontier(data, levels)
+        points = self._frontier(data, levels, self._plans_at())
         return [{name: getattr(point, name) for name in names} for point in points]
 
-    def _frontier(self, data: AuditData, levels: Sequence[float]) -> list[FrontierPoint]:
-        points: dict[float, list[FrontierPoint]] = {}
+    def _plans_at(self) -> PlansAt:
+        """The plans of any level; what they have in common is worked out once."""
+        if self._blind_levels is not None:
+            return self._blind_levels.at
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)  # given once, in fit
-            plans_at = plans_by_level(self.plans_, self._audited_rows, self.settings, self.box_)
+            return plans_by_level(self.plans_, self._audited_rows, self.settings, self.box_)
+
+    def _frontier(
+        self, data: AuditData, levels: Sequence[float], plans_at: PlansAt
+    ) -> list[FrontierPoint]:
+        points: dict[float, list[FrontierPoint]] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairmendWarning)
             # those who are edited at some level are edited at every higher one: found first
             for level in sorted({float(level) for level in levels}, reverse=True):
                 points[level] = frontier_points(

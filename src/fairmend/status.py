@@ -47,8 +47,8 @@ class PlanStatus(Enum):
         "these edits cannot follow. Calibrate on the realised gap, or name a reference group."
     )
     UNREACHABLE = (
-        "The allowed edits cannot close the gap: this is the smallest that they leave. Allow more "
-        "edits, or lower the level."
+        "The allowed edits cannot close the gap at any sensible price: this is the smallest that "
+        "they leave. Allow more edits, or lower the level."
     )
     INFEASIBLE = (
         "These gaps cannot all be closed at once, by the outcomes estimated from the audit data: "

@@ -173,3 +173,24 @@ def test_the_gap_of_a_file_is_closed_by_recount(made, call, tmp_path):
     before = gap(lambda p: float(p["score"]) <= 0.5)
     after = gap(lambda p: p["decision"] == "no")
     assert abs(after) < abs(before) / 2
+
+
+@pytest.mark.parametrize(
+    "text", ["false_positive=1", "false_positive=1,false_negative=none", "false_positive=0,"
+             "false_negative=1", "fp=1,fn=2"]
+)  # fmt: skip
+def test_costs_of_errors_that_do_not_read_so_are_refused(folder, call, text):
+    done = call("repair", "applicants.csv", *NAMED, *IGNORED, *BLIND, "--rank", text,
+                "-o", "never.fairmend", cwd=folder)  # fmt: skip
+    assert done.code == 2
+    assert "--rank" in done.err
+    assert "false_positive=NUMBER,false_negative=NUMBER" in " ".join(done.err.split())
+    assert not (folder / "never.fairmend").exists()
+
+
+def test_the_costs_of_errors_are_those_of_the_library(folder, call):
+    done = call("repair", "applicants.csv", *NAMED, *IGNORED, *BLIND, "--level", "0",
+                "--rank", "false_positive=1,false_negative=3", "-o", "ranked.fairmend",
+                "--json", cwd=folder)  # fmt: skip
+    settings = json.loads(done.out)["results"]["provenance"]["settings"]
+    assert settings["rank"] == str({"false_positive": 1.0, "false_negative": 3.0})

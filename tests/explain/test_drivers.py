@@ -252,6 +252,7 @@ def noisy_world(n, seed, decision=lambda rows: rows[:, 0] > 0):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "runs"), [(200, 20), (2_000, 4)])
 def test_noise_is_not_claimed(n, runs):
     """The decision is 1[x0 > 0]: no other feature explains anything, and no pair adds to x0."""

@@ -32,6 +32,7 @@ OPTIONS = {
     "max_edits": "--max-edits",
     "blind": "--blind",
     "two_sided": "--two-sided",
+    "rank": "--rank",
     "favorable_label": "--favourable",
     "do_no_harm": "--do-no-harm",
     "require_significant": "--require-significant",

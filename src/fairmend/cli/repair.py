@@ -43,6 +43,7 @@ from fairmend.cli.streams import figures, is_open
 from fairmend.errors import DataError, check
 from fairmend.measure.selection import refuse_selected
 from fairmend.repair.settings import RepairSettings
+from fairmend.repair.trade_off import ERRORS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,6 +94,15 @@ class RepairOptions:
     blind: Annotated[bool, o.setting("blind", None, "--blind")] = False
     in_words: Annotated[bool, o.setting("words", None, "--in-words")] = False
     two_sided: Annotated[bool, o.setting("two_sided", None, "--two-sided")] = False
+    rank: Annotated[
+        str | None,
+        o.repair_option(
+            "Who is edited first: score, outcome or cost. With --blind, what a flip costs: worth "
+            "(wrong decisions, weighed as the model's own imply; the default), flips, cost, or the "
+            "costs of both errors, e.g. false_positive=1,false_negative=5.",
+            "NAME",
+        ),
+    ] = None
     favourable: Annotated[
         str | None,
         o.repair_option(
@@ -129,6 +139,7 @@ class RepairOptions:
             "blind": self.blind,
             "words": self.in_words,
             "two_sided": self.two_sided,
+            "rank": read_rank(self.rank),
             "favorable_label": _favourable(people, box, self.favourable),
             "do_no_harm": self.do_no_harm,
             "require_significant": self.require_significant,
@@ -341,6 +352,38 @@ def _read_direction(text: str) -> tuple[str, str]:
             f"must read COLUMN:up or COLUMN:down; got {text!r}", param_hint="--one-way"
         )
     return name, way
+
+
+def read_rank(text: str | None) -> str | dict[str, float] | None:
+    """The name of a way to rank people, or the costs of both errors.
+
+    >>> read_rank("flips"), read_rank("false_positive=1,false_negative=5")
+    ('flips', {'false_positive': 1.0, 'false_negative': 5.0})
+    """
+    if text is None or "=" not in text:
+        return text
+    pairs = [part.split("=", 1) for part in text.split(",")]
+    names = sorted(pair[0].strip() for pair in pairs)
+    costs = [as_cost(pair[-1]) for pair in pairs]
+    if names != sorted(ERRORS) or not all(0 < cost < float("inf") for cost in costs):
+        raise typer.BadParameter(
+            "must read false_positive=NUMBER,false_negative=NUMBER with numbers greater than 0; "
+            f"got {text!r}",
+            param_hint="--rank",
+        )
+    return {pair[0].strip(): cost for pair, cost in zip(pairs, costs, strict=True)}
+
+
+def as_cost(text: str) -> float:
+    """A number as typed; nan for anything else.
+
+    >>> as_cost("2.5"), as_cost("five")
+    (2.5, nan)
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 # -------------------------------------------------------------------- whom to audit and report on

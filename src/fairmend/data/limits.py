@@ -131,16 +131,23 @@ def disagreement(one: Any) -> str | None:
 
 
 def faults(*objects: Any) -> Iterator[str]:
-    """What is wrong with objects of this package, and with all they are made of."""
+    """What is wrong with objects of this package, and with all they are made of, each once."""
+    return _faults(objects, set())
+
+
+def _faults(objects: Sequence[Any], seen: set[int]) -> Iterator[str]:
     for one in objects:
         if isinstance(one, tuple | list):
-            yield from faults(*one)
+            yield from _faults(one, seen)
         elif is_dataclass(one) and type(one).__module__.startswith("fairmend."):
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
             wrong = fault(one)
             if wrong is not None:
                 yield wrong
             cls: type = type(one)
-            yield from faults(*(getattr(one, name) for name in hints_of(cls)))
+            yield from _faults([getattr(one, name) for name in hints_of(cls)], seen)
 
 
 @cache

@@ -18,14 +18,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.naming import shown
 from fairmend.data.outcomes import UNLABELLED
-from fairmend.errors import (
-    DataError,
-    check,
-    check_between,
-    check_choice,
-    check_whole,
-    require,
-)
+from fairmend.errors import DataError, check, check_between, check_choice, check_whole, require
 from fairmend.explain.certificate import Certificate, certify
 from fairmend.explain.descent import DescentSettings, Trace, descend
 from fairmend.explain.drivers import feature_scores, joint_proxies
@@ -56,7 +49,7 @@ Method = Literal["projection", "descent"]
 
 @dataclass(frozen=True, eq=False)
 class Counterfactual:
-    """The target group's distinct rows under new masses, and how it was found."""
+    """The target group's distinct rows under new masses, and how it was result."""
 
     source: Population
     """The target group as observed, its outcomes as modelled."""
@@ -345,8 +338,8 @@ def counterfactual(
     >>> from fairmend import datasets
     >>> X, y, s = datasets.example_one().sample(20_000, random_state=0)
     >>> model = datasets.example_one().decision
-    >>> found = counterfactual(model, X, y, sensitive_features=s, disparity="fpr")
-    >>> found.target_name, found.status.name, bool(abs(found.after) < 1e-10)
+    >>> result = counterfactual(model, X, y, sensitive_features=s, disparity="fpr")
+    >>> result.target_name, result.status.name, bool(abs(result.after) < 1e-10)
     ('target', 'CLOSED', True)
 
     """

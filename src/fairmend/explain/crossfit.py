@@ -118,7 +118,8 @@ class CandidateModel:
     """A fitted model, and what it says of people it has not seen."""
 
     kind: str
-    estimator: Any
+    everybody: Callable[[], Any]
+    """Fits it to everybody, which a rival that loses is spared."""
     held_out: Sequence[FloatArray]
     """For each fold the probabilities of the rows it speaks for."""
     further: Callable[[Sequence[_Fold]], Sequence[FloatArray]]
@@ -126,6 +127,10 @@ class CandidateModel:
     again: Callable[[CrossFitData], CandidateModel]
     """The same model, with the same penalty, of other rows."""
     penalty: float | None = None
+
+    @cached_property
+    def estimator(self) -> Any:
+        return self.everybody()
 
 
 Candidate = Callable[[CrossFitData], CandidateModel | None]
@@ -223,14 +228,14 @@ def _candidate(
     kind: str,
     fit: Fit,
     data: CrossFitData,
-    estimator: Any,
+    everybody: Callable[[], Any],
     *,
     again: Callable[[CrossFitData], CandidateModel],
     penalty: float | None = None,
 ) -> CandidateModel:
-    """A model fitted to everybody, with its answers on the folds."""
+    """A model with its answers on the folds."""
     further = partial(held_out_answers, fit, data.matrix, data.what)
-    return CandidateModel(kind, estimator, further(data.folds), further, again, penalty)
+    return CandidateModel(kind, everybody, further(data.folds), further, again, penalty)
 
 
 def logistic_model(data: CrossFitData) -> CandidateModel:
@@ -240,7 +245,7 @@ def logistic_model(data: CrossFitData) -> CandidateModel:
         return _tuned(PENALTIES, None, None, data)
     model = _tuned(PENALTIES, None, None, replace(data, matrix=data.matrix @ basis))
     estimator = Logistic(model.estimator.intercept, basis @ model.estimator.slope)
-    return replace(model, estimator=estimator)
+    return replace(model, everybody=lambda: estimator)
 
 
 def _tuned(
@@ -256,10 +261,24 @@ def _tuned(
         start = fits.fit(penalty, data.tally.weight, start=start)
         fit = partial(_of_fold, fits, penalty, start, pairs)
         again = partial(_tuned, (penalty,), pairs, start)
-        fitted = _with_pairs(pairs, start)
+        fitted = partial(_with_pairs, pairs, start)
         models.append(_candidate(kind, fit, data, fitted, again=again, penalty=penalty))
         losses.append(float(np.dot(*data.losses(models[-1].held_out))))
     return models[int(np.argmin(losses))]
+
+
+def _of_fold(
+    fits: LogisticFits,
+    penalty: float,
+    start: Logistic,
+    pairs: Pairs | None,
+    weight: FloatArray,
+) -> Logistic | PairLogistic:
+    return _with_pairs(pairs, fits.fit(penalty, weight, start=start, flat=1e-6))
+
+
+def _with_pairs(pairs: Pairs | None, model: Logistic) -> Logistic | PairLogistic:
+    return model if pairs is None else PairLogistic(*pairs, model)
 
 
 @dataclass(frozen=True)
@@ -276,20 +295,6 @@ class ModelChoice:
 
 LEAST_LOSS = ModelChoice()
 """Whichever of all models predicts people held out best."""
-
-
-def _of_fold(
-    fits: LogisticFits,
-    penalty: float,
-    start: Logistic,
-    pairs: Pairs | None,
-    weight: FloatArray,
-) -> Logistic | PairLogistic:
-    return _with_pairs(pairs, fits.fit(penalty, weight, start=start, flat=1e-6))
-
-
-def _with_pairs(pairs: Pairs | None, model: Logistic) -> Logistic | PairLogistic:
-    return model if pairs is None else PairLogistic(*pairs, model)
 
 
 def best_model(data: CrossFitData, choice: ModelChoice = LEAST_LOSS) -> CandidateModel:
@@ -413,4 +418,4 @@ def foreign_model(
         return fitted if read is None else read(fitted)
 
     again = partial(foreign_model, estimator, kind, read)
-    return _candidate(kind, fit, data, fit(data.tally.weight), again=again)
+    return _candidate(kind, fit, data, partial(fit, data.tally.weight), again=again)

@@ -165,6 +165,7 @@ def fit_probability(
     if estimator == "auto":
         with one_thread():
             model = best_model(data, choice)
+            _ = model.estimator  # fitted here, on one thread
     elif estimator == "logistic":
         with one_thread():
             model = logistic_model(data)

@@ -12,8 +12,6 @@ from fairmend.data.limits import LARGE, Between, Coefficients, Finite, Places, a
 from fairmend.data.stored import stored
 from fairmend.measure import special
 
-__all__ = ["BoostedTrees"]
-
 _MOST_STEPS = 64
 """No path from a root to a leaf is longer than this."""
 _CELLS = 1 << 22

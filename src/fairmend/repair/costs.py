@@ -27,8 +27,6 @@ from fairmend.data.limits import MOST, Between, Positive, Value
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, check, check_choice, check_names, check_whole, listed
 
-__all__ = ["Cost", "EditCost"]
-
 Kind = Literal["l1", "l2", "squared_l2"]
 Direction = Literal["up", "down"]
 Callback = Callable[[Any, Any], Any]
@@ -233,8 +231,12 @@ class EditCost:
         words = [(axis, at) for axis, at in blocks if axis.values]
         if len({axis.weight for axis, _ in words}) == 1:  # then they need only be counted
             where, weight = [at.start for _, at in words], words[0][0].weight
-            share = cdist(here[:, where], there[:, where], "hamming")
-            return total + np.rint(share * len(where)) * (weight**2 if self.squared else weight)
+            count = cdist(here[:, where], there[:, where], "hamming")
+            count *= len(where)
+            np.rint(count, out=count)
+            count *= weight**2 if self.squared else weight
+            total += count
+            return total
         for axis, at in words:
             total += axis.step(here[:, None, at], there[None, :, at], self.squared)
         return total
@@ -263,7 +265,9 @@ class EditCost:
             if axis.name in self.cost.one_way and axis.name not in self.cost.immutable:
                 a, b = here[:, None, at], there[None, :, at]
                 total += axis.step(a, b, self.squared) * self._may_change(axis, a, b)
-        return np.where(total > 0, self._rooted(total), np.inf)
+        total = self._rooted(total)
+        total[total == 0] = np.inf
+        return total
 
     # ---------------------------------------------------------------- row by row
 

@@ -30,8 +30,6 @@ from fairmend.progress import progress
 from fairmend.repair.costs import EditCost
 from fairmend.repair.neighbours import Neighbours, Search
 
-__all__ = ["Destinations", "Donors", "RememberingDonors", "forgetting", "join"]
-
 NEAREST = 20
 """How many of the nearest donors are tried one after the other."""
 _GROWTH = 1.25
@@ -451,21 +449,21 @@ class RememberingDonors(Donors):
         return cls(**_fields_of(donors))
 
     @cached_property
-    def _found(self) -> _Memory:
+    def _nearest_edits(self) -> _Memory:
         return _Memory(super().nearest, join)
 
     @cached_property
-    def _begun(self) -> _Memory:
+    def _whole_edits(self) -> _Memory:
         return _Memory(super()._first_edits, _Edits.joined)
 
     def nearest(self, rows: Frame, below: FloatArray | None = None) -> Destinations:
         if below is not None:
             return super().nearest(rows, below)
-        nearest: Destinations = self._found.of(rows)
+        nearest: Destinations = self._nearest_edits.of(rows)
         return nearest
 
     def _first_edits(self, rows: Frame) -> _Edits:
-        edits: _Edits = self._begun.of(rows)
+        edits: _Edits = self._whole_edits.of(rows)
         return edits
 
 

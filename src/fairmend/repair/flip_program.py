@@ -19,8 +19,6 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.progress import progress
 
-__all__ = ["CLOSE", "FEW_ROUNDS", "ROUNDS", "FlipProgram", "Solution", "Solve", "agreeing"]
-
 ROUNDS, FEW_ROUNDS = 150, 20
 CLOSE = 1e-10
 """When to stop, in points of the rates."""
@@ -220,18 +218,26 @@ class FlipProgram:
         )
         for slack in _SLACKS:
             limit = float(np.asarray(smallest.x)[-1]) + slack
-            answer = _simplex(
-                self._price,
-                self._bounds,
-                scaled_first=self.scaled_first,
-                A_ub=np.r_[both_sides, self.lost],
-                b_ub=np.r_[np.r_[-excess, excess] + limit, self.room],
-            )
-            if answer.status == 0:
-                break
-        marginals = np.asarray(answer.ineqlin.marginals)
-        prices = marginals[:count] - marginals[count : 2 * count]
-        return np.clip(np.asarray(answer.x), 0.0, 1.0), np.asarray(prices, np.float64)
+            solved = self.within(excess, np.full(count, limit))
+            if solved is not None:
+                return solved
+        return np.clip(np.asarray(smallest.x)[:-1], 0.0, 1.0), np.zeros(count)
+
+    def within(self, excess: FloatArray, limits: FloatArray) -> Solution | None:
+        """The cheapest u with |excess_k + effect_k u| <= limits_k, and its prices; None without."""
+        answer = _simplex(
+            self._price,
+            self._bounds,
+            scaled_first=self.scaled_first,
+            A_ub=np.concatenate([self.effect, -self.effect, self.lost]),
+            b_ub=np.concatenate([limits - excess, limits + excess, self.room]),
+        )
+        if answer.status != 0:
+            return None
+        over, under, _ = np.split(
+            np.asarray(answer.ineqlin.marginals), [len(excess), 2 * len(excess)]
+        )
+        return np.clip(np.asarray(answer.x), 0.0, 1.0), np.asarray(over - under, np.float64)
 
     @cached_property
     def _bounds(self) -> FloatArray:

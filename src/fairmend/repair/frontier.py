@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from fairmend.measure.population import AuditData
 from fairmend.model.blackbox import BlackBox
@@ -19,7 +20,7 @@ from fairmend.repair.plans import make_plans
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import RepairSettings
 
-__all__ = ["plans_by_level"]
+PlansAt: TypeAlias = Callable[[float], Mapping[Hashable, Plan]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ class _Levels:
 
 def plans_by_level(
     plans: Mapping[Hashable, Plan], data: AuditData, settings: RepairSettings, box: BlackBox
-) -> Callable[[float], Mapping[Hashable, Plan]]:
+) -> PlansAt:
     """The plans of any level: fitted ones with another cut, or made anew if that cannot be."""
     if settings.blind:
         return BlindLevels(data, settings, box).at

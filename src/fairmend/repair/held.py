@@ -15,8 +15,6 @@ from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.plan import Plan, Route
 
-__all__ = ["HeldPlan", "held_at"]
-
 
 def held_at(rows: Frame, values: Frame, names: tuple[Value, ...]) -> Frame:
     """The rows with some inputs as in the one row of ``values``.
@@ -53,9 +51,9 @@ class HeldPlan(Plan):
     @property
     def way(self) -> str:
         at = self.values.encoded
-        told = (f"{name} held at {at[self.values.names.index(name)].values[0]}"
+        parts = (f"{name} held at {at[self.values.names.index(name)].values[0]}"
                 for name in self.held)  # fmt: skip
-        return f"{', '.join(told)} for everybody"
+        return f"{', '.join(parts)} for everybody"
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         held = held_at(rows, self.values, self.held)

@@ -30,8 +30,6 @@ from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.problem import RepairProblem
 from fairmend.status import PlanStatus
 
-__all__ = ["JointPlan", "close_jointly"]
-
 _SHARES = (1.0, 0.75, 0.5, 0.25)
 """Of the gaps, tried where they cannot be closed: the program goes by expected outcomes, and less
 may be closer by those on record."""

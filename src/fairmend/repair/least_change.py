@@ -19,7 +19,7 @@ from fairmend.data.limits import Between, Chance, Side
 from fairmend.data.stored import stored
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
-from fairmend.repair.destinations import Destinations, Donors, join
+from fairmend.repair.destinations import Donors, RememberingDonors, forgetting
 from fairmend.repair.joint import close_jointly
 from fairmend.repair.methods import repair_method
 from fairmend.repair.plan import Plan, Route
@@ -28,8 +28,6 @@ from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import Rank
 from fairmend.repair.soft import move_softly
 from fairmend.status import PlanStatus
-
-__all__ = ["Cut", "FlipPlan", "Ranking", "Turning", "calibrate", "find_cut", "least_change"]
 
 Key: TypeAlias = Annotated[float, Between(-np.inf, np.inf)]
 """By which people are ranked; beyond all others where it is infinite, but never nan."""
@@ -322,7 +320,7 @@ class Turning:
             if len(turnings) == 1:
                 return turnings[0]
             return min(turnings, key=lambda one: one._cut(problem)[1])
-        donors, rank = problem.donors(1.0 - turned), problem.rank
+        donors, rank = RememberingDonors.of(problem.donors(1.0 - turned)), problem.rank
         outcome = None if rank == "score" else problem.outcome()
         return cls.of(problem, Ranking(rank, turned, problem.gaps[0], outcome), donors)
 
@@ -341,29 +339,28 @@ class Turning:
 
     def chances(self, problem: RepairProblem) -> tuple[Cut, FloatArray]:
         """Where the gap is closed, and each eligible row's chance of being flipped."""
-        cut, _, reach = self._cut(problem)
-        return cut, cut.chances(self.keys) * reach.reached
+        cut, _, reached = self._cut(problem)
+        return cut, cut.chances(self.keys) * reached
 
     def plan(self, problem: RepairProblem) -> Plan:
         """The plan that closes the gap."""
-        cut, _, reach = self._cut(problem)
+        cut = self._cut(problem)[0]
         status = problem.done if cut.enough else PlanStatus.UNREACHABLE
         plan = FlipPlan(**problem.common(status), ranking=self.ranking, cut=cut, donors=self.donors)
-        route = reach.route(len(problem.table), self.eligible, cut.chances(self.keys))
-        return problem.finished(plan, route=route)
+        route = plan.route(problem.table, problem.source.answers)
+        return problem.finished(replace(plan, donors=forgetting(self.donors)), route=route)
 
-    def _cut(self, problem: RepairProblem) -> tuple[Cut, float, _Reach]:
+    def _cut(self, problem: RepairProblem) -> tuple[Cut, float, NDArray[np.bool_]]:
         """The cut, what it leaves of a rate over decisions, and who has an edit."""
-        if self.reached is not None:
-            reach = _Reach(self.reached)
-        else:
+        reached = self.reached
+        if reached is None:
             rows = problem.table.take(self.eligible)
             gain = _gain(problem, self.ranking.turned, self.eligible)
-            reach = _Reach.until(needed(problem), self.donors, rows, keys=self.keys, gain=gain)
-        cut, left = find_cut(problem, self.ranking.turned, self.eligible, self.keys, reach.reached)
+            reached = _reached(needed(problem), self.donors, rows, keys=self.keys, gain=gain)
+        cut, left = find_cut(problem, self.ranking.turned, self.eligible, self.keys, reached)
         if not cut.enough and not problem.gaps[0].over_decisions:  # everybody is wanted
             cut = Cut(-np.inf, -np.inf, 0.0, enough=False)
-        return cut, left, reach
+        return cut, left, reached
 
 
 def turned_decisions(problem: RepairProblem) -> list[float]:
@@ -434,50 +431,29 @@ def needed(problem: RepairProblem) -> float:
     return excess - (gap.rate + gap.aim - 0.5) * a_person * alone
 
 
-@dataclass(frozen=True, eq=False)
-class _Reach:
-    """Which rows have an allowed edit, and the edits that were found on the way."""
+def _reached(
+    need: float, donors: Donors, rows: Frame, *, keys: FloatArray, gain: FloatArray
+) -> NDArray[np.bool_]:
+    """Which rows have an allowed edit, from the highest key down until their gain suffices.
 
-    reached: NDArray[np.bool_]
-    """False too where nobody asked."""
-    asked: IntArray | None = None
-    edits: Destinations | None = None
-    """Of the rows asked about."""
-
-    @classmethod
-    def until(
-        cls, need: float, donors: Donors, rows: Frame, *, keys: FloatArray, gain: FloatArray
-    ) -> _Reach:
-        """Found out from the highest key down until the gain suffices."""
-        if not donors.cost.has_rules and donors.box is not None:
-            return cls(np.ones(len(keys), bool))
-        reached = np.zeros(len(keys), bool)
-        order = np.lexsort((-keys[:, 1], -keys[:, 0]))
-        parts: list[Destinations] = []
-        start = 0
-        while start < len(order):
-            # as many as would do if all of them had an edit
-            total = np.cumsum(gain[order[start:]])
-            enough = np.flatnonzero(total >= need - (gain * reached).sum())
-            count = int(enough[0]) + 1 if len(enough) > 0 else len(total)
-            stop = min(start + max(_FEWEST, count), len(order))
-            last = keys[order[stop - 1], 0] - SAME_KEY
-            stop += int(np.count_nonzero(keys[order[stop:], 0] >= last))  # ties are one
-            at = order[start:stop]
-            parts.append(donors.nearest(rows.take(at)))
-            reached[at] = parts[-1].reached
-            start = stop
-            if (gain * reached).sum() >= need:
-                break
-        return cls(reached, order[:start], join(parts) if parts else None)
-
-    def route(self, n: int, eligible: IntArray, chance: FloatArray) -> Route | None:
-        """The law of eligible rows among n with these chances; None where not all were asked."""
-        moving = np.flatnonzero(chance > 0)
-        if self.edits is None or self.asked is None:
-            return None
-        place = np.full(len(chance), -1)
-        place[self.asked] = np.arange(len(self.asked))
-        if (place[moving] < 0).any():
-            return None
-        return Route.flips(n, eligible[moving], chance[moving], self.edits.take(place[moving]))
+    False too where that was not asked any more.
+    """
+    if not donors.cost.has_rules and donors.box is not None:
+        return np.ones(len(keys), bool)
+    reached = np.zeros(len(keys), bool)
+    order = np.lexsort((-keys[:, 1], -keys[:, 0]))
+    start = 0
+    while start < len(order):
+        # as many as would do if all of them had an edit
+        total = np.cumsum(gain[order[start:]])
+        enough = np.flatnonzero(total >= need - (gain * reached).sum())
+        count = int(enough[0]) + 1 if len(enough) > 0 else len(total)
+        stop = min(start + max(_FEWEST, count), len(order))
+        last = keys[order[stop - 1], 0] - SAME_KEY
+        stop += int(np.count_nonzero(keys[order[stop:], 0] >= last))  # ties are one
+        at = order[start:stop]
+        reached[at] = donors.nearest(rows.take(at)).reached
+        start = stop
+        if (gain * reached).sum() >= need:
+            break
+    return reached

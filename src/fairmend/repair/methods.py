@@ -14,8 +14,6 @@ from fairmend.errors import check_choice
 if TYPE_CHECKING:
     from fairmend.repair.plan import Plan
 
-__all__ = ["Method", "method_of", "methods", "repair_method"]
-
 MakePlan: TypeAlias = "Callable[..., Plan]"
 OPTIONAL = ("level", "cost", "rank")
 """Settings that a method may be unable to follow; cost stands for immutable and one_way too."""

@@ -19,8 +19,6 @@ from fairmend.data.limits import Between, Chance, Count
 from fairmend.data.stored import stored
 from fairmend.repair.costs import EditCost
 
-__all__ = ["Neighbours", "Search"]
-
 WANTED_RECALL = 0.98
 _SLACKS = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.2, 0.1, 0.0)
 _PROBES = 500

@@ -24,20 +24,12 @@ from fairmend.measure.population import pooled
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import EditCost
 from fairmend.repair.destinations import Destinations
-from fairmend.repair.least_change import (
-    SAME_KEY,
-    Cut,
-    Ranking,
-    find_cut,
-    turned_decisions,
-)
+from fairmend.repair.least_change import SAME_KEY, Cut, Ranking, find_cut, turned_decisions
 from fairmend.repair.methods import repair_method
 from fairmend.repair.plan import IdentityPlan, Plan, Route
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.soft import MOST_PLACES, spread_out
 from fairmend.status import PlanStatus
-
-__all__ = ["OrderPlan", "ShiftPlan", "order_preserving"]
 
 _BISECTIONS = 100
 _SHIFTS = np.r_[0.0, 2.0 ** np.arange(-4, 8)]

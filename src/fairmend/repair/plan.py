@@ -22,9 +22,6 @@ from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations
 from fairmend.status import PlanStatus
 
-__all__ = ["HarmlessPlan", "IdentityPlan", "Outlook", "Plan", "Route"]
-
-
 Part: TypeAlias = Annotated[float, Between(0, 1 + 1e-9)]
 """Of a group; sums of shares may be above 1 in the last digit."""
 

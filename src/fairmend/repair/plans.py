@@ -19,8 +19,6 @@ from fairmend.repair.together import plans_against_the_rest
 from fairmend.repair.two_sided import meet
 from fairmend.status import PlanStatus
 
-__all__ = ["check_harm", "make_plan", "make_plans"]
-
 
 def make_plans(data: AuditData, settings: RepairSettings, box: BlackBox) -> dict[Hashable, Plan]:
     """A plan for the named group, or for every group that is worse off; with blind for all."""

@@ -25,15 +25,13 @@ from fairmend.measure.result import Gap
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.blind.gaps import Audited, Gaps
 from fairmend.repair.blind.rule import BlindPlan
-from fairmend.repair.frontier import plans_by_level
+from fairmend.repair.frontier import PlansAt, plans_by_level
 from fairmend.repair.plan import Plan
 from fairmend.repair.plans import make_plans
 from fairmend.repair.settings import RepairSettings
 from fairmend.repair.together import repaired_population
 from fairmend.repair.trade_off import TradeOff
 from fairmend.tables import TextTable, percent, points
-
-__all__ = ["LEVELS", "PriceOfBlindness", "PricePoint", "price_of_blindness"]
 
 LEVELS = (0.25, 0.5, 0.75, 1.0)
 _SPLITS = 50
@@ -96,11 +94,11 @@ class PriceOfBlindness:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What it comes to."""
-        said = [f"The inputs tell the groups with an AUC of {self.proxy_auc:.2f}."]
+        sentences = [f"The inputs tell the groups with an AUC of {self.proxy_auc:.2f}."]
         if self.furthest is not None:
             gap, low, high = self.furthest
             can = "can close the gap" if self.reachable else "cannot close the gap"
-            said.append(
+            sentences.append(
                 f"A rule on these inputs {can}: the furthest that one goes is {points(gap)} points "
                 f"(95 % interval {points(low)} to {points(high)})."
             )
@@ -109,11 +107,11 @@ class PriceOfBlindness:
         if all(pairs):
             (blind,), (aware,) = pairs
             change = [points(one.accuracy - self.accuracy) for one in (blind, aware)]
-            said.append(
+            sentences.append(
                 f"Closing all of it changes accuracy by {change[0]} points without the group and "
                 f"by {change[1]} with it."
             )
-        return tuple(said)
+        return tuple(sentences)
 
     def __str__(self) -> str:
         table = TextTable(
@@ -142,24 +140,32 @@ def _line(one: PricePoint) -> tuple[str, ...]:
 
 
 def price_of_blindness(
-    data: AuditData, settings: RepairSettings, box: BlackBox, levels: Sequence[float] = LEVELS
+    data: AuditData,
+    settings: RepairSettings,
+    box: BlackBox,
+    levels: Sequence[float] = LEVELS,
+    *,
+    blind_at: PlansAt | None = None,
 ) -> PriceOfBlindness | None:
-    """Both kinds of repair at each level; None where no group is worse off."""
+    """Both kinds of repair at each level; None where no group is worse off.
+
+    ``blind_at`` are the plans of a blind repair by level, where they are at hand.
+    """
     blind, aware = replace(settings, blind=True), replace(settings, blind=False, rank=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairmendWarning)  # about the same people, given by fit
-        blind_at = plans_by_level({}, data, blind, box)
+        blind_at = blind_at or plans_by_level({}, data, blind, box)
         whole = blind_at(1.0)
         some = next(iter(whole.values()), None)
         if not isinstance(some, BlindPlan):
             return None
         judge = _Judge(data, settings, some.rule.trade_off)
         reading = plans_by_level(make_plans(data, aware, box), data, aware, box)
-        found = []
+        points_by_level = []
         for level in levels:
             plans = whole if level == 1 else blind_at(level)
-            found.append(judge.point(plans, level, reads_group=False))
-            found.append(judge.point(reading(level), level, reads_group=True))
+            points_by_level.append(judge.point(plans, level, reads_group=False))
+            points_by_level.append(judge.point(reading(level), level, reads_group=True))
     now = judge.point({}, 0.0, reads_group=False)
     one_gap = len(some.rule.prices) == 1
     return PriceOfBlindness(
@@ -170,7 +176,7 @@ def price_of_blindness(
         trade_off=some.rule.trade_off,
         furthest=judge.furthest(whole) if one_gap else None,
         proxy_auc=some.rule.proxy_auc,
-        points=tuple(found),
+        points=tuple(points_by_level),
     )
 
 

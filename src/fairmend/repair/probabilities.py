@@ -17,8 +17,6 @@ from fairmend.explain.outcomes import CAREFUL, FittedProbability, fit_probabilit
 from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.repair.settings import RepairSettings
 
-__all__ = ["RowProbabilities", "pooled_tally"]
-
 CAREFUL_AND_STORED = replace(CAREFUL, richer=(pair_model,))
 """A repair is stored as numbers, so no model that is code."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from fairmend.data.features import FeatureMap
 from fairmend.errors import DataError, RepairRefused, check, listed, warn
 from fairmend.explain.counterfactual import check_level, choose_groups
 from fairmend.explain.crossfit import one_thread
-from fairmend.explain.logistic import logistic_regression
+from fairmend.explain.logistic import Logistic, logistic_regression
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Combination, Disparity, RateGap
 from fairmend.measure.intervals import TOO_FEW, normal_quantile
@@ -30,8 +31,6 @@ from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.settings import Rank, RepairSettings
 from fairmend.status import PlanStatus
 from fairmend.tables import p_text
-
-__all__ = ["RepairProblem", "allow_for_rivals", "answers_of_all", "edit_cost", "judged"]
 
 Options = TypeVar("Options")
 
@@ -484,14 +483,20 @@ class RepairProblem:
             cut = 0.5 if self.box is None else self.box.cut
             return np.abs(answers.score - cut)
         assert self.data.table is not None
-        every, all_answers = answers_of_all(self.data)
-        table, decision = self.data.table.take(every), all_answers.decision
+        features, stand_in = self._stand_in
+        margin = stand_in.decision_function(features.apply(self.data.table.take(rows)))
+        return np.abs(margin)
+
+    @cached_property
+    def _stand_in(self) -> tuple[FeatureMap, Logistic]:
+        """A model of the model's labels."""
+        assert self.data.table is not None
+        every, answers = answers_of_all(self.data)
+        table, decision = self.data.table.take(every), answers.decision
         features = FeatureMap.learn(table, np.ones(len(every)))
         weight = np.stack([1 - decision, decision], axis=1)
         with one_thread():
-            stand_in = logistic_regression(100.0, features.apply(table), weight, flat=1e-6)
-        margin = stand_in.decision_function(features.apply(self.data.table.take(rows)))
-        return np.abs(np.asarray(margin, np.float64))
+            return features, logistic_regression(100.0, features.apply(table), weight, flat=1e-6)
 
 
 def _rank(settings: RepairSettings, source: Population) -> Rank:

@@ -25,8 +25,6 @@ from fairmend.repair.costs import Cost, check_rules
 from fairmend.repair.methods import Method, method_of
 from fairmend.repair.trade_off import TradeOff
 
-__all__ = ["Rank", "RepairSettings", "UnknownGroup"]
-
 Rank = Literal["score", "outcome", "cost", "worth", "flips"]
 UnknownGroup = Literal["error", "keep"]
 SECRET = "key"
@@ -92,8 +90,8 @@ class RepairSettings:
         Where to find the groups if sensitive_features is not passed: the name of a column of X, or
         a function of X. For pipelines that pass X alone.
     outcome_model
-        How to estimate P(Y=1 | x), as in `fairmend.counterfactual`. With "auto" a repair uses no
-        gradient boosting, so that it can be stored as numbers.
+        How to estimate P(Y=1 | x), as in `fairmend.counterfactual`. With "auto" a repair chooses
+        among models that can be stored as numbers.
     pos_label
         The value of y that counts as positive, where that is not obvious.
     method_options

@@ -25,8 +25,6 @@ from fairmend.repair.probabilities import RowProbabilities
 from fairmend.repair.problem import RepairProblem
 from fairmend.status import PlanStatus
 
-__all__ = ["SoftPlan", "move_softly"]
-
 MOST_PLACES = 2_000
 """Of more distinct rows than this, so many spread over their decisions can be moved to."""
 _BISECTIONS = 100

@@ -13,8 +13,6 @@ from fairmend.data.columns import Encoded, FloatArray, IntArray, as_numbers
 from fairmend.data.naming import JOINER
 from fairmend.measure.population import AuditData
 
-__all__ = ["telling_inputs"]
-
 ROWS_A_VALUE, MANY = 10, 1_000
 """Of numbers with many values and fewer rows for each, so many neighbours are taken together."""
 TELLING = 0.01

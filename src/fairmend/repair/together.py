@@ -23,8 +23,6 @@ from fairmend.measure.realised import half_a_person
 from fairmend.repair.plan import Plan
 from fairmend.repair.problem import RepairProblem
 
-__all__ = ["plans_against_the_rest", "repaired_population"]
-
 _SWEEPS = 30
 _SETTLED = 1e-7
 """Rates of the others that change by less are settled."""

@@ -17,8 +17,6 @@ from fairmend.data.limits import Chance
 from fairmend.data.stored import stored
 from fairmend.errors import check
 
-__all__ = ["ERRORS", "TradeOff"]
-
 ERRORS = ("false_positive", "false_negative")
 """The keys of a cost matrix."""
 

@@ -28,8 +28,6 @@ from fairmend.repair.settings import RepairSettings
 from fairmend.repair.together import repaired_population
 from fairmend.repair.trade_off import TradeOff
 
-__all__ = ["meet"]
-
 _STEPS = 200
 
 

@@ -155,6 +155,24 @@ class RowChart:
     table: Table | None = None
     kind: str = "rows"
 
+    @classmethod
+    def of(
+        cls,
+        key: str,
+        caption: str,
+        rows: Iterable[Row],
+        text: Callable[[float], str],
+        title: str = "",
+        *,
+        at: Sequence[float] = (),
+        **more: Any,
+    ) -> RowChart:
+        """Over an axis that holds every mark, and the values in ``at``."""
+        rows = tuple(rows)
+        values = (value for row in rows for mark in row.marks
+                  for value in (mark.value, mark.low, mark.high, mark.base))  # fmt: skip
+        return cls(key, caption, rows, Axis.of([*at, *known(*values)], text, title), **more)
+
     @property
     def high(self) -> int:
         return 6 + LANE * max(1, len(self.lines))

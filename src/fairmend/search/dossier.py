@@ -307,14 +307,13 @@ def _tried(found: Alternatives) -> RowChart:
         fate = "chosen" if one is found.best else "" if one is found.current else one.why
         says = "" if one is found.current else f"{found.measure} changes by {change}"
         rows.append(Row(one.name, (mark,), fate, says))
-    values = [value for row in rows for mark in row.marks for value in (mark.low, mark.high)]
-    return RowChart(
+    return RowChart.of(
         "tried",
         "The candidates that were judged in turn, and the best that reads the group",
-        tuple(rows),
-        Axis.of(
-            [0.0, *known(*values)], as_points, f"gap in {found.metric} that is left, in points"
-        ),
+        rows,
+        as_points,
+        f"gap in {found.metric} that is left, in points",
+        at=[0.0],
         guide=0.0,
         beneath="Lines are 95 % intervals.",
     )
@@ -392,12 +391,12 @@ def _who(found: Alternatives) -> RowChart | None:
         ),
         best.judging.groups,
     )
-    values = [mark.value for row in rows for mark in row.marks]
-    return RowChart(
+    return RowChart.of(
         "who",
         "Positive decisions in each group, now and then",
-        tuple(rows),
-        Axis.of(known(*values), as_percent, "per cent of the group"),
+        rows,
+        as_percent,
+        "per cent of the group",
         lines=SIDES,
         table=table,
         beneath="Beneath each group: the shares that gain and that lose the decision they want.",

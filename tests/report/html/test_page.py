@@ -228,6 +228,7 @@ def test_print_shows_everything(open_page, pages, name):
     )
     rows += page.locator(".says").all_text_contents()
     printed = PdfReader(io.BytesIO(page.pdf(format="A4")))
+    assert len(printed.pages) <= 8
     text = _words(" ".join(sheet.extract_text() for sheet in printed.pages))
     for wanted in [*titles, *captions, *rows]:
         assert _words(wanted) in text, wanted
@@ -462,6 +463,7 @@ def test_what_is_folded_is_printed(open_page, several, script):
     printed = PdfReader(io.BytesIO(page.pdf(format="A4")))
     text = _words(" ".join(sheet.extract_text() for sheet in printed.pages))
     assert sum(REPAIRED[2] in caption for caption in captions) == 2, "its edits and its levels"
+    assert len(printed.pages) <= 10, "four groups; fourteen for eight"
     for wanted in captions:
         assert _words(wanted) in text, wanted
 

@@ -30,6 +30,7 @@ from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import parts_of
 from fairmend.measure.population import AuditData, Population, Tally, pooled
 from fairmend.measure.result import Gap
+from fairmend.model.answers import is_same
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.blind.gaps import Audited, Constraint, Gaps, as_rate
 from fairmend.repair.blind.rule import (
@@ -43,7 +44,7 @@ from fairmend.repair.blind.search import FlipSearch, Solved
 from fairmend.repair.blind.word_search import WordSearch
 from fairmend.repair.blind.words import WordRule
 from fairmend.repair.destinations import Donors, RememberingDonors, forgetting
-from fairmend.repair.plan import Plan
+from fairmend.repair.plan import Plan, Route
 from fairmend.repair.probabilities import RowProbabilities, pooled_tally
 from fairmend.repair.problem import (
     RepairProblem,
@@ -138,7 +139,8 @@ class BlindLevels:
             group: BlindPlan(**problem.common(status), rule=rule)
             for group, problem in problems.items()
         }
-        return _finished(self.data, plans, problems, {gap.target: gap.rivals for gap in self._gaps})
+        rivals = {gap.target: gap.rivals for gap in self._gaps}
+        return _finished(self._known.audited, plans, problems, rivals)
 
     @cached_property
     def _known(self) -> _Known:
@@ -148,8 +150,9 @@ class BlindLevels:
             bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
             "blind",
             "must be False for soft decisions",
-            "the model decides by chance",
-            "A blind rule turns decisions: set a threshold.",
+            "the model's decisions are chances, for a draw to decide",
+            "A blind rule gives equal inputs equal decisions, which a draw does not: set a "
+            "threshold, BlackBox(model, threshold=0.5), and leave soft out.",
         )
         problems = _problems(self.data, self.settings, self.box, self._gaps, self._against)
         for target in self._against:
@@ -186,17 +189,35 @@ def _has_gaps(
     return not any(np.isnan(one.value(data[group], other)) for one in settings.disparities)
 
 
+def _routes(audited: Audited, plan: BlindPlan) -> dict[Hashable, Route]:
+    """What the rule does to each group; found for all together where a row has one answer."""
+    data = audited.data
+    assert data.table is not None
+    place = {
+        group: np.searchsorted(audited.rows, np.asarray(people.rows))
+        for group, people in zip(data.groups, data.populations, strict=True)
+    }
+    if all((np.diff(at) > 0).all() for at in place.values()) and all(
+        is_same(audited.answers.take(place[group]), data[group].answers).all() for group in place
+    ):
+        everybody = plan.route(audited.table, audited.answers)
+        return {group: everybody.of(at) for group, at in place.items()}
+    return {
+        group: plan.route(data.table.take(np.asarray(people.rows)), people.answers)
+        for group, people in zip(data.groups, data.populations, strict=True)
+    }
+
+
 def _finished(
-    data: AuditData,
+    audited: Audited,
     plans: Mapping[Hashable, BlindPlan],
     problems: Mapping[Hashable, RepairProblem],
     rivals: Mapping[Hashable, int],
 ) -> dict[Hashable, Plan]:
     """The plans with what the rule does to each group beside the other, as that is then decided."""
-    now, routes, rule = {}, {}, next(iter(plans.values()))
-    assert data.table is not None
+    data = audited.data
+    now, routes = {}, _routes(audited, next(iter(plans.values())))
     for group, people in zip(data.groups, data.populations, strict=True):
-        routes[group] = rule.route(data.table.take(np.asarray(people.rows)), people.answers)
         now[group] = replace(people, decision=routes[group].expected_decision(people.answers))
     finished: dict[Hashable, Plan] = {}
     for group, plan in plans.items():
@@ -287,6 +308,7 @@ def _solved(
         kept_out=known.kept_out,
         proxy_auc=known.models.proxy_auc(),
         protected=settings.protected(data.labels),
+        capped=best.capped,
     )
     if settings.words:
         search = WordSearch(

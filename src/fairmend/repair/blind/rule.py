@@ -146,6 +146,8 @@ class BlindRule:
     """The decision nobody may lose, 0 or 1; None if either may be turned."""
     words: WordRule | None = None
     """The rule as a list of conditions, which then decides alone."""
+    capped: bool = False
+    """Whether gaps are left because of what closing all would cost; see `FlipSearch`."""
 
     def agrees(self) -> bool:
         gaps = {len(one.weights) for one in self.shares}
@@ -177,6 +179,10 @@ class BlindRule:
         if self.kept_out:
             notes.append(f"the model reads {listed(self.kept_out)}, which tells the group; the "
                          "rule does not look at it")  # fmt: skip
+        if self.capped:
+            notes.append("closing every gap would cost too much beside one decision for everybody, "
+                         "which leaves no gap either: this rule costs less, and leaves the least "
+                         "that was found for that")  # fmt: skip
         return (*notes, *(() if self.words is None else self.words.lines))
 
     def margin(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ _CLOSE_SHARE = 0.1
 """How near to closed the prices bring the gaps, in tolerances."""
 _KEPT = 0.5
 """The share of the people that a rate over decisions must keep: fewer can be anything by luck."""
+_HALVINGS, _CAPPED_ROUNDS = 5, 8
+"""How finely the gaps that a rule may leave are sought where closing all costs too much."""
+_IN_VAIN = 0.5
+"""The share of the cost of one decision for everybody that is spent where gaps are left anyway."""
+_NEARLY_ALL = 0.9
 _SECONDS = 5.0
 """For the last step, which is a program over whole numbers."""
 
@@ -47,6 +53,8 @@ class Solved:
     left: float
     """The largest of the gaps, in tolerances."""
     cost: float
+    capped: bool = False
+    """Whether closing all would cost more than it is worth; see `FlipSearch`."""
 
     @property
     def order(self) -> tuple[float, float]:
@@ -55,7 +63,14 @@ class Solved:
 
 
 class FlipSearch:
-    """The cheapest rows to turn so that all constraints hold, as people turned out."""
+    """The cheapest rows to turn so that all constraints hold, as people turned out.
+
+    One decision for everybody has no gap either. So no rule may cost more than the cheaper of
+    these two, nor half of that where several gaps cannot all be closed anyway, as the people of a
+    small group cannot be told from others. The rule then leaves the least that this price allows,
+    each gap measured in its own sampling error and none wider than it was: a small group's error
+    is the largest, and its gap does not drive the rule for all.
+    """
 
     def __init__(
         self,
@@ -92,24 +107,98 @@ class FlipSearch:
     def solved(self) -> Solved:
         """Prices by the program, moved until people's own outcomes agree; then the last step."""
         best = self._program.cheapest(self._start)
+        solved = self._rule(self._closest(best), feasible=best is not None)
+        if len(self._start) == 1 or np.isinf(self._most):
+            return solved if solved.cost <= self._most else self._capped(self._most)
+        most = self._most * (_IN_VAIN if best is None else 1.0)
+        return solved if self._sensible(solved, most) else self._capped(most)
+
+    def _closest(self, best: Solution | None) -> Solution:
+        """Prices that leave least, whatever the cost."""
         if best is None:
             solutions = [self._program.nearest(self._start)]
         else:
             solutions = [self._agreeing(self._program.cheapest, best, ROUNDS)]
         if np.abs(self._excess(solutions[0][0])).max() > self._close:
             solutions.append(self._agreeing(self._program.nearest, solutions[0], FEW_ROUNDS))
-        _, prices = min(solutions, key=self._left)
-        prices = prices * self._total
+        return min(solutions, key=self._left)
+
+    def _rule(self, solution: Solution, *, feasible: bool) -> Solved:
+        """The rule by these prices, after the last step."""
+        prices = solution[1] * self._total
+        return self._solved(prices, self._settled(prices, self._margin(prices) > 0), feasible)
+
+    def _solved(
+        self, prices: FloatArray, turned: NDArray[np.bool_], feasible: bool, capped: bool = False
+    ) -> Solved:
         by_prices = self._margin(prices) > 0
-        turned = self._settled(prices, by_prices)
         return Solved(
             prices,
             turned,
             self._one_a_kind(np.flatnonzero(turned != by_prices)),
-            best is not None,
+            feasible,
             self._in_tolerances(turned),
             float(self._mass[turned] @ self._price[turned]),
+            capped,
         )
+
+    @cached_property
+    def _most(self) -> float:
+        """What the cheaper decision for everybody costs, where nearly everybody can be given it.
+
+        Of rates over decisions that has gaps: there is no limit.
+        """
+        costs = [float("inf")]
+        for way in (1.0, -1.0) if len(self._program.lost) == 0 else ():
+            side = self._way == way
+            there = side & np.isfinite(self._price)
+            if self._mass[there].sum() >= _NEARLY_ALL * self._mass[side].sum() > 0:
+                costs.append(float(self._mass[there] @ self._price[there]))
+        return min(costs)
+
+    def _sensible(self, solved: Solved, most: float) -> bool:
+        """Whether a rule is worth its price, and no gap is wider than it was."""
+        wider = np.abs(self._excess(solved.turned)) > np.abs(self._start) + self._tolerance
+        return bool(solved.cost <= most and not wider.any())
+
+    def _capped(self, most: float) -> Solved:
+        """The rule that leaves least, in sampling errors, among the sensible ones.
+
+        To flip nobody is one of them.
+        """
+        # half a person is 1/2n, the sampling error of a rate over n people at most 1/(2 sqrt n)
+        noise = np.sqrt(self._tolerance / 2)
+        low, high = 0.0, float((np.abs(self._start) / noise).max())
+        best = self._by_prices(np.zeros(len(self._start)))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            solved = self._leaving(np.minimum(np.abs(self._start), middle * noise))
+            if solved is not None and self._sensible(solved, most):
+                best, high = solved, middle
+            else:
+                low = middle
+        closed = self._solved(best.prices, self._settled(best.prices, best.turned), True)
+        return closed if closed.left <= 1 and self._sensible(closed, most) else best
+
+    def _by_prices(self, prices: FloatArray) -> Solved:
+        """Without the last step, as gaps are left on purpose."""
+        return self._solved(prices, self._margin(prices) > 0, False, capped=True)
+
+    def _leaving(self, limits: FloatArray) -> Solved | None:
+        """The cheapest rule that leaves gaps up to these, as people turned out."""
+
+        def beyond(chance: Any) -> FloatArray:
+            left = self._excess(chance)
+            return np.asarray(np.sign(left) * np.maximum(0.0, np.abs(left) - limits), np.float64)
+
+        def solve(excess: FloatArray) -> Solution | None:
+            return self._program.within(excess, limits)
+
+        first = solve(self._start)
+        if first is None:
+            return None
+        best = agreeing(solve, first, self._start, beyond, rounds=_CAPPED_ROUNDS, close=self._close)
+        return self._by_prices(best[1] * self._total)
 
     @property
     def _close(self) -> float:

@@ -25,8 +25,6 @@ from fairmend.repair.transport.problem import Coupling, CouplingStatus, Transpor
 from fairmend.repair.transport.reduction import Part, Shipment, components, couple
 from fairmend.repair.transport.simplex import ArcMemory, ship_exactly
 
-__all__ = ["Coupler", "Ties", "solve"]
-
 Ties = Literal["stay", "order"]
 
 # What decides ties may add this share of the dearest move to the cost.
@@ -46,10 +44,10 @@ def solve(problem: TransportProblem, memory: ArcMemory | None = None) -> Couplin
     Up to 400 million pairs of sources and sinks, and wherever moves are forbidden: `solve_exact`.
     Above, `solve_entropic`, whose cost is within a stated gap of the least.
 
-    >>> found = solve(TransportProblem([2, 1, 0], [1, 1, 1], 1 - np.eye(3), metric=True))
-    >>> found.solver
+    >>> best = solve(TransportProblem([2, 1, 0], [1, 1, 1], 1 - np.eye(3), metric=True))
+    >>> best.solver
     'network simplex (POT) on all arcs; excess to deficit'
-    >>> found.guarantee
+    >>> best.guarantee
     'No coupling of these masses is cheaper. The certificate leaves a gap of 0e+00.'
     """
     return couple(problem, partial(_ship, memory=memory or ArcMemory()))

@@ -26,8 +26,6 @@ from fairmend.repair.transport.problem import Coupling, TransportProblem
 from fairmend.repair.transport.reduction import Part, Shipment, couple
 from fairmend.repair.transport.simplex import along_both
 
-__all__ = ["Backend", "ship_entropically", "solve_entropic"]
-
 Backend = Literal["numpy", "torch"]
 
 BLUR = 0.01
@@ -58,8 +56,8 @@ def solve_entropic(
     >>> points = rng.normal(size=(60, 2))
     >>> prices = PointPrices(points, points, "l1")
     >>> problem = TransportProblem(rng.random(60), rng.random(60), prices, metric=True)
-    >>> found = solve_entropic(problem, backend="numpy")
-    >>> found.status.name, 0 <= found.gap < 0.1 * found.cost, found.marginal_error < 1e-12
+    >>> best = solve_entropic(problem, backend="numpy")
+    >>> best.status.name, 0 <= best.gap < 0.1 * best.cost, best.marginal_error < 1e-12
     ('BOUNDED', True, True)
     """
     return couple(problem, partial(ship_entropically, blur=blur, backend=backend))

@@ -13,8 +13,6 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import DataError, require
 from fairmend.repair.transport.problem import MARGINALS, Coupling, CouplingStatus, TransportProblem
 
-__all__ = ["solve_individually_fair"]
-
 FAIRNESS = 1e-6
 """How far two laws may be further apart than their rows allow."""
 # Programs with at most this many auxiliary variables go to HiGHS, which is exact; above, to PDLP.
@@ -40,10 +38,10 @@ def solve_individually_fair(problem: TransportProblem, distance: FloatArray) -> 
     >>> rows = np.array([0.0, 1.0, 2.0, 3.0])
     >>> gap = np.abs(np.subtract.outer(rows, rows))
     >>> problem = TransportProblem(np.ones(4), [1, 1, 1, 5], gap)
-    >>> found = solve_individually_fair(problem, 0.3 * gap)
-    >>> found.status.name, bool(found.unfairness < 1e-9)
+    >>> best = solve_individually_fair(problem, 0.3 * gap)
+    >>> best.status.name, bool(best.unfairness < 1e-9)
     ('OPTIMAL', True)
-    >>> round(solve_exact(problem).cost, 6), round(found.cost, 6)
+    >>> round(solve_exact(problem).cost, 6), round(best.cost, 6)
     (0.75, 0.816667)
     """
     price = problem.prices.matrix()

@@ -21,8 +21,6 @@ from fairmend.repair.transport.path import Step, Walk
 from fairmend.repair.transport.plan import CouplingPlan
 from fairmend.status import PlanStatus
 
-__all__ = ["paper", "transport"]
-
 MOST_ROWS = 100_000
 """Every pair of rows is priced, several times over: more would take hours."""
 

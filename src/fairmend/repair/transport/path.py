@@ -19,8 +19,6 @@ from fairmend.repair.transport.coupler import Coupler
 from fairmend.repair.transport.problem import MARGINALS
 from fairmend.status import Status
 
-__all__ = ["Law", "Step", "Walk"]
-
 Law = Any
 """A sparse matrix T of probabilities, a row for a row; its rows sum to 1."""
 

@@ -15,8 +15,6 @@ from fairmend.repair.costs import EditCost
 from fairmend.repair.plan import Plan, Route
 from fairmend.tables import percent
 
-__all__ = ["CouplingPlan"]
-
 # Entries of the cost matrix that are in memory at once: 40 MB.
 _AT_ONCE = 5_000_000
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.repair.costs import EditCost
 
-__all__ = ["MatrixPrices", "PointPrices", "Prices", "ScorePrices", "edit_prices"]
-
 SLAB = 150_000
 """Entries of the cost matrix that are in memory at once: 1.2 MB, which fits into caches."""
 # One coordinate a category: with more than this, comparing codes is quicker than points.

@@ -15,8 +15,6 @@ from fairmend.repair.transport.prices import MatrixPrices, Prices
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Coupling", "CouplingStatus", "TransportProblem", "lower_bound"]
-
 MARGINALS = 1e-9
 """How far a coupling's marginals may be from the masses it couples."""
 OPTIMAL = 1e-9

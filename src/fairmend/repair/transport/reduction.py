@@ -17,8 +17,6 @@ from fairmend.repair.transport.problem import (
     TransportProblem,
 )
 
-__all__ = ["Part", "Shipment", "components", "couple"]
-
 DUST = 1e-15
 """Masses below this are rounding."""
 

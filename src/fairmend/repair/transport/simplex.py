@@ -20,8 +20,6 @@ from fairmend.errors import require
 from fairmend.repair.transport.problem import Coupling, TransportProblem
 from fairmend.repair.transport.reduction import DUST, Part, Shipment, couple
 
-__all__ = ["ArcMemory", "along_both", "ship_exactly", "solve_exact"]
-
 DENSE_PAIRS = 250_000
 """Up to so many pairs of sources and sinks the whole matrix is quicker."""
 _MOST_PIVOTS = 100_000_000
@@ -72,10 +70,10 @@ def solve_exact(problem: TransportProblem, memory: ArcMemory | None = None) -> C
     sparse arcs, in memory that grows with the rows and not with their pairs.
 
     >>> line = np.abs(np.subtract.outer([0.0, 1.0, 2.0], [0.0, 1.0, 2.0]))
-    >>> found = solve_exact(TransportProblem([2, 1, 0], [1, 1, 1], line, metric=True))
-    >>> found.status.name, round(found.cost, 9), found.row.tolist(), found.column.tolist()
+    >>> best = solve_exact(TransportProblem([2, 1, 0], [1, 1, 1], line, metric=True))
+    >>> best.status.name, round(best.cost, 9), best.row.tolist(), best.column.tolist()
     ('OPTIMAL', 0.666666667, [0, 0, 1], [0, 2, 1])
-    >>> abs(found.gap) < 1e-12
+    >>> abs(best.gap) < 1e-12
     True
     """
     return couple(problem, partial(ship_exactly, memory=memory or ArcMemory()))

@@ -53,7 +53,11 @@ def of_report(report: Report) -> str:
                                   "was fitted: it does nothing to anybody.")]]),
         ],
         "lead": verdict.lead(report, plans[0]) if plans else [audit.verdict()],
-        "others": [(report.names(plan.target), verdict.lead(report, plan)) for plan in plans[1:]],
+        "others": [
+            (report.names(plan.target), lines)
+            for plan in plans[1:]
+            if (lines := verdict.lead(report, plan))
+        ],
         "pictures": _rates(report),
         "tiles": _tiles(report),
         "remains": verdict.remains(report) if plans else [],

@@ -16,13 +16,11 @@ from fairmend.measure.wording import share
 from fairmend.report.chart import (
     NAN,
     SIDES,
-    Axis,
     Mark,
     Row,
     RowChart,
     as_percent,
     as_points,
-    known,
 )
 from fairmend.report.filing import (
     HIGHEST,
@@ -75,8 +73,6 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "
         )
         for old, new in pairs
     ]
-    values = [value for row in rows for one in row.marks
-              for value in (one.value, one.low, one.high)]  # fmt: skip
     records = [Sides(names(old.target), old, new, names(old.baseline)) for old, new in pairs]
     percent_of = f"{100 * audit.confidence:g} % interval"
     columns = [
@@ -97,11 +93,13 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "
         columns.append(Column("note", read="before.note"))
     caption = "Gaps before and after the repair" if both else "Gaps of every group"
     notes = [f"{name}: {title}." for name, title in audit.titles.items() if title]
-    return RowChart(
+    return RowChart.of(
         key,
         caption,
-        tuple(rows),
-        Axis.of([0.0, *known(*values)], as_points, "gap in percentage points"),
+        rows,
+        as_points,
+        "gap in percentage points",
+        at=[0.0],
         legend=_legend(both),
         lines=SIDES if both else (),
         guide=0.0,
@@ -137,15 +135,14 @@ def rates(before: Audit, after: Audit | None, metric: str, key: str) -> RowChart
         marks = _rate_marks(before, _mirrored(judged), after, later and _mirrored(later))
         who = counted(judged.given_baseline) if judged.given_baseline else ""
         rows.append(Row(names(reference), marks, f"{who} {given}".strip()))
-    values = [value for row in rows for one in row.marks
-              for value in (one.value, one.low, one.high, one.base)]  # fmt: skip
     event = words.event or words.meaning or metric
     caption = f"{words.condition}share of people who {event}".capitalize()
-    return RowChart(
+    return RowChart.of(
         key,
         caption,
-        tuple(rows),
-        Axis.of(known(*values), as_percent, "per cent"),
+        rows,
+        as_percent,
+        "per cent",
         legend=_legend(after is not None),
         lines=SIDES if after else (),
         guide=judged.baseline_rate if reference not in ("", "rest") else None,
@@ -225,13 +222,13 @@ def impact(pair: dict[str, Any], table: Table, key: str) -> RowChart:
         )
         for sides in pair["rows"]
     )
-    values = [value for row in rows for one in row.marks
-              for value in (one.value, one.low, one.high)]  # fmt: skip
-    return RowChart(
+    return RowChart.of(
         key,
         table.caption,
         rows,
-        Axis.of([0.0, 1.0, *known(*values)], "{:.2g}".format, f"{old.kind} rate over the highest"),
+        "{:.2g}".format,
+        f"{old.kind} rate over the highest",
+        at=[0.0, 1.0],
         legend=_legend(new is not None),
         lines=SIDES if new is not None else (),
         guide=FOUR_FIFTHS,

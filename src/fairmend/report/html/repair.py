@@ -101,13 +101,13 @@ def _shares(found: Explanation) -> RowChart:
         f"those that move most, by {100 * LEAST_SHIFT:g} points or more.",
         *suppressed("value", found.values_not_shown, found.smallest_cell),
     )
-    values = [mark.value for row in rows for mark in row.marks]
     folded = f" {hidden} more, which move less, are in the table." if hidden else ""
-    return RowChart(
+    return RowChart.of(
         "marginals",
         caption,
         rows,
-        Axis.of(known(*values), as_percent, "per cent of people"),
+        as_percent,
+        "per cent of people",
         legend=((SIDES[0], f"{target}, observed"), (SIDES[1], f"{target}, counterfactual"),
                 ("reference", f"{baseline}, observed")),
         beneath=f"Those that move most come first.{folded}",
@@ -166,9 +166,7 @@ def _number(found: Explanation, place: int, name: str, lines: dict[str, Marginal
         )
         mark = Mark(side, half, low, high, middle=(quarter, most), text=number(half))
         rows.append(Row(who, (mark,)))
-    ends = [value for row in rows for mark in row.marks for value in (mark.low, mark.high)]
-    return RowChart(f"number-{place}", name, tuple(rows),
-                    Axis.of(known(*ends), number))  # fmt: skip
+    return RowChart.of(f"number-{place}", name, rows, number)
 
 
 def _scores(found: Explanation) -> RowChart:
@@ -207,15 +205,14 @@ def _scores(found: Explanation) -> RowChart:
         "Of the influence: how much of each row's part in the gap the feature explains alone.",
         "Shift: the share of people whose value would have to differ.",
     )
-    values = [
-        value for row in rows for mark in row.marks for value in (mark.value, mark.low, mark.high)
-    ]
     folded = f" {hidden} more are in the table." if hidden else ""
-    return RowChart(
+    return RowChart.of(
         "scores",
         caption,
         rows,
-        Axis.of([0.0, *known(*values)], as_percent, "per cent"),
+        as_percent,
+        "per cent",
+        at=[0.0],
         legend=(("bar", "of the gap, if it moves alone"),
                 ("after", "of the influence, with 95 % interval")),
         guide=0.0,
@@ -282,13 +279,13 @@ def who(report: Report) -> RowChart:
          Column(f"share of the group{weighted}", "rate"), Column("people, expected", "count")),
         tuple(flows),
     )  # fmt: skip
-    ends = (value for group in report.groups for value in (group.gained, group.lost))
     beneath = f"The favourable decision is {report.favourable}." if report.favourable else ""
-    return RowChart(
+    return RowChart.of(
         "flow",
         caption,
-        tuple(rows),
-        Axis.of([0.0, *ends], as_percent, f"per cent of the group{weighted}"),
+        rows,
+        as_percent,
+        f"per cent of the group{weighted}",
         lines=("bar after", "bar before"),
         guide=0.0,
         beneath=beneath,
@@ -345,10 +342,9 @@ def _edits(report: Report, group: GroupOutcome, key: str) -> RowChart:
         for one in group.features[:MOST_ROWS]
     )  # fmt: skip
     hidden = len(group.features) - len(rows)
-    axis = Axis.of([0.0, *(one.share_of_edited for one in group.features)], as_percent,
-                   "per cent of the edited people")  # fmt: skip
     beneath = f"{hidden} more, edited less often, are in the table." if hidden else ""
-    return RowChart(key, caption, rows, axis, guide=0.0, beneath=beneath, table=table)
+    return RowChart.of(key, caption, rows, as_percent, "per cent of the edited people", guide=0.0,
+                       beneath=beneath, table=table)  # fmt: skip
 
 
 def _edit_lines(one: EditedFeature) -> list[tuple[str, str, float, str | None]]:
