@@ -32,7 +32,7 @@ from fairmend.serve.people import (
 )
 from fairmend.serve.repairer import Answer, Law, Repairer
 from fairmend.serve.schema import Row
-from fairmend.serve.upstream import CLIENTS_OWN, Given, Upstream, UpstreamError
+from fairmend.serve.upstream import CLIENTS_OWN, Upstream, UpstreamError, VendorAnswer
 
 __all__ = ["Decided", "Exchange"]
 
@@ -154,7 +154,7 @@ class Exchange:
 
     # ---------------------------------------------------------------- the vendor's own answer
 
-    async def _first(self) -> Given:
+    async def _first(self) -> VendorAnswer:
         """The vendor's answer about the client's own rows."""
         if self.is_translated:
             if self.reading is None:
@@ -178,7 +178,7 @@ class Exchange:
             raise given.failure(own=True)
         return given
 
-    async def _send(self, body: bytes | AsyncIterator[bytes], kind: str | None) -> Given:
+    async def _send(self, body: bytes | AsyncIterator[bytes], kind: str | None) -> VendorAnswer:
         incoming, upstream = self.incoming, self.sidecar.upstream
         headers = upstream.headers_for(
             incoming.headers, kind, compressed=self.mode == "off" and kind is None
@@ -219,7 +219,7 @@ class Exchange:
 
     # ---------------------------------------------------------------- the repair
 
-    async def _decide(self, given: Given) -> str:
+    async def _decide(self, given: VendorAnswer) -> str:
         """Read the answers, edit rows, and query the vendor about them; how that went."""
         if given.status != 200:
             self.people = []
@@ -248,7 +248,7 @@ class Exchange:
         if any(each.answer is None for each in self.people):
             self.people = []  # there is nothing to record of them
 
-    async def _read_answers(self, given: Given) -> None:
+    async def _read_answers(self, given: VendorAnswer) -> None:
         raw, values = await self._as_asked(given)
         answers = self.serving.read_each(values)
         for each, each_raw, answer in zip(self.people, raw, answers, strict=True):
@@ -263,7 +263,7 @@ class Exchange:
                 assert each.problem is not None
                 raise each.problem
 
-    async def _as_asked(self, given: Given) -> tuple[list[Any], list[Any]]:
+    async def _as_asked(self, given: VendorAnswer) -> tuple[list[Any], list[Any]]:
         """The answers; where a client in shadow asks for other outputs, those of a second query."""
         schema, upstream = self.serving.schema, self.sidecar.upstream
         try:
@@ -355,7 +355,7 @@ class Exchange:
 
     # ---------------------------------------------------------------- the answer
 
-    def _answer(self, given: Given) -> Decided:
+    def _answer(self, given: VendorAnswer) -> Decided:
         """The vendor's response, with other answers for people who were edited."""
         protocol, config = self.incoming.protocol, self.sidecar.config
         edited = {i: each.edited_raw for i, each in enumerate(self.people)
@@ -377,7 +377,7 @@ class Exchange:
                 headers.append((_LENGTH, length.encode()))
         return Decided(content, self.decision, given.status, headers, given.rest)
 
-    def _written(self, given: Given, edited: dict[int, Any], more: dict[str, Any]) -> bytes:
+    def _written(self, given: VendorAnswer, edited: dict[int, Any], more: dict[str, Any]) -> bytes:
         assert self.reading is not None
         raw = [each.raw for each in self.people]
         if not raw:  # the answers could not be read as decisions, but can be handed on
@@ -412,7 +412,7 @@ class Exchange:
 
     # ---------------------------------------------------------------- the log
 
-    async def _record(self, decided: Decided, given: Given, status: str) -> Decided:
+    async def _record(self, decided: Decided, given: VendorAnswer, status: str) -> Decided:
         """Have it on disk; in shadow and off the answer is given even if that is impossible."""
         entry = self._entry(status)
         is_json = decided.rest is None and media_type(given.content_type) in ("", JSON)

@@ -23,7 +23,7 @@ from fairmend.model.wire import JSON, BadAnswer, Protocol, RequestFailed, media_
 from fairmend.serve.config import Config
 from fairmend.serve.metrics import Metrics
 
-__all__ = ["CLIENTS_OWN", "Breaker", "Given", "Upstream", "UpstreamError"]
+__all__ = ["CLIENTS_OWN", "Breaker", "Upstream", "UpstreamError", "VendorAnswer"]
 
 _PAUSE = 0.05  # seconds before the first retry; doubled each time
 _reused: ContextVar[bool] = ContextVar("reused", default=False)
@@ -81,7 +81,7 @@ class Breaker:
 
 
 @dataclass(slots=True)
-class Given:
+class VendorAnswer:
     """What the vendor gave."""
 
     status: int
@@ -186,7 +186,9 @@ class Upstream:
         body = self.protocol.encode(names, rows, kinds)
         return self.read(await self.send(body, _JSON_HEADERS, deadline, own=False), len(rows))
 
-    def read(self, given: Given, n: int, *, own: bool = False) -> tuple[list[Any], list[Any]]:
+    def read(
+        self, given: VendorAnswer, n: int, *, own: bool = False
+    ) -> tuple[list[Any], list[Any]]:
         """What a response says about so many rows; an `UpstreamError` if it cannot be read."""
         if given.status != 200:
             raise given.failure(own=own)
@@ -255,7 +257,7 @@ class Upstream:
         *,
         own: bool,
         query: str = "",
-    ) -> Given:
+    ) -> VendorAnswer:
         """Post a body. What is sent of the client's ``own`` is not held back by the breaker."""
         if not own:
             self.breaker.enter()
@@ -293,7 +295,7 @@ class Upstream:
 
     async def _send(
         self, url: URL, body: bytes | AsyncIterator[bytes], headers: Mapping[str, str]
-    ) -> Given:
+    ) -> VendorAnswer:
         attempts = self.config.retries + 1 if isinstance(body, bytes) else 1
         for attempt in range(attempts):
             _reused.set(False)
@@ -315,14 +317,14 @@ class Upstream:
 
     async def _post(
         self, url: URL, body: bytes | AsyncIterator[bytes], headers: Mapping[str, str]
-    ) -> Given:
+    ) -> VendorAnswer:
         assert self._session is not None
         response = await self._session.post(url, data=body, headers=headers, allow_redirects=False)
         _reused.set(False)  # it answers: from here on nothing is sent again
         try:
             kind = response.headers.get("content-type", "")
             length = response.headers.get(HEAD_LENGTH)
-            given = Given(response.status, passed_on(response.raw_headers), b"", kind, None)
+            given = VendorAnswer(response.status, passed_on(response.raw_headers), b"", kind, None)
             if length is not None:
                 given.content_type = f"{BINARY}; {HEAD_LENGTH}={length}"
             if media_type(kind) in _READ and "content-encoding" not in response.headers:

@@ -149,7 +149,9 @@ class V2(Protocol):
         return _json.encode(body)
 
     def decode(self, body: bytes) -> list[Any]:
-        return self.answers(body, JSON)
+        rows = self.answers(body, JSON)
+        several = self.output is not None and bool(rows) and isinstance(rows[0], dict)
+        return [row[self.output] for row in rows] if several else rows
 
     def answers(self, body: bytes, content_type: str) -> list[Any]:
         head, tail = _parted(body, content_type)
