@@ -73,8 +73,6 @@ from fairmend.report.findings import (
 from fairmend.report.outcomes import frontier_points, make_report
 from fairmend.report.report import Report
 
-__all__ = ["RepairedClassifier"]
-
 _PASS_IDS = "Pass ids=..., or read positive_chance()."
 LEVELS = tuple(float(level) for level in np.linspace(0, 1, 11))
 """Of the frontier: nothing of the gap closed, a tenth of it, ... all of it."""

@@ -27,16 +27,6 @@ from fairmend.model.answers import Answers
 from fairmend.model.blackbox import RECORDED
 from fairmend.repair.plan import Route
 
-__all__ = [
-    "Applied",
-    "GroupLaw",
-    "People",
-    "apply_batch",
-    "fitted_inputs",
-    "read_people",
-    "refuse_groups",
-]
-
 _MANY = 10_000
 """From so many distinct rows on, rows that hardly repeat are not remembered."""
 

@@ -31,8 +31,6 @@ from fairmend.progress import progress
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ApplyCounts", "FileRepairer", "Wanted", "naming_the_file"]
-
 Cells: TypeAlias = "dict[str, tuple[IntArray, pl.Series]]"
 """Per edited column, which rows, and their new values."""
 

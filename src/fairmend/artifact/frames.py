@@ -22,17 +22,6 @@ from fairmend.data.containers import Kind
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, in_a_line
 
-__all__ = [
-    "StoredColumn",
-    "StoredFrame",
-    "Tables",
-    "column_types",
-    "container_kind",
-    "load_frame",
-    "store_frame",
-]
-
-
 _OBJECTS = "objects"
 _TEMPORAL = re.compile(r"(date32\[day\]|date64\[ms\]|(time32|time64|timestamp|duration)\[.*\])")
 _STAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=([A-Za-z0-9_+\-/:]{1,64}))?\]", re.ASCII)

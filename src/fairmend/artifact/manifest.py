@@ -24,8 +24,6 @@ from fairmend.repair.plan import Outlook
 from fairmend.status import PlanStatus
 from fairmend.tables import TextTable
 
-__all__ = ["FORMAT", "Manifest", "inspect", "read_manifest", "write_manifest"]
-
 FORMAT = 2
 """Raised only when old files cannot be read any more. A class, or a field with a default, may be
 added without that: older files load, and older versions name the version to install."""

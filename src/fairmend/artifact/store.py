@@ -59,8 +59,6 @@ from fairmend.repair.problem import answers_of_all
 from fairmend.repair.settings import RepairSettings
 from fairmend.report.findings import fingerprint
 
-__all__ = ["load", "save"]
-
 _BODY = "repair.json"
 _NUMBERS = Logistic | PairLogistic | BoostedTrees | None
 """Models of probabilities that are stored as numbers."""

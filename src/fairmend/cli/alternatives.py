@@ -67,24 +67,11 @@ class SearchOptions:
         list[str],
         _search_option("An input that no alternative may change; may be repeated.", "COLUMN"),
     ] = field(default_factory=list)
-    reference: Annotated[
-        str, _search_option("Compare with: best, rest, or the name of a group.", "GROUP")
-    ] = "best"
-    favourable: Annotated[
-        str | None,
-        _search_option(
-            "The decision that people want; by default the positive value of the label.", "VALUE"
-        ),
-    ] = None
-    holdout: Annotated[
-        str | None,
-        _search_option("Judge on the people of this file; none of them is in FILE.", "FILE"),
-    ] = None
-    holdout_share: Annotated[
-        float,
-        _search_option("Without --holdout: the share of FILE's people who judge.", "SHARE"),
-    ] = 0.5
-    seed: Annotated[int, _search_option("Of the split and the folds.", "N", min=0)] = 0
+    reference: o.Reference = "best"
+    favourable: o.Favourable = None
+    holdout: o.Holdout = None
+    holdout_share: o.HoldoutShare = 0.5
+    seed: o.Seed = 0
 
     def amount(self) -> str | None:
         """The column of amounts, where the measure is one."""

@@ -118,7 +118,7 @@ def apply(
         with writing(output, overwrite=force) as out:
             work.file(file, out)
     counts = work.counts
-    _tell_notes(work, file)
+    _note_what_misleads(work, file)
     seconds = time.perf_counter() - started
     counted = emit != "decisions" or edited is not None
     stale = repaired.box_.column if emit != "decisions" else None
@@ -133,30 +133,26 @@ def apply(
             content |= {"changed": None}
         print_json("fairmend.apply/1", content)
         return
-    _tell(counts, seconds, emit, counted=counted)
+    _show_counts(counts, seconds, emit, counted=counted)
     if stale is not None:
         now = f"; the repaired decisions are in {decision!r}" if emit == "both" else ""
         note(f"{stale!r} still holds the model's answers about the rows before the edits{now}")
 
 
-def _tell_notes(work: FileRepairer, file: str) -> None:
+def _note_what_misleads(work: FileRepairer, file: str) -> None:
     if work.counts.rows == 0:
         note(f"{file} has no rows")
-    shared = work.shared_draws
-    if shared is not None:
+    if (shared := work.shared_draws) is not None:
         note(f"{shared} Name the column of ids with --id.")
 
 
-def _tell(counts: ApplyCounts, seconds: float, emit: str, *, counted: bool) -> None:
-    parts = [f"{counts.rows:,} rows in {seconds:.1f} s"]
-    if counted:
-        parts.append(f"{counts.edited:,} edited")
-    if emit != "rows":
-        parts.append(f"{counts.changed:,} decisions other than the model's own")
-    if counts.drawn:
-        parts.append(f"{counts.drawn:,} by a draw")
-    if counts.without_group:
-        parts.append(f"{counts.without_group:,} without a group")
-    if counts.unknown_group:
-        parts.append(f"{counts.unknown_group:,} of groups that were not audited")
-    say(", ".join(parts))
+def _show_counts(counts: ApplyCounts, seconds: float, emit: str, *, counted: bool) -> None:
+    parts = (
+        (True, f"{counts.rows:,} rows in {seconds:.1f} s"),
+        (counted, f"{counts.edited:,} edited"),
+        (emit != "rows", f"{counts.changed:,} decisions other than the model's own"),
+        (counts.drawn, f"{counts.drawn:,} by a draw"),
+        (counts.without_group, f"{counts.without_group:,} without a group"),
+        (counts.unknown_group, f"{counts.unknown_group:,} of groups that were not audited"),
+    )
+    say(", ".join(text for is_shown, text in parts if is_shown))

@@ -26,7 +26,7 @@ from fairmend.cli.endings import Code, guarded
 from fairmend.cli.explain import explain
 from fairmend.cli.inspect import inspect
 from fairmend.cli.key import key
-from fairmend.cli.options import check_of, filled, with_groups
+from fairmend.cli.options import filled, with_groups
 from fairmend.cli.output import note, show
 from fairmend.cli.repair import repair
 from fairmend.cli.report import report
@@ -41,22 +41,17 @@ from fairmend.config import (
 )
 from fairmend.serve.command import log_app, serve
 
-__all__ = ["app", "main"]
-
-
-def _plain(parameters: list[Any]) -> list[Any]:
-    """Switches, --help among them, without the <bool> that typer writes behind them."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
-            parameter.metavar = ""
-    return parameters
-
 
 class Plain:
     """Help that says of switches only what they do, and names what is registered."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _plain(super().get_params(ctx))  # type: ignore[misc]
+        """Switches, --help among them, lose the <bool> that typer writes behind them."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return parameters
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Fill in names; help may be cut short by its reader, as by head."""
@@ -93,11 +88,6 @@ app = typer.Typer(
 )
 
 
-def paragraphs(text: str) -> str:
-    """A docstring for screens of any width: a line a paragraph."""
-    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-
-
 # A further command is a plain function in a file of its own, and a word here.
 COMMANDS: dict[str, Callable[..., None]] = {
     command.__name__: with_groups(command)
@@ -106,7 +96,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     )
 }  # fmt: skip
 for name, command in COMMANDS.items():
-    app.command(name, cls=PlainCommand, help=paragraphs(command.__doc__ or ""))(guarded(command))
+    paragraphs = (command.__doc__ or "").split("\n\n")  # a line each, for screens of any width
+    text = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+    app.command(name, cls=PlainCommand, help=text)(guarded(command))
 
 for info in log_app.registered_commands:
     assert info.callback is not None
@@ -198,7 +190,7 @@ def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
                 flags = [flag for flag in names if flag.startswith("--")] or [parameter.name]
                 flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
                 hint = str if Path in get_args(kind) else kind  # a file names a path by text
-                option = Option(flag, hint, check_of(info.callback))
+                option = Option(flag, hint, getattr(info.callback, "check", None))
                 options[flag] = (parameter.name, option)
     return options
 

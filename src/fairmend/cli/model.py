@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
     from fairmend.model.blackbox import BlackBox
 
-__all__ = [
-    "ModelOptions",
-    "SoftModelOptions",
-    "check_draws",
-    "find_key",
-    "group_columns",
-    "load_repair",
-    "randomised_share",
-]
-
 KEY_VARIABLE = "FAIRMEND_KEY"
 
 

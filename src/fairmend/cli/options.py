@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypeAlias, get_type_hints
@@ -16,9 +16,11 @@ from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check, nearest
 from fairmend.measure.disparity import as_disparity, metric_choices
 from fairmend.model.protocols import protocol_names
+from fairmend.repair.methods import methods
 from fairmend.repair.settings import RepairSettings
 
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
+HOLDOUT = "Holdout"
 
 
 # -------------------------------------------------------------------- how an option is declared
@@ -43,6 +45,7 @@ column_option = partial(option, panel=COLUMNS)
 model_option = partial(option, panel=MODEL)
 output_option = partial(option, panel=OUTPUT)
 repair_option = partial(option, panel=REPAIR)
+holdout_option = partial(option, panel=HOLDOUT)
 
 
 def setting(name: str, metavar: str | None, *flags: str, more: str = "", **checks: Any) -> Any:
@@ -51,7 +54,7 @@ def setting(name: str, metavar: str | None, *flags: str, more: str = "", **check
 
 
 def checked(check: Callable[[str], object]) -> Callable[..., Any]:
-    """Check what was typed before anything is read; `check_of` holds settings to the same."""
+    """Check what was typed before anything is read; settings files are held to `callback.check`."""
 
     def callback(option: typer.CallbackParam, given: Any) -> Any:
         for entry in given if isinstance(given, list) else [given]:
@@ -64,11 +67,6 @@ def checked(check: Callable[[str], object]) -> Callable[..., Any]:
 
     callback.check = check  # type: ignore[attr-defined]
     return callback
-
-
-def check_of(callback: Callable[..., Any] | None) -> Callable[[str], object] | None:
-    """What an option's values are held to; None if any text will do."""
-    return getattr(callback, "check", None)
 
 
 def one_of(*values: str) -> Callable[[str], None]:
@@ -99,8 +97,7 @@ def a_metric(name: str) -> None:
     try:
         as_disparity(name)
     except DataError as error:
-        must = error.must.removesuffix(", or a Disparity")
-        raise DataError(error.what, must, error.got, error.fix) from None
+        raise error.but(must=error.must.removesuffix(", or a Disparity")) from None
 
 
 def registered(kind: str) -> Callable[[str], None]:
@@ -112,14 +109,8 @@ def registered(kind: str) -> Callable[[str], None]:
     return check_entry
 
 
-def _methods() -> tuple[str, ...]:
-    from fairmend.repair.methods import methods
-
-    return tuple(methods())
-
-
 _NAMES: dict[str, Callable[[], Sequence[str]]] = {
-    "methods": _methods,
+    "methods": lambda: tuple(methods()),
     "metrics": lambda: [metric_choices()],
     "protocols": protocol_names,
 }
@@ -139,20 +130,19 @@ def filled(help: str) -> str:
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose parameters of a dataclass of options are each of these options."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: one for name, one in hints.items() if is_dataclass(one)}
+    groups: dict[str, Any] = {}
     parameters: list[Parameter] = []
-    for one in signature(command).parameters.values():
-        if one.name in groups:
-            parameters += _parameters(groups[one.name])
+    for one in _parameters(command):
+        if is_dataclass(one.annotation):
+            groups[one.name] = one.annotation
+            parameters += _parameters(one.annotation)
         else:
-            kind = Parameter.KEYWORD_ONLY
-            parameters.append(one.replace(kind=kind, annotation=hints[one.name]))
+            parameters.append(one.replace(kind=Parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         made = {
-            name: group(**{one.name: given.pop(one.name) for one in fields(group) if one.init})
+            name: group(**{one: given.pop(one) for one in signature(group).parameters})
             for name, group in groups.items()
         }
         command(**given, **made)
@@ -163,16 +153,15 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _parameters(group: Any) -> list[Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    parameters = []
-    for one in (one for one in fields(group) if one.init):
-        default = Parameter.empty if one.default is MISSING else one.default
-        if one.default_factory is not MISSING:
-            default = one.default_factory()
-        kind = Parameter.KEYWORD_ONLY
-        parameters.append(Parameter(one.name, kind, default=default, annotation=hints[one.name]))
-    return parameters
+def _parameters(owner: Any) -> list[Parameter]:
+    """Those of a function or a dataclass, with the types and the lists that they begin with."""
+    hints = get_type_hints(owner, include_extras=True)
+    own = fields(owner) if is_dataclass(owner) else ()
+    made = {one.name: one.default_factory() for one in own if callable(one.default_factory)}
+    return [
+        one.replace(annotation=hints[one.name], default=made.get(one.name, one.default))
+        for one in signature(owner).parameters.values()
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,6 +294,28 @@ Protocol: TypeAlias = Annotated[
         check=registered("protocols"),
     ),
 ]
+Reference: TypeAlias = Annotated[
+    str, option("Compare with: best, rest, or the name of a group.", "GROUP")
+]
+Favourable: TypeAlias = Annotated[
+    str | None,
+    column_option(
+        "The decision that people want; by default the positive value of the label.", "VALUE"
+    ),
+]
+Holdout: TypeAlias = Annotated[
+    str | None,
+    holdout_option("The people of this file are the holdout; none of them may be in FILE.", "FILE"),
+]
+HoldoutShare: TypeAlias = Annotated[
+    float,
+    holdout_option(
+        "Without --holdout: the share of FILE's people to hold out, drawn by --seed within each "
+        "group and outcome.",
+        "SHARE",
+    ),
+]
+Seed: TypeAlias = Annotated[int, holdout_option("Of the split and the folds.", "N", min=0)]
 UnknownGroup: TypeAlias = Annotated[
     str, setting("unknown_group", "POLICY", check=one_of("error", "keep"))
 ]

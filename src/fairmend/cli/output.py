@@ -15,16 +15,6 @@ from fairmend.cli.streams import figures, messages
 from fairmend.data.files import refuse_existing
 from fairmend.errors import MOST_OF_A_MESSAGE, check, plain_text, without_secrets
 
-__all__ = [
-    "command_line",
-    "note",
-    "print_json",
-    "refuse_one_place_for_two",
-    "refuse_unwritable",
-    "say",
-    "show",
-]
-
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """One object with the version of its layout; numbers that do not exist are null."""

@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from fairmend.measure.selection import Selection
     from fairmend.model.blackbox import BlackBox
 
-__all__ = [
-    "ColumnOptions",
-    "FilePeople",
-    "InputOptions",
-    "is_many",
-    "read_people",
-    "refuse_repeated_ids",
-    "same_value",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,16 +45,12 @@ from fairmend.repair.settings import RepairSettings
 from fairmend.repair.trade_off import ERRORS
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from fairmend.classifier import RepairedClassifier
     from fairmend.data.spelling import Spelling
     from fairmend.model.blackbox import BlackBox
     from fairmend.report.report import Report
 
 _default = RepairSettings.default
-_holdout_option = partial(o.option, panel="Holdout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +98,7 @@ class RepairOptions:
             "NAME",
         ),
     ] = None
-    favourable: Annotated[
-        str | None,
-        o.repair_option(
-            "The decision that people want; by default the positive value of the label.", "VALUE"
-        ),
-    ] = None
+    favourable: o.Favourable = None
     do_no_harm: Annotated[bool, o.setting("do_no_harm", None, "--do-no-harm")] = False
     require_significant: Annotated[
         bool, o.setting("require_significant", None, "--require-significant")
@@ -152,21 +142,9 @@ class RepairOptions:
 class HoldoutOptions:
     """The people to report on."""
 
-    holdout: Annotated[
-        str | None,
-        _holdout_option(
-            "Report on the people of this file; see to it that none of them is in FILE.", "FILE"
-        ),
-    ] = None
-    holdout_share: Annotated[
-        float,
-        _holdout_option(
-            "Without --holdout: the share of FILE's people to hold out and report on; drawn by "
-            "--seed within each group and outcome.",
-            "SHARE",
-        ),
-    ] = 0.3
-    seed: Annotated[int, _holdout_option("Of the split and the folds.", "N", min=0)] = 0
+    holdout: o.Holdout = None
+    holdout_share: o.HoldoutShare = 0.3
+    seed: o.Seed = 0
     is_holdout: o.IsHoldout = None
 
     def check(self) -> None:
@@ -413,42 +391,22 @@ def _split(people: FilePeople, share: float, seed: int) -> tuple[FilePeople, Fil
     All rows of a person go the same way, that of the first.
     """
     import numpy as np
+    import polars as pl
+
+    from fairmend.data.ids import held_out, number_people
 
     if not 0 < share < 1:
         raise typer.BadParameter("must lie between 0 and 1", param_hint="--holdout-share")
-    first, person = _persons(people)
-    cell = _cells(people)[first]
-    order = np.random.default_rng(seed).permutation(len(cell))
-    place = np.empty(len(cell), np.int64)  # each person's place within their cell
-    by_cell = order[np.argsort(cell[order], kind="stable")]
-    sizes = np.bincount(cell)
-    place[by_cell] = np.concatenate([np.arange(size) for size in sizes])
-    held_out = (place < np.round(share * sizes)[cell])[person]
-    if held_out.all() or not held_out.any():
-        left = "none" if held_out.all() else "all"
+    person = None if people.ids is None else number_people(people.ids)
+    values = pl.DataFrame([one.alias(str(j)) for j, one in enumerate(people.values.values())])
+    cell = values.select((pl.struct(pl.all()).rank("dense") - 1).cast(pl.Int64)).to_series()
+    apart = held_out(cell.to_numpy(), share, seed, person)
+    if apart.all() or not apart.any():
+        n = len(people) if person is None else len(np.unique(person))
         raise DataError(
             "--holdout-share",
             "must leave people to fit on and people to report on",
-            f"{share:g} of {len(cell):,} people leaves {left} to fit",
+            f"{share:g} of {n:,} people leaves {'none' if apart.all() else 'all'} to fit",
             "Choose a share near 0.3, or name a file with others with --holdout.",
         )
-    return people.take(np.flatnonzero(~held_out)), people.take(np.flatnonzero(held_out))
-
-
-def _persons(people: FilePeople) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A row of each person, and for each row whose it is."""
-    import numpy as np
-
-    from fairmend.data.ids import number_people
-
-    rows = np.arange(len(people))
-    person = rows if people.ids is None else number_people(people.ids)
-    numbers, first = np.unique(person, return_index=True)
-    return (first, person) if len(numbers) < len(people) else (rows, rows)
-
-
-def _cells(people: FilePeople) -> NDArray[np.int64]:
-    import polars as pl
-
-    frame = pl.DataFrame([one.alias(str(j)) for j, one in enumerate(people.values.values())])
-    return frame.select(pl.struct(pl.all()).rank("dense") - 1).to_series().cast(pl.Int64).to_numpy()
+    return people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fairmend.cli.people import FilePeople
     from fairmend.repair.plan import Plan
 
-__all__ = ["Rule", "Shortfall", "find_shortfalls", "settings_of", "worst_first"]
-
 MOST_RULES, MOST_PEOPLE = 6, 20_000
 """Beyond these it takes long to try what each rule does."""
 LEAST_HELP = 0.0005

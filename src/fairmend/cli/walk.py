@@ -24,8 +24,6 @@ from fairmend.measure.result import Audit
 from fairmend.report.report import Report
 from fairmend.tables import percent
 
-__all__ = ["main"]
-
 WIDTH = 100
 """Columns of the terminal the text is laid out for."""
 TRAINED, AUDITED = 0.3, 0.5
