@@ -24,11 +24,7 @@ from fairmend.apply.batch import Applied, apply_batch, fitted_inputs, read_peopl
 from fairmend.apply.draw import Drawer, random_key
 from fairmend.apply.laws import FittedRepair
 from fairmend.apply.shared_draws import SharedDraws, shared_draws_as_audited
-from fairmend.data.columns import (
-    FloatArray,
-    Frame,
-    Name,
-)
+from fairmend.data.columns import FloatArray, Frame, Name
 from fairmend.data.groups import are_names
 from fairmend.data.limits import faults
 from fairmend.data.outcomes import UNLABELLED

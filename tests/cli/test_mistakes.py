@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from fairmend.cli.model import ModelOptions
-from fairmend.cli.output import command_line, refuse_one_place_for_two
+from fairmend.cli.output import check_output, command_line
 from fairmend.errors import DataError
 
 from .conftest import IGNORED, NAMED
@@ -554,6 +554,6 @@ def test_marks_that_are_none(workdir, call, option, message):
 def test_a_link_to_itself_is_another_place_and_no_traceback(tmp_path):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    refuse_one_place_for_two("-o", str(tmp_path / "out"), str(loop))
+    check_output("-o", str(tmp_path / "out"), str(loop), force=False)
     with pytest.raises(DataError, match="must be a file of its own"):
-        refuse_one_place_for_two("-o", str(loop), str(loop))
+        check_output("-o", str(loop), str(loop), force=False)

@@ -68,17 +68,14 @@ class StoredFrame:
     """Of a NumPy array: models may differ in the last bits between the two."""
 
 
+@dataclass(frozen=True)
 class Tables:
-    """Where tables are put and found again; `store` and `load` give it its hands."""
+    """Where tables are put and found again, and how entries of any type are spelt and read."""
 
-    def __init__(
-        self,
-        put: Callable[[dict[str, Any]], int],
-        get: Callable[[int, dict[str, Any], int], Any],
-        spell: Callable[[Any], str],
-        read: Callable[[str], Any],
-    ) -> None:
-        self.put, self.get, self.spell, self.read = put, get, spell, read
+    put: Callable[[dict[str, Any]], int]
+    get: Callable[[int, dict[str, Any], int], Any]
+    spell: Callable[[Any], str]
+    read: Callable[[str], Any]
 
 
 # -------------------------------------------------------------------- whole tables

@@ -11,14 +11,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate
 from fairmend.cli.model import ModelOptions
-from fairmend.cli.output import (
-    command_line,
-    print_json,
-    refuse_one_place_for_two,
-    refuse_unwritable,
-    say,
-    show,
-)
+from fairmend.cli.output import check_output, command_line, print_json, say, show
 from fairmend.cli.people import InputOptions, is_many, read_people, same_value
 from fairmend.measure.selection import refuse_selected
 
@@ -33,9 +26,7 @@ class SearchOptions:
     metric: Annotated[
         list[str],
         _search_option(
-            "The gap to narrow: {metrics}; of several the widest counts.",
-            "NAME",
-            check=o.a_metric,
+            "The gap to narrow: {metrics}; of several the widest counts.", "NAME", check=o.a_metric
         ),
     ] = field(default_factory=lambda: ["sp"])
     measure: Annotated[
@@ -115,8 +106,7 @@ def alternatives(
     call: ModelOptions,
     how: SearchOptions,
     output: Annotated[
-        str | None,
-        o.output_option("Write the dossier here, in HTML.", "FILE", "--output", "-o"),
+        str | None, o.output_option("Write the dossier here, in HTML.", "FILE", "--output", "-o")
     ] = None,
     save: Annotated[
         str | None,
@@ -144,8 +134,7 @@ def alternatives(
     for flag, path in (("--output", output), ("--save", save)):
         if path is not None:
             others = (file, how.holdout, output if flag == "--save" else None)
-            refuse_one_place_for_two(flag, path, *others)
-            refuse_unwritable(path, force=force)
+            check_output(flag, path, *others, force=force)
     for name, path in (("FILE", file), ("--holdout", how.holdout)):
         if path is not None and is_many(path):
             raise typer.BadParameter(

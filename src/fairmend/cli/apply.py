@@ -12,7 +12,7 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.model import ModelOptions, check_draws, find_key, group_columns, load_repair
-from fairmend.cli.output import note, print_json, refuse_one_place_for_two, refuse_unwritable, say
+from fairmend.cli.output import check_output, note, print_json, say
 from fairmend.cli.people import is_many
 from fairmend.cli.streams import figures
 
@@ -85,8 +85,7 @@ def apply(
     if output == "-" and many:
         raise typer.BadParameter("must be a folder for many files", param_hint="--output")
     if output != "-" and not many:
-        refuse_one_place_for_two("--output", output, file, artifact, key_file)
-        refuse_unwritable(output, force=force)
+        check_output("--output", output, file, artifact, key_file, force=force)
     repaired = load_repair(artifact, call, find_key(key_file))
     repaired.set_params(unknown_group=unknown_group)
     check_draws(artifact, repaired, id_)

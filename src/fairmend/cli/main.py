@@ -126,8 +126,7 @@ def settings(
         ),
     ] = None,
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Audit, explain and repair a black-box classifier that treats groups differently."""

@@ -38,8 +38,7 @@ class ModelOptions:
         ),
     ] = None
     threshold: Annotated[
-        float | None,
-        o.model_option("Answers greater than this are positive decisions.", "NUMBER"),
+        float | None, o.model_option("Answers greater than this are positive decisions.", "NUMBER")
     ] = None
     answers: o.Answers = "auto"
     trust: Annotated[
@@ -75,8 +74,7 @@ class ModelOptions:
         ):
             if given and not has_effect:
                 raise typer.BadParameter(
-                    f"has no effect without {need}. Add that, or leave {flag} out",
-                    param_hint=flag,
+                    f"has no effect without {need}. Add that, or leave {flag} out", param_hint=flag
                 )
 
     def source(self) -> Any:
@@ -112,8 +110,7 @@ class SoftModelOptions(ModelOptions):
     """The same, of a model whose probabilities may be its decisions."""
 
     soft: Annotated[
-        bool,
-        o.model_option("Take probabilities themselves as the decisions.", None, "--soft"),
+        bool, o.model_option("Take probabilities themselves as the decisions.", None, "--soft")
     ] = False
 
 

@@ -363,11 +363,7 @@ def _refuse_odd_cells(
 
 
 def _count_files(
-    file: str,
-    columns: ColumnOptions,
-    box: BlackBox,
-    spelling: Spelling,
-    known: Mapping[str, Any],
+    file: str, columns: ColumnOptions, box: BlackBox, spelling: Spelling, known: Mapping[str, Any]
 ) -> FilePeople:
     """Count groups and outcomes; everything else is left to the engine."""
     import polars as pl

@@ -20,15 +20,7 @@ from fairmend.cli.audit import (
     tell_small_reference,
 )
 from fairmend.cli.model import SoftModelOptions, find_key, randomised_share
-from fairmend.cli.output import (
-    command_line,
-    note,
-    print_json,
-    refuse_one_place_for_two,
-    refuse_unwritable,
-    say,
-    show,
-)
+from fairmend.cli.output import check_output, command_line, note, print_json, say, show
 from fairmend.cli.people import (
     FilePeople,
     InputOptions,
@@ -177,8 +169,7 @@ def repair(
     ] = None,
     fail_on: o.FailOn = None,
     allow_partial: Annotated[
-        bool,
-        o.output_option("Exit with 0 although a gap was not closed.", None, "--allow-partial"),
+        bool, o.output_option("Exit with 0 although a gap was not closed.", None, "--allow-partial")
     ] = False,
     force: o.Force = False,
     as_json: o.AsJson = False,
@@ -195,11 +186,9 @@ def repair(
     rules = how.rules()
     holdout.check()
     taken = (file, holdout.holdout, how.key_file)
-    refuse_one_place_for_two("--output", output, *taken)
-    refuse_unwritable(output, force=force)
+    check_output("--output", output, *taken, force=force)
     page = report if report is not None else str(Path(output).with_suffix(".html"))
-    refuse_one_place_for_two("--report", page, output, *taken)
-    refuse_unwritable(page, force=force)
+    check_output("--report", page, output, *taken, force=force)
     box = call.box()
     people, audited, reported = _everybody(file, columns, box, cells.spelling, holdout)
     which = holdout.name(file)

@@ -11,15 +11,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
 from fairmend.cli.model import ModelOptions, group_columns, load_repair
-from fairmend.cli.output import (
-    command_line,
-    note,
-    print_json,
-    refuse_one_place_for_two,
-    refuse_unwritable,
-    say,
-    show,
-)
+from fairmend.cli.output import check_output, command_line, note, print_json, say, show
 from fairmend.cli.people import ColumnOptions, is_many, read_people
 from fairmend.measure.selection import refuse_selected
 
@@ -50,8 +42,7 @@ def report(
 
     limits = [read_limit(text) for text in fail_on or []]
     if output is not None:
-        refuse_one_place_for_two("--output", output, file, artifact)
-        refuse_unwritable(output, force=force)
+        check_output("--output", output, file, artifact, force=force)
     repaired = load_repair(artifact, call)
     if frontier and repaired.blind:
         note("what closing less of the gap would do is left out: the artifact of a blind repair "

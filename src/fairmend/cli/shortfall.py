@@ -111,10 +111,7 @@ class Shortfall:
 
 
 def find_shortfalls(
-    repaired: RepairedClassifier,
-    rules: Sequence[Rule],
-    always: Sequence[str],
-    people: FilePeople,
+    repaired: RepairedClassifier, rules: Sequence[Rule], always: Sequence[str], people: FilePeople
 ) -> list[Shortfall]:
     """The worst-off group first, with what each rule does to that one where it is cheap to try."""
     from fairmend.measure.wording import describe_open_gap, widest

@@ -136,11 +136,7 @@ def _repair(model: Any, people: Sample) -> Any:
     from fairmend.classifier import RepairedClassifier
 
     repaired = RepairedClassifier(
-        model,
-        "fnr",
-        immutable=IMMUTABLE,
-        do_no_harm=True,
-        random_state=0,
+        model, "fnr", immutable=IMMUTABLE, do_no_harm=True, random_state=0
     ).fit(people.X, people.y, sensitive_features=people.sex)
     _say(
         "The women nearest the model's cut get the inputs of the nearest woman it says yes to, "
