@@ -39,7 +39,7 @@ Cells: TypeAlias = "dict[str, tuple[IntArray, pl.Series]]"
 class Wanted:
     """What is to be written about the rows."""
 
-    emit: Literal["rows", "decisions", "both"] = "both"
+    emit: Literal["decisions", "rows", "both"] = "decisions"
     """Edited rows, decisions alone, or edited rows with a column of decisions."""
     decision: str = "decision"
     """What the column of decisions is called."""

@@ -73,30 +73,14 @@ class SearchOptions:
         """The measure as the library takes it."""
         if "=" not in self.measure:
             return self.measure
-        costs = {}
-        for part in self.measure.split(","):
-            name, _, value = part.partition("=")
-            try:
-                costs[name.strip()] = float(value)
-            except ValueError:
-                raise typer.BadParameter(
-                    f"must read false_positive=COST,false_negative=COST; got {self.measure!r}",
-                    param_hint="--measure",
-                ) from None
-        return costs
+        form = "false_positive=COST,false_negative=COST"
+        return o.read_pairs("--measure", form, self.measure.replace(" ", "").split(","), float)
 
     def read_models(self) -> dict[str, str]:
         """The other models by name, as they were typed."""
-        found: dict[str, str] = {}
-        for text in self.models:
-            name, mark, value = text.partition("=")
-            if not (name and mark and value) or name in found:
-                raise typer.BadParameter(
-                    f"must read NAME=COLUMN or NAME=MODEL, each name once; got {text!r}",
-                    param_hint="--models",
-                )
-            found[name] = value
-        return found
+        return o.read_pairs(
+            "--models", "NAME=COLUMN or NAME=MODEL", self.models, str, at_first=True
+        )
 
 
 def alternatives(
@@ -154,7 +138,7 @@ def alternatives(
     holdout: Any = how.holdout_share
     if how.holdout is not None:
         known = {name: kind for name, kind in people.call["X"].schema.items()
-                 if name in people.input_names}  # fmt: skip
+                 if name not in beside}  # fmt: skip
         judges = read_people(how.holdout, columns, box, cells.spelling, known=known, beside=beside)
         holdout = judges.call | {"ids": judges.ids}
     found = run(

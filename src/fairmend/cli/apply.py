@@ -38,13 +38,14 @@ def apply(
     emit: Annotated[
         str,
         o.output_option(
-            "rows: the file with inputs edited, to be fed to the model. decisions: the repaired "
-            "decisions alone. both: edited rows with a column of decisions. Recorded predictions "
-            "stay as they were: they are about the rows before the edits.",
+            "decisions: the repaired decisions alone, with the ids. rows: the file with inputs "
+            "edited, to be fed to the model and never stored as facts. both: edited rows with a "
+            "column of decisions. Recorded predictions stay as they were: they are about the rows "
+            "before the edits.",
             "WHAT",
-            check=o.one_of("rows", "decisions", "both"),
+            check=o.one_of("decisions", "rows", "both"),
         ),
-    ] = "both",
+    ] = "decisions",
     decision: Annotated[
         str, o.output_option("What the column of decisions is called.", "NAME", check=o.a_name)
     ] = "decision",
@@ -66,7 +67,7 @@ def apply(
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Put files of any size and number through a repair: edited rows, decisions, or both.
+    """Put files of any size and number through a repair: decisions, edited rows, or both.
 
     Cells that are not edited come out as they came in. The same person, known by --id and the key,
     always gets the same answer.
@@ -143,6 +144,9 @@ def _note_what_misleads(work: FileRepairer, file: str) -> None:
         note(f"{file} has no rows")
     if (shared := work.shared_draws) is not None:
         note(f"{shared} Name the column of ids with --id.")
+    if work.id_ is None and work.wanted.emit == "decisions":
+        note("decisions are in the order of the rows; --id puts ids beside them, --emit both the "
+             "edited rows")  # fmt: skip
 
 
 def _show_counts(counts: ApplyCounts, seconds: float, emit: str, *, counted: bool) -> None:

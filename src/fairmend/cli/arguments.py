@@ -27,6 +27,7 @@ OPTIONS = {
     "random_state": "--seed",
     "key": "--key-file",
     "overwrite": "--force",
+    "cost weights": "--cost",
 }
 """The option that sets an argument of the library."""
 _NOT_FOR_A_MODEL = {

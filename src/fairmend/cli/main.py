@@ -189,7 +189,8 @@ def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
                 flags = [flag for flag in names if flag.startswith("--")] or [parameter.name]
                 flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
                 hint = str if Path in get_args(kind) else kind  # a file names a path by text
-                option = Option(flag, hint, getattr(info.callback, "check", None))
+                mark = "=" if "=" in (info.metavar or "") else ":"
+                option = Option(flag, hint, getattr(info.callback, "check", None), mark=mark)
                 options[flag] = (parameter.name, option)
     return options
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -21,6 +21,7 @@ from fairmend.repair.settings import RepairSettings
 
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
 HOLDOUT = "Holdout"
+T = TypeVar("T")
 
 
 # -------------------------------------------------------------------- how an option is declared
@@ -98,6 +99,38 @@ def a_metric(name: str) -> None:
         as_disparity(name)
     except DataError as error:
         raise error.but(must=error.must.removesuffix(", or a Disparity")) from None
+
+
+def read_pairs(
+    flag: str,
+    form: str,
+    texts: Iterable[str],
+    read: Callable[[str], T],
+    mark: str = "=",
+    *,
+    at_first: bool = False,
+    fix: str = "",
+) -> dict[str, T]:
+    """Names with a value each, as in NAME=VALUE, cut at the last ``mark`` or at the first.
+
+    >>> read_pairs("--cost", "COLUMN=NUMBER", ["a=b=0.5"], float)
+    {'a=b': 0.5}
+    """
+    pairs: dict[str, T] = {}
+    for text in texts:
+        name, _, written = text.partition(mark) if at_first else text.rpartition(mark)
+        try:
+            value = read(written)
+        except ValueError:
+            name = ""
+        if not (name and written):
+            raise typer.BadParameter(f"must read {form}; got {text!r}", param_hint=flag)
+        if pairs.setdefault(name, value) != value:
+            raise typer.BadParameter(
+                f"must name each once; got {pairs[name]} and {value} for {name!r}. {fix}".strip(),
+                param_hint=flag,
+            )
+    return pairs
 
 
 def registered(kind: str) -> Callable[[str], None]:

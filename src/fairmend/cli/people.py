@@ -304,7 +304,7 @@ def _read_file(
     }
     return FilePeople(
         call,
-        [*inputs, *answers],
+        inputs,
         columns,
         {name: kept[name] for name in needed},
         positive,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from fairmend.report.report import Report
 
 _default = RepairSettings.default
+MOST_NAMED = 20
+"""Inputs that are listed before the fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,13 @@ class RepairOptions:
     max_edits: Annotated[
         int | None, o.repair_option("At most so many inputs of a person are edited.", "N")
     ] = None
+    cost: Annotated[
+        list[str],
+        o.repair_option(
+            "How dear edits of an input are, e.g. income=0.1, where 1 is usual; may be repeated.",
+            "COLUMN=NUMBER",
+        ),
+    ] = field(default_factory=list)
     level: Annotated[float, o.setting("level", "SHARE")] = _default("level")
     blind: Annotated[bool, o.setting("blind", None, "--blind")] = False
     in_words: Annotated[bool, o.setting("words", None, "--in-words")] = False
@@ -101,11 +109,21 @@ class RepairOptions:
     def metrics(self) -> list[str]:
         return self.metric or [_default("disparity")]
 
+    def directions(self) -> dict[str, str]:
+        """The columns that may only rise or fall."""
+        fix = "A column that must not change is --immutable COLUMN."
+        form = "COLUMN:up or COLUMN:down"
+        return o.read_pairs("--one-way", form, self.one_way, _read_way, ":", fix=fix)
+
+    def weights(self) -> dict[str, float]:
+        """How dear edits of an input are, relative to 1."""
+        return o.read_pairs("--cost", "COLUMN=NUMBER", self.cost, _read_weight)
+
     def rules(self) -> list[Rule]:
         """What edits must keep to, as it was typed."""
         return [
             *(Rule("--immutable", name) for name in self.immutable),
-            *(Rule("--one-way", direction) for direction in _read_directions(self.one_way)),
+            *(Rule("--one-way", direction) for direction in self.directions().items()),
             *(Rule("--max-edits", most) for most in [self.max_edits] if most is not None),
         ]
 
@@ -195,7 +213,9 @@ def repair(
     refuse_selected(people.selection, how.metrics, columns.without_label)
     never = [name for name in columns.group if name in people.input_names]
     _refuse_groups(rules, [name for name in columns.group if name not in never])
-    settings = how.settings(people, box, holdout.seed) | settings_of(rules, never)
+    weights = how.weights()
+    _note_inputs(people, [*how.immutable, *never], how.directions(), weights)
+    settings = how.settings(people, box, holdout.seed) | settings_of(rules, never, weights)
     repaired = RepairedClassifier(box, **settings).fit(**audited.call, ids=audited.ids)
     _tell_about(repaired, people, how.reference)
     shortfalls = find_shortfalls(repaired, rules, never, audited)
@@ -232,6 +252,24 @@ def repair(
     not_closed = [line for shortfall in shortfalls for line in shortfall.headlines]
     way_out = ["--allow-partial makes a repair like that end with 0"] if not_closed else []
     gate([*crossed, *([] if allow_partial else not_closed + way_out)])
+
+
+def _note_inputs(
+    people: FilePeople,
+    never: Sequence[str],
+    ways: Mapping[str, str],
+    weights: Mapping[str, float],
+) -> None:
+    """Say before long work which inputs may be edited: some of them perhaps should not."""
+    words = [
+        f"{name}{f' ({ways[name]} only)' if name in ways else ''}"
+        f"{f' (cost {weights[name]:g})' if name in weights else ''}"
+        for name in people.input_names
+        if name not in never
+    ]
+    more = f" and {len(words) - MOST_NAMED:,} more" if len(words) > MOST_NAMED else ""
+    say(f"may be edited: {', '.join(words[:MOST_NAMED])}{more}; --immutable COLUMN keeps one as it "
+        "is")  # fmt: skip
 
 
 def _tell_about(repaired: RepairedClassifier, people: FilePeople, reference: str) -> None:
@@ -294,31 +332,17 @@ def _favourable(people: FilePeople, box: BlackBox, text: str | None) -> Any:
     return words.index(text) if text in words else text
 
 
-def _read_directions(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Columns with the way each may go; one that may only rise and only fall is an error."""
-    directions = sorted(set(map(_read_direction, texts)))
-    for (name, _), (following, _) in pairwise(directions):
-        if name == following:
-            raise typer.BadParameter(
-                f"must give one way a column; got up and down for {name!r}. A column that must not "
-                f"change is --immutable {shlex.quote(name)}",
-                param_hint="--one-way",
-            )
-    return directions
+def _read_way(text: str) -> str:
+    if text not in ("up", "down"):
+        raise ValueError(text)
+    return text
 
 
-def _read_direction(text: str) -> tuple[str, str]:
-    """A column and the way it may go.
-
-    >>> _read_direction("age: at entry:up")
-    ('age: at entry', 'up')
-    """
-    name, _, way = text.rpartition(":")
-    if not name or way not in ("up", "down"):
-        raise typer.BadParameter(
-            f"must read COLUMN:up or COLUMN:down; got {text!r}", param_hint="--one-way"
-        )
-    return name, way
+def _read_weight(text: str) -> float:
+    weight = float(text)
+    if not 0 < weight < math.inf:
+        raise ValueError(text)
+    return weight
 
 
 def read_rank(text: str | None) -> str | dict[str, float] | None:

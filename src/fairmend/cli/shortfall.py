@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -36,8 +36,12 @@ class Rule:
         return f"{self.flag} {shlex.quote(text)}"
 
 
-def settings_of(rules: Sequence[Rule], always: Sequence[str] = ()) -> dict[str, Any]:
+def settings_of(
+    rules: Sequence[Rule], always: Sequence[str] = (), weights: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """The rules as the classifier takes them; what is ``always`` immutable is nobody's rule.
+
+    ``weights`` say how dear edits of an input are.
 
     >>> settings_of([Rule("--immutable", "age"), Rule("--one-way", ("income", "up"))])
     {'immutable': ('age',), 'one_way': {'income': 'up'}, 'cost': None}
@@ -51,7 +55,9 @@ def settings_of(rules: Sequence[Rule], always: Sequence[str] = ()) -> dict[str, 
     return {
         "immutable": (*values["--immutable"], *always),
         "one_way": dict(values["--one-way"]) or None,
-        "cost": Cost(max_edits=most[0]) if most else None,
+        "cost": Cost(weights=weights or {}, max_edits=next(iter(most), None))
+        if most or weights
+        else None,
     }
 
 
@@ -203,8 +209,10 @@ def _tried(
     people: FilePeople,
     plan: Plan,
 ) -> tuple[Trial, ...]:
+    weights = getattr(repaired.cost, "weights", None)
+
     def left_by(kept: Sequence[Rule]) -> tuple[float, float]:
-        settings = repaired.get_params(deep=False) | settings_of(kept, always)
+        settings = repaired.get_params(deep=False) | settings_of(kept, always, weights)
         relaxed = {"do_no_harm": False, "require_significant": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)  # the repair itself has warned
