@@ -174,8 +174,8 @@ class Encoder:
         }
 
     def _frame(self, frame: Frame) -> StoredFrame:
-        for known, stored in self._frames:
-            if known is frame:
+        for other, stored in self._frames:
+            if other is frame:
                 return stored
         stored = store_frame(frame, Tables(self._put, self._get, _spell, _read))
         self._frames.append((frame, stored))

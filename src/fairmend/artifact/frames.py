@@ -400,9 +400,9 @@ def _raise_codes(column: StoredColumn, codes: Any, kind: Kind, tables: Tables) -
     table = tables.get(values.table, types, values.rows)
     inner = {name[2:]: array for name, array in table.items()}
     at = codes.to_numpy(zero_copy_only=False)
-    known = at[np.isfinite(at)] if at.dtype.kind == "f" else at
-    if len(known) and not (known.min() >= -(column.dtype == "category" and kind == "pandas")
-                           and known.max() < values.rows):  # fmt: skip
+    there = at[np.isfinite(at)] if at.dtype.kind == "f" else at
+    if len(there) and not (there.min() >= -(column.dtype == "category" and kind == "pandas")
+                           and there.max() < values.rows):  # fmt: skip
         raise ArtifactError("a column of codes", "must point at its values", "it points elsewhere",
                             DAMAGED)  # fmt: skip
     if column.dtype == _OBJECTS:

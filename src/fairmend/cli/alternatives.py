@@ -137,11 +137,11 @@ def alternatives(
     refuse_selected(people.selection, how.metric, columns.without_label)
     holdout: Any = how.holdout_share
     if how.holdout is not None:
-        known = {name: kind for name, kind in people.call["X"].schema.items()
+        types = {name: kind for name, kind in people.call["X"].schema.items()
                  if name not in beside}  # fmt: skip
-        judges = read_people(how.holdout, columns, box, cells.spelling, known=known, beside=beside)
+        judges = read_people(how.holdout, columns, box, cells.spelling, types=types, beside=beside)
         holdout = judges.call | {"ids": judges.ids}
-    found = run(
+    search = run(
         box,
         **people.call,
         disparity=how.metric if len(how.metric) > 1 else how.metric[0],
@@ -159,20 +159,20 @@ def alternatives(
         pos_label=people.positive,
         random_state=how.seed,
     )
-    best = found.best
+    best = search.best
     if output is not None:
-        found.save_html(output, overwrite=force, command=command_line())
+        search.save_html(output, overwrite=force, command=command_line())
         say(f"wrote {output}")
     if save is not None and best is not None:
-        found.classifier(best).save(save, created=now(), overwrite=force)
+        search.classifier(best).save(save, created=now(), overwrite=force)
         say(f"wrote {save}")
     elif save is not None:
         say(f"no alternative is shown: {save} is not written")
     if as_json:
-        content = found.to_dict() | {"left_out": people.left_out, "dossier": output}
+        content = search.to_dict() | {"left_out": people.left_out, "dossier": output}
         print_json(content.pop("schema"), content)
     else:
-        show(found)
+        show(search)
     better = [] if best is None else [f"there is a less discriminatory alternative: {best.name}"]
     gate(better if fail_if_better else [])
 

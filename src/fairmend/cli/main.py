@@ -132,16 +132,16 @@ def settings(
     """Audit, explain and repair a black-box classifier that treats groups differently."""
     where, content = find_settings(config)
     flags = {name: options_of(command) for name, command in COMMANDS.items()}
-    known = {name: {flag: o for flag, (_, o) in own.items()} for name, own in flags.items()}
+    options = {name: {flag: o for flag, (_, o) in own.items()} for name, own in flags.items()}
     if config is None and content:
         context.obj = FoundSettings(where, {
             (command, flags[command][flag][0]): flag
-            for command, values in settle(where, content, known, {}).items()
-            for flag in values if known[command][flag].variable not in os.environ
+            for command, values in settle(where, content, options, {}).items()
+            for flag in values if options[command][flag].variable not in os.environ
         })  # fmt: skip
     context.default_map = {
         name: {flags[name][flag][0]: value for flag, value in values.items()}
-        for name, values in settle(where, content, known).items()
+        for name, values in settle(where, content, options).items()
     }
 
 
@@ -156,25 +156,25 @@ class FoundSettings:
 
 def _look_at_settings(context: Any) -> None:
     """Refuse a model that only a found file names; say what else of weight comes from it."""
-    found: FoundSettings = context.obj
+    settings: FoundSettings = context.obj
     flags = [
         flag
-        for (command, parameter), flag in found.flags.items()
+        for (command, parameter), flag in settings.flags.items()
         if command == context.info_name
         and getattr(context.get_parameter_source(parameter), "name", "") == "DEFAULT_MAP"
     ]
     for flag in flags:
         if flag in NAMED_BY_PEOPLE:
             raise SettingsError(
-                f"{found.where}: {flag}",
+                f"{settings.where}: {flag}",
                 "must be named by whoever runs it, as a model runs code or is sent people's data",
                 "it stands in a file that was found in the current folder",
-                f"Say --{flag}, or, if you trust that file, fairmend --config {found.where} "
+                f"Say --{flag}, or, if you trust that file, fairmend --config {settings.where} "
                 f"{context.info_name} ....",
             )
     notable = [f"--{flag}" for flag in flags if flag in WORTH_A_NOTICE]
     if notable:
-        note(f"{' and '.join(notable)} from {found.where} in the current folder")
+        note(f"{' and '.join(notable)} from {settings.where} in the current folder")
 
 
 def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:

@@ -186,14 +186,15 @@ def check_draws(path: str, repaired: RepairedClassifier, id_: str | None) -> Non
             note("without --id, people with equal rows share one draw")
         return
     percent = f"{share:.1f} %" if share >= 0.05 else "less than 0.1 %"
-    known = inspect(path).about.key_fingerprint
+    fingerprint = inspect(path).about.key_fingerprint
     raise DataError(
         "--key-file",
         f"must be given: this repair leaves {percent} of a group to a draw",
         f"got none, and {KEY_VARIABLE} is not set",
         "Make a key once with fairmend key FILE, and keep it."
-        if known is None
-        else f"Give the key the repair was made with, of fingerprint {known}: no other will do.",
+        if fingerprint is None
+        else "Give the key the repair was made with, of fingerprint "
+        f"{fingerprint}: no other will do.",
     )
 
 

@@ -176,20 +176,20 @@ def read_people(
     box: BlackBox,
     spelling: Spelling,
     *,
-    known: Mapping[str, Any] | None = None,
+    types: Mapping[str, Any] | None = None,
     many: bool = False,
     beside: Sequence[str] = (),
 ) -> FilePeople:
     """Read one file, or count many, and find the role of each column.
 
-    ``known`` are the inputs, with their types, where a repair or an earlier file knows them.
+    ``types`` are the inputs and their types, where a repair or an earlier file knows them.
     ``many``: one file is read as many are. ``beside`` are columns of one file that come along
     with the inputs and are none.
     """
     columns.refuse_two_roles(box.column)
     if many or is_many(file):
-        return _count_files(file, columns, box, spelling, known or {})
-    return _read_file(file, columns, box, spelling, known or {}, beside)
+        return _count_files(file, columns, box, spelling, types or {})
+    return _read_file(file, columns, box, spelling, types or {}, beside)
 
 
 # -------------------------------------------------------------------- which column is what
@@ -199,7 +199,7 @@ def _inputs(
     names: Sequence[str],
     columns: ColumnOptions,
     box: BlackBox,
-    known: Mapping[str, Any],
+    types: Mapping[str, Any],
     spelling: Spelling,
 ) -> tuple[list[str], bool]:
     """The inputs, and whether anybody named them; every column that was named must be there."""
@@ -207,7 +207,7 @@ def _inputs(
 
     for flag, name in columns.named(box.column, spelling.words):
         _check_there(names, flag, name, "must name a column of the file")
-    inputs = list(known) or columns.inputs or list(input_names(box.model) or ())
+    inputs = list(types) or columns.inputs or list(input_names(box.model) or ())
     for name in inputs:
         must = "must have every input of the model as a column"
         _check_there(names, "the file", name, must)
@@ -251,7 +251,7 @@ def _read_file(
     columns: ColumnOptions,
     box: BlackBox,
     spelling: Spelling,
-    known: Mapping[str, Any],
+    types: Mapping[str, Any],
     beside: Sequence[str],
 ) -> FilePeople:
     """Read a file; people without an outcome or a group are counted and left out."""
@@ -260,12 +260,12 @@ def _read_file(
     from fairmend.data.tablefile import read_table
 
     text = {} if columns.id is None else {columns.id: pl.String}  # 007 and 7 are two people
-    read = read_table(file, types={**text, **known}, spelling=spelling)
+    read = read_table(file, types={**text, **types}, spelling=spelling)
     table = read.frame
     for name in beside:
         _check_there(table.columns, name, name, "must name a column of the file")
     inputs, _ = _inputs(
-        [name for name in table.columns if name not in beside], columns, box, known, spelling
+        [name for name in table.columns if name not in beside], columns, box, types, spelling
     )
     answers = [box.column] if box.column is not None and box.column not in inputs else []
     label = [] if columns.label is None else [columns.label]
@@ -363,7 +363,7 @@ def _refuse_odd_cells(
 
 
 def _count_files(
-    file: str, columns: ColumnOptions, box: BlackBox, spelling: Spelling, known: Mapping[str, Any]
+    file: str, columns: ColumnOptions, box: BlackBox, spelling: Spelling, types: Mapping[str, Any]
 ) -> FilePeople:
     """Count groups and outcomes; everything else is left to the engine."""
     import polars as pl
@@ -374,11 +374,11 @@ def _count_files(
 
     if columns.label is None:
         raise typer.BadParameter("must be given for many files", param_hint="--label")
-    texts = [name for name, kind in known.items() if kind in (pl.String, pl.Categorical, pl.Enum)]
+    texts = [name for name, kind in types.items() if kind in (pl.String, pl.Categorical, pl.Enum)]
     ids = [] if columns.id is None else [columns.id]
     place = source(file, spelling=spelling, texts=(*ids, *texts))
     with duck.reading(place.data):
-        inputs, are_named = _inputs(place.names, columns, box, known, spelling)
+        inputs, are_named = _inputs(place.names, columns, box, types, spelling)
         place = replace(place, inputs=tuple(inputs), left_over=not are_named)
         numbers = [*inputs, columns.label, box.column, columns.weight]
         place.use([name for name in numbers if name is not None], columns.group, note)

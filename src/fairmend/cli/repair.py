@@ -393,8 +393,8 @@ def _everybody(
     refuse_repeated_ids(people)
     if holdout.holdout is None:
         return people, *_split(people, holdout.holdout_share, holdout.seed)
-    known = {} if many else dict(people.call["X"].schema)
-    others = read_people(holdout.holdout, columns, box, spelling, known=known, many=many)
+    types = {} if many else dict(people.call["X"].schema)
+    others = read_people(holdout.holdout, columns, box, spelling, types=types, many=many)
     return people, people, others
 
 

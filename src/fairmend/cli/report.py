@@ -57,15 +57,13 @@ def report(
         positive=None if label is None else str(repaired.data_.labels.positive),
         weight=weight,
     )
-    known = dict(as_kind(table.native, "polars").schema)
-    people = read_people(file, columns, repaired.box_, cells.spelling, known=known)
+    types = dict(as_kind(table.native, "polars").schema)
+    people = read_people(file, columns, repaired.box_, cells.spelling, types=types)
     arguments = people.call
     if not is_many(file):
         arguments = {**arguments, "X": as_fitted(arguments["X"], table, arguments["X"].columns)}
     names = [one.name for one in read_disparities(repaired.disparity)]
     refuse_selected(people.selection, names, "Leave it out")
-    if frontier and repaired.blind:
-        note("no frontier: the artifact of a blind repair does not say who is of which group")
     result = repaired.report(
         **arguments,
         frontier=frontier and not repaired.blind,
