@@ -41,8 +41,8 @@ class SearchOptions:
     margin: Annotated[
         float,
         _search_option(
-            "How far the measure may be off: 0.005 is half a point; of a column a share of its "
-            "mean.",
+            "How much worse the measure may be: 0.005 is half a point; for a column, a share of "
+            "its mean.",
             "NUMBER",
         ),
     ] = 0.005

@@ -26,9 +26,9 @@ def apply(
     output: Annotated[
         str,
         o.output_option(
-            "Where to write, in the format of FILE; - for standard output. Of a folder or a "
-            "pattern in quotes, a folder: one output for each file, and the same call goes on with "
-            "what an earlier one did not finish.",
+            "Where to write, in the format of FILE; - is standard output. For many files a folder, "
+            "which gets one output per file; the same command again finishes a run that ended "
+            "early.",
             "FILE",
             "--output",
             "-o",
@@ -47,13 +47,13 @@ def apply(
         ),
     ] = "decisions",
     decision: Annotated[
-        str, o.output_option("What the column of decisions is called.", "NAME", check=o.a_name)
+        str, o.output_option("The name of the column of decisions.", "NAME", check=o.a_name)
     ] = "decision",
     edited: Annotated[
         str | None,
         o.output_option(
-            "A further column of this name, saying which inputs of a row were edited, with "
-            "semicolons between them; empty where none was.",
+            "Add a column of this name with the edited inputs of each row, separated by "
+            "semicolons; empty if none was edited.",
             "NAME",
             check=o.a_name,
         ),

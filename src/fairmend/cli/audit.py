@@ -46,7 +46,7 @@ def audit(
         ),
     ] = None,
     reference: o.Reference = "best",
-    confidence: Annotated[float, o.option("Of the intervals.", "SHARE")] = 0.95,
+    confidence: Annotated[float, o.option("Confidence level of the intervals.", "SHARE")] = 0.95,
     fail_on: o.FailOn = None,
     as_json: o.AsJson = False,
 ) -> None:

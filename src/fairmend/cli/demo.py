@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Write = Annotated[
     str | None,
     typer.Option(
-        help="Instead write the people, with the model's scores, as a CSV to try with.",
+        help="Write a CSV to try with instead: the people with the model's scores.",
         metavar="FILE",
         rich_help_panel=o.OUTPUT,
     ),
@@ -26,7 +26,7 @@ Write = Annotated[
 New = Annotated[
     str | None,
     typer.Option(
-        help="With --write: every third person goes into this CSV instead, as those to come.",
+        help="With --write: every third person goes into this CSV instead, as new people.",
         metavar="FILE",
         rich_help_panel=o.OUTPUT,
     ),

@@ -43,7 +43,7 @@ class ModelOptions:
     answers: o.Answers = "auto"
     trust: Annotated[
         list[str],
-        o.model_option("A type in a .skops file that may be made; may be repeated.", "TYPE"),
+        o.model_option("A type that a .skops file may load; may be repeated.", "TYPE"),
     ] = field(default_factory=list)
     rows: o.Rows = None
     protocol: o.Protocol = None

@@ -204,16 +204,16 @@ class CellOptions:
     missing: Annotated[
         list[str],
         column_option(
-            "What stands for a missing value in any column, beside an empty cell; may be repeated. "
-            "Among numbers NA, null, - and the like do so anyway.",
+            "Text that stands for a missing value, beside an empty cell; may be repeated. In "
+            "columns of numbers NA, null, - and the like always do.",
             "TEXT",
         ),
     ] = field(default_factory=list)
     decimal: Annotated[
         str | None,
         column_option(
-            "The decimal mark of a CSV's numbers: a comma, as in 1.598,84, or a point, which also "
-            "says that what looks like numbers with a comma are words.",
+            "The decimal mark of numbers in a CSV: a comma, as in 1.598,84, or a point; then "
+            "what looks like a number with a comma is a word.",
             "MARK",
             check=one_of(".", ","),
         ),
@@ -231,7 +231,7 @@ class CellOptions:
     percent: Annotated[
         bool,
         column_option(
-            "Numbers with a percent sign in a CSV are read as such: 12.5% is 0.125.",
+            "Read numbers with a percent sign in a CSV as shares: 12.5% is 0.125.",
             None,
             "--percent",
         ),
@@ -269,8 +269,8 @@ class CellAndWordOptions(CellOptions):
 File: TypeAlias = Annotated[
     str,
     typer.Argument(
-        help="CSV, Parquet, Arrow or a spreadsheet; - reads standard input. A folder or a pattern "
-        "in quotes stands for many files, whose rows stay where they are.",
+        help="CSV, Parquet, Arrow or a spreadsheet; - reads standard input. A folder, or a pattern "
+        "in quotes, stands for many files, which are not read into memory.",
         metavar="FILE",
     ),
 ]
@@ -280,13 +280,15 @@ Artifact: TypeAlias = Annotated[
 Label: TypeAlias = Annotated[
     str | None,
     column_option(
-        "What really happened. Without it the decisions alone are compared.", "COLUMN", "--label"
+        "The outcome: what really happened. Without it the decisions alone are compared.",
+        "COLUMN",
+        "--label",
     ),
 ]
 KnownGroup: TypeAlias = Annotated[
     list[str] | None,
     column_option(
-        "The group of each person, if it is called otherwise than in the artifact.", "COLUMN"
+        "The group of each person, if the column has another name than in the artifact.", "COLUMN"
     ),
 ]
 Weight: TypeAlias = Annotated[
@@ -295,8 +297,8 @@ Weight: TypeAlias = Annotated[
 Id: TypeAlias = Annotated[
     str | None,
     column_option(
-        "Who it is; never an input. Where people have several rows, intervals and tests of audit "
-        "and repair are by person.",
+        "The person's id; never an input. If people have several rows, the intervals and tests of "
+        "audit and repair are by person.",
         "COLUMN",
         "--id",
     ),
@@ -312,8 +314,8 @@ Answers: TypeAlias = Annotated[
 Rows: TypeAlias = Annotated[
     str | None,
     model_option(
-        "What the model is handed its rows in: pandas, polars or numpy. By default what it was "
-        "fitted on; polars for functions.",
+        "The container in which the model gets its rows: pandas, polars or numpy. By default the "
+        "one it was fitted on; polars for functions.",
         "KIND",
         check=one_of("pandas", "polars", "numpy"),
     ),
@@ -321,7 +323,7 @@ Rows: TypeAlias = Annotated[
 Protocol: TypeAlias = Annotated[
     str | None,
     model_option(
-        "How a URL is queried, where it does not tell: {protocols}. A token is read from "
+        "The protocol of a URL, if the URL does not show it: {protocols}. A token is read from "
         "FAIRMEND_UPSTREAM_TOKEN.",
         "NAME",
         check=registered("protocols"),
@@ -348,15 +350,15 @@ HoldoutShare: TypeAlias = Annotated[
         "SHARE",
     ),
 ]
-Seed: TypeAlias = Annotated[int, holdout_option("Of the split and the folds.", "N", min=0)]
+Seed: TypeAlias = Annotated[int, holdout_option("Seed of the split and the folds.", "N", min=0)]
 UnknownGroup: TypeAlias = Annotated[
     str, setting("unknown_group", "POLICY", check=one_of("error", "keep"))
 ]
 KeyFile: TypeAlias = Annotated[
     str | None,
     repair_option(
-        "The secret for people's draws, the same for repair and apply; make it once with fairmend "
-        "key. Without it: FAIRMEND_KEY.",
+        "The secret for random draws, the same for repair and apply; make it once with fairmend "
+        "key. By default the variable FAIRMEND_KEY.",
         "FILE",
     ),
 ]
@@ -378,6 +380,4 @@ FailOn: TypeAlias = Annotated[
         "LIMIT",
     ),
 ]
-Force: TypeAlias = Annotated[
-    bool, output_option("Overwrite files that are there.", None, "--force")
-]
+Force: TypeAlias = Annotated[bool, output_option("Overwrite existing files.", None, "--force")]

@@ -48,8 +48,8 @@ class ColumnOptions:
     positive_decision: Annotated[
         str | None,
         o.column_option(
-            "The word of recorded decisions that counts as positive, where they are not in the "
-            "words of the label: approve, say, beside outcomes yes and no.",
+            "The recorded decision that counts as positive, if decisions have other words than the "
+            "label: approve, for example, beside outcomes yes and no.",
             "WORD",
         ),
     ] = None
@@ -58,14 +58,14 @@ class ColumnOptions:
     inputs: Annotated[
         list[str],
         o.column_option(
-            "An input of the model; repeat it. By default those the model names, else all columns "
-            "that are nothing else.",
+            "An input of the model; may be repeated. By default the inputs that the model names, "
+            "else every column without another role.",
             "COLUMN",
             "--input",
         ),
     ] = field(default_factory=list)
     ignore: Annotated[
-        list[str], o.column_option("No input of the model; may be repeated.", "COLUMN")
+        list[str], o.column_option("A column that is not an input; may be repeated.", "COLUMN")
     ] = field(default_factory=list)
     not_id: list[str] | None = field(default=None, init=False)
     """Inputs though no two people share a value; None where ids among the inputs do no harm."""
@@ -108,7 +108,8 @@ class InputOptions(ColumnOptions):
     not_id: Annotated[
         list[str],
         o.column_option(
-            "An input of the model although it looks like an id: no two people share a value.",
+            "An input although it looks like an id, as no two people share a value; may be "
+            "repeated.",
             "COLUMN",
         ),
     ] = field(default_factory=list)
