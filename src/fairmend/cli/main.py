@@ -83,8 +83,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 a gap is beyond --fail-on or was not closed, 2 wrong usage, "
-    "3 bad data, 4 the model failed, 5 the artifact was refused, 130 interrupted, 141 the reader of "
-    "the output is gone.",
+    "3 bad data, 4 the model failed, 5 the artifact was refused, 130 interrupted, 141 the reader "
+    "of the output is gone.",
 )
 
 
