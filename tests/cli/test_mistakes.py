@@ -20,7 +20,7 @@ PYTHON = re.compile(r"sensitive_features|pos_label|sample_weight|one_way|max_edi
 """Words of the library that nobody types on the command line."""
 
 
-OTHER_WORDS = re.compile(r"people have no outcome|note:")
+OTHER_WORDS = re.compile(r"people have no outcome|note:|may be edited:")
 
 
 # -------------------------------------------------------------------- columns
