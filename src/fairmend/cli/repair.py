@@ -353,28 +353,11 @@ def read_rank(text: str | None) -> str | dict[str, float] | None:
     """
     if text is None or "=" not in text:
         return text
-    pairs = [part.split("=", 1) for part in text.split(",")]
-    names = sorted(pair[0].strip() for pair in pairs)
-    costs = [as_cost(pair[-1]) for pair in pairs]
-    if names != sorted(ERRORS) or not all(0 < cost < float("inf") for cost in costs):
-        raise typer.BadParameter(
-            "must read false_positive=NUMBER,false_negative=NUMBER with numbers greater than 0; "
-            f"got {text!r}",
-            param_hint="--rank",
-        )
-    return {pair[0].strip(): cost for pair, cost in zip(pairs, costs, strict=True)}
-
-
-def as_cost(text: str) -> float:
-    """A number as typed; nan for anything else.
-
-    >>> as_cost("2.5"), as_cost("five")
-    (2.5, nan)
-    """
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    form = "false_positive=NUMBER,false_negative=NUMBER, both greater than 0"
+    costs = o.read_pairs("--rank", form, map(str.strip, text.split(",")), _read_weight)
+    if set(costs) != set(ERRORS):
+        raise typer.BadParameter(f"must read {form}; got {text!r}", param_hint="--rank")
+    return costs
 
 
 # -------------------------------------------------------------------- whom to audit and report on
