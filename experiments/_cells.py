@@ -107,6 +107,18 @@ def core() -> Iterator[Cell]:
                            family="core")  # fmt: skip
 
 
+def blind() -> Iterator[Cell]:
+    """One rule for everybody, without the group."""
+    for metric in ("sp", "fnr", "fpr"):
+        yield Cell(metric, "blind", World("fine"), sizes=SIZES, repetitions=60, family="core")
+        yield Cell(metric, "blind", World("fine", 3), reference="best", checks=("report",))
+        yield Cell(metric, "blind", World("table", 5, "labels"), reference="rest")
+        yield Cell(metric, "blind", World("fine"), level=0.5, family="corner")
+        yield Cell(metric, "blind", World("fine"), options=_HARMLESS[0], family="corner")
+    yield Cell("sp", "blind", World("normal"), sizes=SIZES, repetitions=60, family="core")
+    yield Cell(ODDS, "blind", World("fine"), family="corner")
+
+
 _REFERENCES = ((2, "named"), (3, "named"), (3, "best"), (3, "rest"), (5, "named"), (5, "best"),
                (5, "rest"))  # fmt: skip
 _READINGS = (
@@ -192,4 +204,4 @@ def corners() -> Iterator[Cell]:
 
 def all_cells() -> dict[str, Cell]:
     """Every cell by its name."""
-    return {cell.name: cell for cell in (*varied(), *corners(), *core())}
+    return {cell.name: cell for cell in (*varied(), *corners(), *core(), *blind())}

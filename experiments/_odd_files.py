@@ -434,7 +434,7 @@ def cases(base: dict[str, bytes]) -> Iterator[Case]:
             about_outcomes, few = "outcome" in name, name in _FEW or name in _FINE_TO_APPLY
             yield Case(f"files, {kind}", f"apply: {name}",
                        ("apply", "base.fairmend", file, "-o", "out", "--id", "no", "--key-file",
-                        "base.key", *options), {**files, **base},
+                        "base.key", "--emit", "both", *options), {**files, **base},
                        () if about_outcomes or few else means,
                        "done" if few else "either" if about_outcomes else must,
                        output="out")  # fmt: skip
@@ -456,7 +456,7 @@ def folders(base: dict[str, bytes]) -> Iterator[Case]:
         odd = {"in/a.csv": PLAIN, "in/b.csv": content}
         yield Case("folders", f"apply: {name} among others",
                    ("apply", "base.fairmend", "in/*.csv", "-o", "out", "--id", "no", "--key-file",
-                    "base.key", *options), {**odd, **base}, None, "refused")  # fmt: skip
+                    "base.key", "--emit", "both", *options), {**odd, **base}, None, "refused")  # fmt: skip
         yield Case("folders", f"audit: {name} among others",
                    ("audit", "in/*.csv", *SCORED, "--reference", "m", "--json"), odd, None,
                    "refused")  # fmt: skip

@@ -136,7 +136,7 @@ def typed(base: dict[str, bytes]) -> Iterator[Case]:
     for name, options, must in _APPLY:
         yield Case("options", f"apply: {name}",
                    ("apply", "base.fairmend", "people.csv", "-o", "out", "--id", "no",
-                    "--key-file", "base.key", *options), {**files, **base},
+                    "--emit", "both", "--key-file", "base.key", *options), {**files, **base},
                    None if must == "refused" else (), must, output="out")  # fmt: skip
     for command in ("audit", "explain", "repair", "apply", "report", "inspect", "key", "serve"):
         yield Case("options", f"{command}: nothing else", (command,), {}, None, "refused")

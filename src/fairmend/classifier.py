@@ -24,11 +24,7 @@ from fairmend.apply.batch import Applied, apply_batch, fitted_inputs, read_peopl
 from fairmend.apply.draw import Drawer, random_key
 from fairmend.apply.laws import FittedRepair
 from fairmend.apply.shared_draws import SharedDraws, shared_draws_as_audited
-from fairmend.data.columns import (
-    FloatArray,
-    Frame,
-    Name,
-)
+from fairmend.data.columns import FloatArray, Frame, Name
 from fairmend.data.groups import are_names
 from fairmend.data.limits import faults
 from fairmend.data.outcomes import UNLABELLED
@@ -72,8 +68,6 @@ from fairmend.report.findings import (
 )
 from fairmend.report.outcomes import frontier_points, make_report
 from fairmend.report.report import Report
-
-__all__ = ["RepairedClassifier"]
 
 _PASS_IDS = "Pass ids=..., or read positive_chance()."
 LEVELS = tuple(float(level) for level in np.linspace(0, 1, 11))

@@ -65,6 +65,8 @@ class Option:
     check: Callable[[str], object] | None = None
     """Raises a `DataError` about a value that the option does not take."""
     see: str = "See fairmend COMMAND --help for --{name}."
+    mark: str = ":"
+    """What stands between a name and its value, where a flag takes both."""
 
     @property
     def variable(self) -> str:
@@ -74,7 +76,7 @@ class Option:
         """A value of a file in the shape the option takes, or an error that says where it is."""
         if _is_list(self.hint):
             if isinstance(value, Mapping):  # one-way = {age = "up"}
-                value = [f"{name}:{entry}" for name, entry in value.items()]
+                value = [f"{name}{self.mark}{entry}" for name, entry in value.items()]
             value = [_as_text(one) for one in value] if isinstance(value, list) else [value]
         kinds = _kinds(self.hint)
         held = _as_text(value) if str in kinds and not kinds & {int, float} else value

@@ -6,9 +6,11 @@ without any.
 
 import asyncio
 import json
+import pickle
 import sqlite3
 from dataclasses import fields, is_dataclass
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -19,6 +21,8 @@ from fairmend import DataError, engines
 from fairmend.apply.files import FileRepairer, Wanted
 from fairmend.apply.outputs import Outputs
 from fairmend.artifact import inspect
+from fairmend.engines.job import Job
+from fairmend.model.blackbox import BlackBox
 from fairmend.model.protocols import protocol_named
 from fairmend.serve import monitor
 from fairmend.serve.config import read_config
@@ -114,6 +118,28 @@ def test_equal_inputs_get_equal_decisions(case):
     together = pd.DataFrame({"row": rows, "decision": case.decision})
     assert (together.groupby("row").decision.nunique() == 1).all()
     assert together.row.duplicated().any()
+
+
+@pytest.mark.parametrize("which", ["repaired", "loaded"])
+def test_nothing_that_goes_to_workers_says_whose_group_a_row_is_of(case, which, monkeypatch):
+    """And a model that stands by its answers is still not asked again about the audit's rows."""
+    asked, query = [], BlackBox.query
+    monkeypatch.setattr(
+        BlackBox,
+        "query",
+        lambda box, rows, *a, **k: asked.append(len(rows)) or query(box, rows, *a, **k),
+    )
+    repair = getattr(case, which).fitted_repair
+    job = Job(repair, what="predict", groups=None, ids=None)
+    here = pickle.loads(cloudpickle.dumps(job))
+    assert all(one.rows is None for one in here.repair.data.populations)
+    assert all(one.tally.by_person is None for one in here.repair.data.populations)
+    assert here.repair.data.person_group is here.repair.data.person_row is None
+    expected = case.repaired.predict(case.audited[INPUTS])
+    asked.clear()
+    decided = job(case.audited[INPUTS])["decision"].to_numpy()
+    np.testing.assert_array_equal(decided, expected)
+    assert sum(asked) == (0 if which == "repaired" else len(case.audited[INPUTS].drop_duplicates()))
 
 
 @pytest.mark.parametrize("which", ["repaired", "loaded"])

@@ -64,7 +64,7 @@ def test_the_repair_says_what_it_does_to_each_group(made):
 def test_a_file_without_groups_gets_the_decisions_of_one_with_them(made, call, tmp_path):
     out = {}
     for name in ("new", "nameless"):
-        done = call("apply", "blind.fairmend", f"{name}.csv", *APPLY, "-o",
+        done = call("apply", "blind.fairmend", f"{name}.csv", *APPLY, "--emit", "both", "-o",
                     tmp_path / f"{name}.csv", cwd=made)  # fmt: skip
         assert done.code == 0, done.err
         assert "300 rows" in done.err
@@ -158,7 +158,7 @@ def test_what_does_not_go_with_blind_is_one_clear_sentence(folder, call, tmp_pat
 def test_the_gap_of_a_file_is_closed_by_recount(made, call, tmp_path):
     """Those the repair was made on, less those held out, are not told apart here: all of them."""
     done = call("apply", "blind.fairmend", "applicants.csv", *APPLY, "-o", tmp_path / "all.csv",
-                cwd=made)  # fmt: skip
+                "--emit", "both", cwd=made)  # fmt: skip
     assert done.code == 0, done.err
     header, *rows = cells(tmp_path / "all.csv")
     people = [dict(zip(header, row, strict=True)) for row in rows]

@@ -89,7 +89,7 @@ def test_a_repair_of_a_model_is_applied_by_asking_it(files, call, tmp_path, tabl
     out = tmp_path / "out.csv"
     assert call("key", tmp_path / "secret.key").code == 0
     applied = call("apply", tmp_path / "m.fairmend", "commas.csv", "--model", "vendor:cut",
-                   "--key-file", tmp_path / "secret.key",
+                   "--key-file", tmp_path / "secret.key", "--emit", "both",
                    "-o", out, cwd=files)  # fmt: skip
     assert applied.code == 0, applied.err
     after = pd.read_csv(out)
@@ -183,6 +183,7 @@ def test_a_repair_is_the_same_with_either_decimal_mark(amounts, call):
         assert done.code == 0, done.err
         done = call("apply", f"{name}.fairmend", f"{name}.csv", "--id", "person", "--decimal", mark,
                     "--key-file", "secret.key", "-o", f"{name}.out", "--json",
+                    "--emit", "both",
                     cwd=amounts)  # fmt: skip
         assert done.code == 0, done.err
         said = json.loads(done.out)
@@ -256,7 +257,7 @@ def test_what_was_read_with_an_option_is_applied_with_it(amounts, call, tmp_path
     use = ("apply", "m.fairmend", "in.csv", "--id", "person", "--key-file", "secret.key", "-o")
     unsaid = call(*use, "out.csv")
     assert (unsaid.code, "--currency '$'" in unsaid.err) == (3, True)
-    done = call(*use, "out.csv", *said, "--json")
+    done = call(*use, "out.csv", *said, "--json", "--emit", "both")
     assert done.code == 0, done.err
     out = pd.read_csv(tmp_path / "out.csv", dtype=str)
     before = pd.read_csv(tmp_path / "in.csv", dtype=str)

@@ -87,7 +87,7 @@ def test_a_repair_of_many_files_decides_as_one_of_all_their_people(lake, call, t
     for artifact in (lake / "one.fairmend", tmp_path / "many.fairmend"):
         out = tmp_path / f"{artifact.stem}.parquet"
         ran = call("apply", artifact, "apart.parquet", "-o", out, "--id", "id",
-                   "--key-file", "secret.key", cwd=lake)  # fmt: skip
+                   "--key-file", "secret.key", "--emit", "both", cwd=lake)  # fmt: skip
         assert ran.code == 0, ran.err
         answers.append(pl.read_parquet(out))
     assert answers[0].equals(answers[1])
@@ -109,7 +109,7 @@ def test_a_report_on_many_files_is_that_of_all_their_people(lake, call):
 
 def apply(call, lake, out, *more):
     return call("apply", "one.fairmend", "apart", "-o", out, "--id", "id",
-                "--key-file", "secret.key", *more, cwd=lake)  # fmt: skip
+                "--key-file", "secret.key", "--emit", "both", *more, cwd=lake)  # fmt: skip
 
 
 def test_each_file_gets_its_own_output(lake, call, tmp_path):
@@ -117,7 +117,8 @@ def test_each_file_gets_its_own_output(lake, call, tmp_path):
     assert done.code == 0, done.err
     assert "6,000 rows" in done.err
     whole = call("apply", "one.fairmend", "apart.parquet", "-o", tmp_path / "whole.parquet",
-                 "--id", "id", "--key-file", "secret.key", cwd=lake)  # fmt: skip
+                 "--id", "id", "--key-file", "secret.key", "--emit", "both",
+                 cwd=lake)  # fmt: skip
     assert whole.code == 0
     parts = sorted((tmp_path / "out").glob("*.parquet"))
     assert [part.name for part in parts] == ["part-4.parquet", "part-5.parquet"]
@@ -150,7 +151,8 @@ def test_killed_in_the_middle_it_goes_on(lake, call, tmp_path):
     big.mkdir()
     for seed in range(6):
         people(250_000, 10 + seed).write_csv(big / f"part-{seed}.csv")
-    command = ["apply", lake / "one.fairmend", big, "--id", "id", "--key-file", lake / "secret.key"]
+    command = ["apply", lake / "one.fairmend", big, "--id", "id", "--key-file", lake / "secret.key",
+               "--emit", "both"]  # fmt: skip
     out = tmp_path / "out"
     running = subprocess.Popen(
         [sys.executable, "-m", "fairmend", *map(str, command), "-o", str(out)],
@@ -423,7 +425,7 @@ def test_files_without_rows(call, lake, tmp_path, write):
     for name, out in ((f"one.{suffix}", f"out.{suffix}"), ("files", "out")):
         assert call("audit", name, *NAMED).code == 3
         done = call("apply", lake / "one.fairmend", name, "-o", out, "--id", "id", "--key-file",
-                    lake / "secret.key")  # fmt: skip
+                    lake / "secret.key", "--emit", "both")  # fmt: skip
         assert done.code == 0, done.err
         assert "has no rows" in done.err
     for out in (tmp_path / f"out.{suffix}", tmp_path / "out" / f"a.{suffix}"):

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from fairmend.cli.model import ModelOptions
-from fairmend.cli.output import command_line, refuse_one_place_for_two
+from fairmend.cli.output import check_output, command_line
 from fairmend.errors import DataError
 
 from .conftest import IGNORED, NAMED
@@ -20,7 +20,7 @@ PYTHON = re.compile(r"sensitive_features|pos_label|sample_weight|one_way|max_edi
 """Words of the library that nobody types on the command line."""
 
 
-OTHER_WORDS = re.compile(r"people have no outcome|note:")
+OTHER_WORDS = re.compile(r"people have no outcome|note:|may be edited:")
 
 
 # -------------------------------------------------------------------- columns
@@ -257,7 +257,7 @@ def test_without_a_key_it_is_said_that_none_can_be_checked(workdir, call, tmp_pa
 def test_old_answers_beside_new_decisions_are_pointed_out(workdir, call, tmp_path):
     arguments = ("apply", "repaired.fairmend", "new.csv", "--missing", "n/a", "--id", "customer no",
                  "--key-file", "secret.key", "--force", "-o", tmp_path / "o")  # fmt: skip
-    done = call(*arguments, cwd=workdir)
+    done = call(*arguments, "--emit", "both", cwd=workdir)
     assert done.err.endswith(
         "note: 'score' still holds the model's answers about the rows before the edits; the "
         "repaired decisions are in 'decision'\n"
@@ -456,7 +456,7 @@ def test_whole_numbers_are_typed_as_such(call, tmp_path):
             ("--unknown-group", "kepp"),
             "--unknown-group: must be error or keep; got 'kepp'. Did",
         ),
-        (("--emit", "row"), "--emit: must be one of rows, decisions, both; got 'row'. Did"),
+        (("--emit", "row"), "--emit: must be one of decisions, rows, both; got 'row'. Did"),
         (("--answers", "foo"), "--answers: must be one of label, probability, score, auto; got"),
         (("--rows", "foo"), "--rows: must be one of pandas, polars, numpy; got 'foo'"),
         (("--protocol", "foo"), "--protocol: must be one of instances, mlflow, v2; got 'foo'"),
@@ -482,7 +482,11 @@ def test_apply_takes_no_option_that_it_would_ignore(options, message, workdir, c
     [
         ((*FIT, "-o", "-"), "output '-': must be a file"),
         ((*FIT, "-o", "applicants.csv", "--force"), "--output: must be a file of its own"),
-        ((*FIT, "--one-way", "zip:up", "--one-way", "zip:down"), "one way a column"),
+        ((*FIT, "--one-way", "zip:up", "--one-way", "zip:down"),
+         "--one-way: must name each once; got up and down for 'zip'. A column that must"),
+        ((*FIT, "--cost", "zip=cheap"), "--cost: must read COLUMN=NUMBER; got 'zip=cheap'"),
+        ((*FIT, "--cost", "zip=0"), "--cost: must read COLUMN=NUMBER; got 'zip=0'"),
+        ((*FIT, "--cost", "zap=2"), "--cost: must name inputs of the model; got 'zap'"),
         (("apply", "repaired.fairmend", "new.csv", "-o", "./new.csv", "--force"),
          "--output: must be a file of its own"),
         (("apply", "repaired.fairmend", "new.csv", "-o", "repaired.fairmend", "--force"),
@@ -554,6 +558,6 @@ def test_marks_that_are_none(workdir, call, option, message):
 def test_a_link_to_itself_is_another_place_and_no_traceback(tmp_path):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    refuse_one_place_for_two("-o", str(tmp_path / "out"), str(loop))
+    check_output("-o", str(tmp_path / "out"), str(loop), force=False)
     with pytest.raises(DataError, match="must be a file of its own"):
-        refuse_one_place_for_two("-o", str(loop), str(loop))
+        check_output("-o", str(loop), str(loop), force=False)

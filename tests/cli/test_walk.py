@@ -162,10 +162,7 @@ def test_a_column_names_the_edited_inputs(workdir, call, tmp_path, emit):
 
 def test_decisions_are_those_of_the_library(workdir, call, tmp_path):
     out = tmp_path / "decisions.csv"
-    done = call(
-        "apply", "repaired.fairmend", "new.csv", *APPLY, "-o", out, "--emit", "decisions", "--json",
-        cwd=workdir,
-    )  # fmt: skip
+    done = call("apply", "repaired.fairmend", "new.csv", *APPLY, "-o", out, "--json", cwd=workdir)
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert (said["schema"], said["rows"]) == ("fairmend.apply/1", 1_000)
@@ -192,7 +189,8 @@ def test_parquet_and_arrow_keep_their_types(workdir, call, tmp_path, monkeypatch
     for name, read in (("new.parquet", pl.read_parquet), ("new.arrow", pl.read_ipc)):
         out = tmp_path / f"out-{name}"
         done = call("apply", "repaired.fairmend", tmp_path / name, "-o", out, "--id", "customer no",
-                    "--key-file", "secret.key", "--edited", "what", cwd=workdir)  # fmt: skip
+                    "--key-file", "secret.key", "--edited", "what", "--emit", "both",
+                    cwd=workdir)  # fmt: skip
         assert done.code == 0, done.err
         after = read(out)
         assert dict(after.schema) == {**table.schema, "decision": pl.String, "what": pl.String}
@@ -322,6 +320,7 @@ def test_a_holdout_of_its_own_and_rules_for_edits(workdir, call, tmp_path):
         "repair", "applicants.csv", *NAMED, *IGNORED, "--metric", "fnr", "--holdout", "new.csv",
         "--one-way", "<b>Income</b>:up", "--immutable", "Employment type", "--max-edits", "1",
         "--level", "0.5", "--is-holdout", "--report", tmp_path / "page.html",
+        "--cost", "<b>Income</b>=0.25",
         "-o", tmp_path / "half", "--json", cwd=workdir,
     )  # fmt: skip
     assert done.code == 0, done.err
@@ -329,6 +328,11 @@ def test_a_holdout_of_its_own_and_rules_for_edits(workdir, call, tmp_path):
     assert said["holdout"]["which"] == "new.csv"
     assert said["results"]["provenance"]["holdout"] is True
     assert said["results"]["provenance"]["audited"] + said["left_out"] == 1_500
+    listed = "may be edited: Age (years), <b>Income</b> (up only) (cost 0.25); --immutable"
+    assert listed in done.err
+    assert done.err.index(listed) < done.err.index("wrote")
+    repaired = fairmend.load(tmp_path / "half")
+    assert repaired.cost == fairmend.Cost(weights={"<b>Income</b>": 0.25}, max_edits=1)
     out = tmp_path / "out.csv"
     applied = call("apply", tmp_path / "half", "new.csv", *APPLY, "-o", out, "--emit", "rows",
                    cwd=workdir)  # fmt: skip

@@ -56,7 +56,7 @@ def test_a_repair_decides_about_newcomers_in_the_vendors_words(bank, call):
                 "--key-file", "secret.key", "-o", "r.fairmend", cwd=bank)  # fmt: skip
     assert done.code == 0, done.err
     done = call("apply", "r.fairmend", "new.csv", "--id", "no", "--key-file", "secret.key",
-                "-o", "out.csv", cwd=bank)  # fmt: skip
+                "--emit", "both", "-o", "out.csv", cwd=bank)  # fmt: skip
     assert done.code == 0, done.err
     with (bank / "out.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -27,16 +27,6 @@ from fairmend.model.answers import Answers
 from fairmend.model.blackbox import RECORDED
 from fairmend.repair.plan import Route
 
-__all__ = [
-    "Applied",
-    "GroupLaw",
-    "People",
-    "apply_batch",
-    "fitted_inputs",
-    "read_people",
-    "refuse_groups",
-]
-
 _MANY = 10_000
 """From so many distinct rows on, rows that hardly repeat are not remembered."""
 
@@ -68,17 +58,13 @@ def read_people(
     recorded_here = None if repair.box.can_query else repair.box.model
     given = {"X": frame.native, "sensitive_features": groups, "ids": ids, RECORDED: recorded_here}
     check_order(given)
-    members = _membership(repair, groups, frame)
+    members = Membership.everybody(len(frame))  # under a blind rule nobody's group is read
+    if repair.blind:
+        refuse_groups(groups)
+    else:
+        members = repair.groups.read(groups, frame)
     recorded = repair.box.recorded(frame, len(frame))
     return People(inputs, members, recorded, _read_ids(ids, frame), cast)
-
-
-def _membership(repair: FittedRepair, groups: Any, frame: Frame) -> Membership:
-    """Everybody's place among the audited groups; under a blind rule nobody's group is read."""
-    if not repair.blind:
-        return repair.groups.read(groups, frame)
-    refuse_groups(groups)
-    return Membership.everybody(len(frame))
 
 
 def refuse_groups(given: Any, what: str = "sensitive_features") -> None:
@@ -151,7 +137,8 @@ def apply_batch(
         raise DataError(
             "sensitive_features",
             f"must be among the audited groups, {listed(repair.data.groups)}, or missing",
-            f"got another label in {where(int(np.argmax(people.groups.unknown)))}",
+            f"got {people.groups.first_unknown!r} in "
+            f"{where(int(np.argmax(people.groups.unknown)))}",
             "Audit that group too, or use unknown_group='keep'.",
         )
     laws = Laws(repair, edits=edits, most=0) if laws is None else laws

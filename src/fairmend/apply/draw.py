@@ -35,8 +35,6 @@ from fairmend.data.files import read_small
 from fairmend.data.ids import canonical, is_id, no_id, read_ids
 from fairmend.errors import DataError, check, unreadable
 
-__all__ = ["Drawer", "random_key", "read_key"]
-
 KEY_BYTES = 32
 _LONGEST_KEY = 4096
 """Of a file with a key, blanks and all."""

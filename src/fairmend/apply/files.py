@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.apply.batch import Applied, People, apply_batch, read_people
+from fairmend.apply.batch import Applied, apply_batch, read_people
 from fairmend.apply.laws import FittedRepair, Laws
 from fairmend.apply.outputs import Outputs
 from fairmend.apply.rowstream import Edits, RowStream, open_rows
@@ -25,13 +25,11 @@ from fairmend.data.containers import as_kind
 from fairmend.data.files import writing
 from fairmend.data.spelling import Spelling
 from fairmend.data.tablefile import Block, refuse_blanks
-from fairmend.errors import DataError, FairmendError, check, listed
+from fairmend.errors import FairmendError, check
 from fairmend.progress import progress
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = ["ApplyCounts", "FileRepairer", "Wanted", "naming_the_file"]
 
 Cells: TypeAlias = "dict[str, tuple[IntArray, pl.Series]]"
 """Per edited column, which rows, and their new values."""
@@ -41,7 +39,7 @@ Cells: TypeAlias = "dict[str, tuple[IntArray, pl.Series]]"
 class Wanted:
     """What is to be written about the rows."""
 
-    emit: Literal["rows", "decisions", "both"] = "both"
+    emit: Literal["decisions", "rows", "both"] = "decisions"
     """Edited rows, decisions alone, or edited rows with a column of decisions."""
     decision: str = "decision"
     """What the column of decisions is called."""
@@ -209,8 +207,6 @@ class FileRepairer:
         rows, wanted = block.rows, self.wanted
         of_group = None if self.repair.blind else {name: rows[name] for name in groups}
         people = read_people(self.repair, rows, of_group, self.id_, cast=True)
-        if self.repair.unknown_group == "error":
-            self._refuse_unknown(people, block, groups)
         applied = apply_batch(self.repair, people, laws=self._laws, where=block.where)
         cells: Cells = {}
         if wanted.edits:
@@ -224,19 +220,6 @@ class FileRepairer:
         edits = Edits(cells, added)
         self._count(applied, edits)
         return edits
-
-    def _refuse_unknown(self, people: People, block: Block, groups: Sequence[str]) -> None:
-        """Complain about somebody of a group that was not audited."""
-        unknown = people.groups.unknown
-        if unknown.any():
-            at = int(np.argmax(unknown))
-            label = " & ".join(str(block.rows[name][at]) for name in groups)
-            raise DataError(
-                "--group",
-                f"must be among the audited groups, {listed(self.repair.data.groups)}, or missing",
-                f"got {label!r} in {block.where(at)}",
-                "Audit that group too, or use --unknown-group keep.",
-            )
 
     def _count(self, applied: Applied, edits: Edits) -> None:
         counts, members = self.counts, applied.people.groups

@@ -27,9 +27,6 @@ from fairmend.measure.population import AuditData
 from fairmend.model.answers import Answers
 from fairmend.model.blackbox import BlackBox
 from fairmend.repair.plan import Plan, Route
-from fairmend.repair.problem import answers_of_all
-
-__all__ = ["Bounded", "FittedRepair", "Law", "Laws", "Remembered", "laws_of", "row_keys"]
 
 MOST_LAWS = 100_000
 """Laws remembered of each group; beyond this memory starts again, so that it stays bounded."""
@@ -77,6 +74,12 @@ class FittedRepair:
     def classes(self) -> Any:
         """The negative and the positive label of y."""
         return np.array([self.data.labels.negative, self.data.labels.positive])
+
+    @property
+    def answers_stand(self) -> bool:
+        """Whether the audit's answers are those the model would give now; some have none."""
+        has_rows = self.data.populations[0].rows is not None  # not of a blind repair, loaded
+        return self.box.can_query and not self.box.random and has_rows
 
     def drawer(self, purpose: str) -> Drawer:
         """Draws for people: for ``"repair"`` or ``"decision"``.
@@ -140,17 +143,10 @@ class Laws:
         self._answers = Remembered[Answers](most, _joined_answers)
         self._routes = {place: Remembered[Route](most, _joined) for place in repair.plan_of}
 
-    def with_audited_answers(self) -> Laws:
-        """Remember the model's answers about the rows of the audit, if it stands by its answers.
-
-        A blind repair that was loaded does not have them.
-        """
-        box = self.repair.box
-        if not box.random and box.can_query and self.repair.data.populations[0].rows is not None:
-            rows, answers = answers_of_all(self.repair.data)
-            self._answers.most = max(self.most, len(rows) + self.most)
-            self._answers.find(row_keys(self.repair.table.take(rows)), answers.take)
-        return self
+    def remember(self, rows: IntArray, answers: Answers) -> None:
+        """The model's answers about rows of the audit, beside those it will be asked for."""
+        self._answers.most = self.most + len(rows)
+        self._answers.find(row_keys(self.repair.table.take(rows)), answers.take)
 
     def answers(self, keys: Sequence[Hashable] | None, rows: Frame, *, cast: bool) -> Answers:
         """The model's answers about distinct rows."""

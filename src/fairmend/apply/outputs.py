@@ -17,17 +17,6 @@ from typing import Any
 from fairmend.data.files import unwritable, writing
 from fairmend.errors import check, listed, require
 
-__all__ = [
-    "RECORD",
-    "Outputs",
-    "WrittenFiles",
-    "file_state",
-    "is_finished",
-    "save_reader",
-    "unknown_origin",
-    "write_parquet",
-]
-
 RECORD = "_fairmend_applied.json"
 """Engines that read whole folders pass by names that begin like this."""
 _STAMP = "fairmend.apply"

@@ -14,8 +14,6 @@ import numpy as np
 from fairmend.apply.laws import FittedRepair, row_keys
 from fairmend.data.columns import FloatArray, Frame, IntArray
 
-__all__ = ["SharedDraws", "SharedDrawsOfStream", "shared_draws_as_audited", "worst"]
-
 MOST_ROWS = 100_000
 """Randomised rows of a stream that are counted one by one."""
 LEAST = 0.01

@@ -15,8 +15,6 @@ import numpy as np
 
 from fairmend.errors import DAMAGED, ArtifactError, require
 
-__all__ = ["arrow", "read_table", "write_table"]
-
 _LENGTH = np.dtype("<u4")
 
 

@@ -29,8 +29,6 @@ from fairmend.measure.disparity import Disparity, find_metric, metric_names
 from fairmend.model.blackbox import BlackBox
 from fairmend.status import PlanStatus
 
-__all__ = ["WORDS", "Decoder", "Encoder", "NotStored", "parse", "unknown", "write"]
-
 MOST_JSON = 8 << 20
 MOST_VALUES = 400_000
 """Of one JSON member: parsing more could take more memory than is worth the risk."""
@@ -176,8 +174,8 @@ class Encoder:
         }
 
     def _frame(self, frame: Frame) -> StoredFrame:
-        for known, stored in self._frames:
-            if known is frame:
+        for other, stored in self._frames:
+            if other is frame:
                 return stored
         stored = store_frame(frame, Tables(self._put, self._get, _spell, _read))
         self._frames.append((frame, stored))

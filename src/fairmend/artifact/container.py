@@ -20,8 +20,6 @@ from typing import IO, NoReturn
 
 from fairmend.errors import DAMAGED, ArtifactError, FairmendError, MissingExtra, in_a_line
 
-__all__ = ["MANIFEST", "Container", "opened", "pack"]
-
 MANIFEST = "manifest.json"
 RATIO = 100
 """No member is packed by more than this: what would be is stored as it is."""

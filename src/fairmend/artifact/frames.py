@@ -22,17 +22,6 @@ from fairmend.data.containers import Kind
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, in_a_line
 
-__all__ = [
-    "StoredColumn",
-    "StoredFrame",
-    "Tables",
-    "column_types",
-    "container_kind",
-    "load_frame",
-    "store_frame",
-]
-
-
 _OBJECTS = "objects"
 _TEMPORAL = re.compile(r"(date32\[day\]|date64\[ms\]|(time32|time64|timestamp|duration)\[.*\])")
 _STAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=([A-Za-z0-9_+\-/:]{1,64}))?\]", re.ASCII)
@@ -79,17 +68,14 @@ class StoredFrame:
     """Of a NumPy array: models may differ in the last bits between the two."""
 
 
+@dataclass(frozen=True)
 class Tables:
-    """Where tables are put and found again; `store` and `load` give it its hands."""
+    """Where tables are put and found again, and how entries of any type are spelt and read."""
 
-    def __init__(
-        self,
-        put: Callable[[dict[str, Any]], int],
-        get: Callable[[int, dict[str, Any], int], Any],
-        spell: Callable[[Any], str],
-        read: Callable[[str], Any],
-    ) -> None:
-        self.put, self.get, self.spell, self.read = put, get, spell, read
+    put: Callable[[dict[str, Any]], int]
+    get: Callable[[int, dict[str, Any], int], Any]
+    spell: Callable[[Any], str]
+    read: Callable[[str], Any]
 
 
 # -------------------------------------------------------------------- whole tables
@@ -414,9 +400,9 @@ def _raise_codes(column: StoredColumn, codes: Any, kind: Kind, tables: Tables) -
     table = tables.get(values.table, types, values.rows)
     inner = {name[2:]: array for name, array in table.items()}
     at = codes.to_numpy(zero_copy_only=False)
-    known = at[np.isfinite(at)] if at.dtype.kind == "f" else at
-    if len(known) and not (known.min() >= -(column.dtype == "category" and kind == "pandas")
-                           and known.max() < values.rows):  # fmt: skip
+    there = at[np.isfinite(at)] if at.dtype.kind == "f" else at
+    if len(there) and not (there.min() >= -(column.dtype == "category" and kind == "pandas")
+                           and there.max() < values.rows):  # fmt: skip
         raise ArtifactError("a column of codes", "must point at its values", "it points elsewhere",
                             DAMAGED)  # fmt: skip
     if column.dtype == _OBJECTS:

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
@@ -16,6 +16,7 @@ from fairmend.artifact.codec import Decoder, Encoder, parse, unknown, write
 from fairmend.artifact.container import MANIFEST, Container, opened
 from fairmend.data.limits import MOST, Between, Count, Label, Value, fits
 from fairmend.data.naming import GroupNames
+from fairmend.data.plain import as_plain
 from fairmend.data.stored import stored, stored_by_tag
 from fairmend.measure.wording import figures, share
 from fairmend.model.blackbox import Output
@@ -23,8 +24,6 @@ from fairmend.repair.blind.words import WordRule
 from fairmend.repair.plan import Outlook
 from fairmend.status import PlanStatus
 from fairmend.tables import TextTable
-
-__all__ = ["FORMAT", "Manifest", "inspect", "read_manifest", "write_manifest"]
 
 FORMAT = 2
 """Raised only when old files cannot be read any more. A class, or a field with a default, may be
@@ -144,15 +143,14 @@ class Manifest:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON."""
-        about = _plain(asdict(self.about))
         return {
             "schema": "fairmend.artifact/1",
             "format": self.format,
             "fairmend": self.fairmend,
             "created": self.created,
             "libraries": dict(self.libraries),
-            **about,
-            "members": _plain([asdict(member) for member in self.members]),
+            **as_plain(self.about),
+            "members": as_plain(self.members),
         }
 
     def __str__(self) -> str:
@@ -212,22 +210,6 @@ def _key_line(fingerprint: str | None) -> str:
     if fingerprint is None:
         return "not inside, no fingerprint: it was made from a random_state"
     return f"not inside, fingerprint {fingerprint}"
-
-
-def _plain(value: Any) -> Any:
-    """Values as JSON knows them: what it does not know becomes text, what is not known None."""
-    match value:
-        case dict():
-            return {str(key): _plain(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_plain(one) for one in value]
-        case PlanStatus():
-            return value.name
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if abs(value) < float("inf") else None
-    return str(value)
 
 
 def library_versions(container: str) -> dict[str, str]:

@@ -59,8 +59,6 @@ from fairmend.repair.problem import answers_of_all
 from fairmend.repair.settings import RepairSettings
 from fairmend.report.findings import fingerprint
 
-__all__ = ["load", "save"]
-
 _BODY = "repair.json"
 _NUMBERS = Logistic | PairLogistic | BoostedTrees | None
 """Models of probabilities that are stored as numbers."""
@@ -246,9 +244,9 @@ def _refuse_if_needed(repaired: RepairedClassifier) -> None:
     """A caller's own model of outcomes is code: fine if no plan asks it about new people."""
     for group, plan in repaired.plans_.items():
         ranking, rule = getattr(plan, "ranking", None), getattr(plan, "rule", None)
-        known = getattr(plan, "outcome", None) or getattr(ranking, "outcome", None)
-        known = rule.outcome.inputs if isinstance(rule, BlindRule) else known
-        fitted = None if known is None else known.fitted
+        outcome = getattr(plan, "outcome", None) or getattr(ranking, "outcome", None)
+        outcome = rule.outcome.inputs if isinstance(rule, BlindRule) else outcome
+        fitted = None if outcome is None else outcome.fitted
         if fitted is not None and not isinstance(fitted.estimator, _NUMBERS):
             raise ArtifactError(
                 "outcome_model",
@@ -266,9 +264,9 @@ def _outcomes(repaired: RepairedClassifier) -> Iterator[tuple[Hashable, RowProba
     for group in repaired.plans_:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)  # reports tell
-            known = repaired._outcome(group)
-        if known is not None:
-            yield group, known
+            outcome = repaired._outcome(group)
+        if outcome is not None:
+            yield group, outcome
 
 
 def _without_code(options: Any) -> dict[str, Any] | None:
@@ -378,8 +376,8 @@ def load(
         with file.reading():
             writer = manifest.fairmend
             body = _read_body(lambda name: checked(file, by_name[name]), box, tables, writer)
-            known = about.model.column if model is None else model
-            repaired = _with_settings(known, body, key, writer)
+            named = about.model.column if model is None else model
+            repaired = _with_settings(named, body, key, writer)
             if not manifest.describes(_describe(body, about.key_fingerprint)):
                 file.refuse("must hold what its manifest describes", "it holds something else")
     given = about.key_fingerprint if key is None else Drawer(key).fingerprint

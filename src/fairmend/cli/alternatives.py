@@ -11,14 +11,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate
 from fairmend.cli.model import ModelOptions
-from fairmend.cli.output import (
-    command_line,
-    print_json,
-    refuse_one_place_for_two,
-    refuse_unwritable,
-    say,
-    show,
-)
+from fairmend.cli.output import check_output, command_line, print_json, say, show
 from fairmend.cli.people import InputOptions, is_many, read_people, same_value
 from fairmend.measure.selection import refuse_selected
 
@@ -33,9 +26,7 @@ class SearchOptions:
     metric: Annotated[
         list[str],
         _search_option(
-            "The gap to narrow: {metrics}; of several the widest counts.",
-            "NAME",
-            check=o.a_metric,
+            "The gap to narrow: {metrics}; of several the widest counts.", "NAME", check=o.a_metric
         ),
     ] = field(default_factory=lambda: ["sp"])
     measure: Annotated[
@@ -50,8 +41,8 @@ class SearchOptions:
     margin: Annotated[
         float,
         _search_option(
-            "How far the measure may be off: 0.005 is half a point; of a column a share of its "
-            "mean.",
+            "How much worse the measure may be: 0.005 is half a point; for a column, a share of "
+            "its mean.",
             "NUMBER",
         ),
     ] = 0.005
@@ -67,24 +58,11 @@ class SearchOptions:
         list[str],
         _search_option("An input that no alternative may change; may be repeated.", "COLUMN"),
     ] = field(default_factory=list)
-    reference: Annotated[
-        str, _search_option("Compare with: best, rest, or the name of a group.", "GROUP")
-    ] = "best"
-    favourable: Annotated[
-        str | None,
-        _search_option(
-            "The decision that people want; by default the positive value of the label.", "VALUE"
-        ),
-    ] = None
-    holdout: Annotated[
-        str | None,
-        _search_option("Judge on the people of this file; none of them is in FILE.", "FILE"),
-    ] = None
-    holdout_share: Annotated[
-        float,
-        _search_option("Without --holdout: the share of FILE's people who judge.", "SHARE"),
-    ] = 0.5
-    seed: Annotated[int, _search_option("Of the split and the folds.", "N", min=0)] = 0
+    reference: o.Reference = "best"
+    favourable: o.Favourable = None
+    holdout: o.Holdout = None
+    holdout_share: o.HoldoutShare = 0.5
+    seed: o.Seed = 0
 
     def amount(self) -> str | None:
         """The column of amounts, where the measure is one."""
@@ -95,30 +73,14 @@ class SearchOptions:
         """The measure as the library takes it."""
         if "=" not in self.measure:
             return self.measure
-        costs = {}
-        for part in self.measure.split(","):
-            name, _, value = part.partition("=")
-            try:
-                costs[name.strip()] = float(value)
-            except ValueError:
-                raise typer.BadParameter(
-                    f"must read false_positive=COST,false_negative=COST; got {self.measure!r}",
-                    param_hint="--measure",
-                ) from None
-        return costs
+        form = "false_positive=COST,false_negative=COST"
+        return o.read_pairs("--measure", form, self.measure.replace(" ", "").split(","), float)
 
     def read_models(self) -> dict[str, str]:
         """The other models by name, as they were typed."""
-        found: dict[str, str] = {}
-        for text in self.models:
-            name, mark, value = text.partition("=")
-            if not (name and mark and value) or name in found:
-                raise typer.BadParameter(
-                    f"must read NAME=COLUMN or NAME=MODEL, each name once; got {text!r}",
-                    param_hint="--models",
-                )
-            found[name] = value
-        return found
+        return o.read_pairs(
+            "--models", "NAME=COLUMN or NAME=MODEL", self.models, str, at_first=True
+        )
 
 
 def alternatives(
@@ -128,8 +90,7 @@ def alternatives(
     call: ModelOptions,
     how: SearchOptions,
     output: Annotated[
-        str | None,
-        o.output_option("Write the dossier here, in HTML.", "FILE", "--output", "-o"),
+        str | None, o.output_option("Write the dossier here, in HTML.", "FILE", "--output", "-o")
     ] = None,
     save: Annotated[
         str | None,
@@ -157,8 +118,7 @@ def alternatives(
     for flag, path in (("--output", output), ("--save", save)):
         if path is not None:
             others = (file, how.holdout, output if flag == "--save" else None)
-            refuse_one_place_for_two(flag, path, *others)
-            refuse_unwritable(path, force=force)
+            check_output(flag, path, *others, force=force)
     for name, path in (("FILE", file), ("--holdout", how.holdout)):
         if path is not None and is_many(path):
             raise typer.BadParameter(
@@ -177,11 +137,11 @@ def alternatives(
     refuse_selected(people.selection, how.metric, columns.without_label)
     holdout: Any = how.holdout_share
     if how.holdout is not None:
-        known = {name: kind for name, kind in people.call["X"].schema.items()
-                 if name in people.input_names}  # fmt: skip
-        judges = read_people(how.holdout, columns, box, cells.spelling, known=known, beside=beside)
+        types = {name: kind for name, kind in people.call["X"].schema.items()
+                 if name not in beside}  # fmt: skip
+        judges = read_people(how.holdout, columns, box, cells.spelling, types=types, beside=beside)
         holdout = judges.call | {"ids": judges.ids}
-    found = run(
+    search = run(
         box,
         **people.call,
         disparity=how.metric if len(how.metric) > 1 else how.metric[0],
@@ -199,20 +159,20 @@ def alternatives(
         pos_label=people.positive,
         random_state=how.seed,
     )
-    best = found.best
+    best = search.best
     if output is not None:
-        found.save_html(output, overwrite=force, command=command_line())
+        search.save_html(output, overwrite=force, command=command_line())
         say(f"wrote {output}")
     if save is not None and best is not None:
-        found.classifier(best).save(save, created=now(), overwrite=force)
+        search.classifier(best).save(save, created=now(), overwrite=force)
         say(f"wrote {save}")
     elif save is not None:
         say(f"no alternative is shown: {save} is not written")
     if as_json:
-        content = found.to_dict() | {"left_out": people.left_out, "dossier": output}
+        content = search.to_dict() | {"left_out": people.left_out, "dossier": output}
         print_json(content.pop("schema"), content)
     else:
-        show(found)
+        show(search)
     better = [] if best is None else [f"there is a less discriminatory alternative: {best.name}"]
     gate(better if fail_if_better else [])
 

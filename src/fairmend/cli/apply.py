@@ -12,7 +12,7 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.model import ModelOptions, check_draws, find_key, group_columns, load_repair
-from fairmend.cli.output import note, print_json, refuse_one_place_for_two, refuse_unwritable, say
+from fairmend.cli.output import check_output, note, print_json, say
 from fairmend.cli.people import is_many
 from fairmend.cli.streams import figures
 
@@ -26,9 +26,9 @@ def apply(
     output: Annotated[
         str,
         o.output_option(
-            "Where to write, in the format of FILE; - for standard output. Of a folder or a "
-            "pattern in quotes, a folder: one output for each file, and the same call goes on with "
-            "what an earlier one did not finish.",
+            "Where to write, in the format of FILE; - is standard output. For many files a folder, "
+            "which gets one output per file; the same command again finishes a run that ended "
+            "early.",
             "FILE",
             "--output",
             "-o",
@@ -38,21 +38,22 @@ def apply(
     emit: Annotated[
         str,
         o.output_option(
-            "rows: the file with inputs edited, to be fed to the model. decisions: the repaired "
-            "decisions alone. both: edited rows with a column of decisions. Recorded predictions "
-            "stay as they were: they are about the rows before the edits.",
+            "decisions: the repaired decisions alone, with the ids. rows: the file with inputs "
+            "edited, to be fed to the model and never stored as facts. both: edited rows with a "
+            "column of decisions. Recorded predictions stay as they were: they are about the rows "
+            "before the edits.",
             "WHAT",
-            check=o.one_of("rows", "decisions", "both"),
+            check=o.one_of("decisions", "rows", "both"),
         ),
-    ] = "both",
+    ] = "decisions",
     decision: Annotated[
-        str, o.output_option("What the column of decisions is called.", "NAME", check=o.a_name)
+        str, o.output_option("The name of the column of decisions.", "NAME", check=o.a_name)
     ] = "decision",
     edited: Annotated[
         str | None,
         o.output_option(
-            "A further column of this name, saying which inputs of a row were edited, with "
-            "semicolons between them; empty where none was.",
+            "Add a column of this name with the edited inputs of each row, separated by "
+            "semicolons; empty if none was edited.",
             "NAME",
             check=o.a_name,
         ),
@@ -66,7 +67,7 @@ def apply(
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Put files of any size and number through a repair: edited rows, decisions, or both.
+    """Put files of any size and number through a repair: decisions, edited rows, or both.
 
     Cells that are not edited come out as they came in. The same person, known by --id and the key,
     always gets the same answer.
@@ -85,8 +86,7 @@ def apply(
     if output == "-" and many:
         raise typer.BadParameter("must be a folder for many files", param_hint="--output")
     if output != "-" and not many:
-        refuse_one_place_for_two("--output", output, file, artifact, key_file)
-        refuse_unwritable(output, force=force)
+        check_output("--output", output, file, artifact, key_file, force=force)
     repaired = load_repair(artifact, call, find_key(key_file))
     repaired.set_params(unknown_group=unknown_group)
     check_draws(artifact, repaired, id_)
@@ -118,7 +118,7 @@ def apply(
         with writing(output, overwrite=force) as out:
             work.file(file, out)
     counts = work.counts
-    _tell_notes(work, file)
+    _note_what_misleads(work, file)
     seconds = time.perf_counter() - started
     counted = emit != "decisions" or edited is not None
     stale = repaired.box_.column if emit != "decisions" else None
@@ -133,30 +133,29 @@ def apply(
             content |= {"changed": None}
         print_json("fairmend.apply/1", content)
         return
-    _tell(counts, seconds, emit, counted=counted)
+    _show_counts(counts, seconds, emit, counted=counted)
     if stale is not None:
         now = f"; the repaired decisions are in {decision!r}" if emit == "both" else ""
         note(f"{stale!r} still holds the model's answers about the rows before the edits{now}")
 
 
-def _tell_notes(work: FileRepairer, file: str) -> None:
+def _note_what_misleads(work: FileRepairer, file: str) -> None:
     if work.counts.rows == 0:
         note(f"{file} has no rows")
-    shared = work.shared_draws
-    if shared is not None:
+    if (shared := work.shared_draws) is not None:
         note(f"{shared} Name the column of ids with --id.")
+    if work.id_ is None and work.wanted.emit == "decisions":
+        note("decisions are in the order of the rows; --id puts ids beside them, --emit both the "
+             "edited rows")  # fmt: skip
 
 
-def _tell(counts: ApplyCounts, seconds: float, emit: str, *, counted: bool) -> None:
-    parts = [f"{counts.rows:,} rows in {seconds:.1f} s"]
-    if counted:
-        parts.append(f"{counts.edited:,} edited")
-    if emit != "rows":
-        parts.append(f"{counts.changed:,} decisions other than the model's own")
-    if counts.drawn:
-        parts.append(f"{counts.drawn:,} by a draw")
-    if counts.without_group:
-        parts.append(f"{counts.without_group:,} without a group")
-    if counts.unknown_group:
-        parts.append(f"{counts.unknown_group:,} of groups that were not audited")
-    say(", ".join(parts))
+def _show_counts(counts: ApplyCounts, seconds: float, emit: str, *, counted: bool) -> None:
+    parts = (
+        (True, f"{counts.rows:,} rows in {seconds:.1f} s"),
+        (counted, f"{counts.edited:,} edited"),
+        (emit != "rows", f"{counts.changed:,} decisions other than the model's own"),
+        (counts.drawn, f"{counts.drawn:,} by a draw"),
+        (counts.without_group, f"{counts.without_group:,} without a group"),
+        (counts.unknown_group, f"{counts.unknown_group:,} of groups that were not audited"),
+    )
+    say(", ".join(text for is_shown, text in parts if is_shown))

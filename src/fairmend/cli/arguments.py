@@ -7,9 +7,13 @@ import shlex
 
 from fairmend.errors import FairmendError, InputError, ModelError
 
-__all__ = ["OPTIONS", "in_options", "text_in_options"]
-
+_LIKEWISE = (
+    "model", "threshold", "soft", "metric", "method", "target", "reference", "level", "immutable",
+    "one_way", "max_edits", "blind", "two_sided", "rank", "do_no_harm", "require_significant",
+    "unknown_group", "confidence",
+)  # fmt: skip
 OPTIONS = {
+    **{name: f"--{name.replace('_', '-')}" for name in _LIKEWISE},
     "X": "the file",
     "y": "--label",
     "sensitive_features": "--group",
@@ -17,30 +21,13 @@ OPTIONS = {
     "ids": "--id",
     "pos_label": "--positive",
     "words": "--positive-decision",
-    "model": "--model",
     "output": "--answers",
-    "threshold": "--threshold",
-    "soft": "--soft",
-    "metric": "--metric",
     "disparity": "--metric",
-    "method": "--method",
-    "target": "--target",
-    "reference": "--reference",
-    "level": "--level",
-    "immutable": "--immutable",
-    "one_way": "--one-way",
-    "max_edits": "--max-edits",
-    "blind": "--blind",
-    "two_sided": "--two-sided",
-    "rank": "--rank",
     "favorable_label": "--favourable",
-    "do_no_harm": "--do-no-harm",
-    "require_significant": "--require-significant",
-    "unknown_group": "--unknown-group",
     "random_state": "--seed",
-    "confidence": "--confidence",
     "key": "--key-file",
     "overwrite": "--force",
+    "cost weights": "--cost",
 }
 """The option that sets an argument of the library."""
 _NOT_FOR_A_MODEL = {

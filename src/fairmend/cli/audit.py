@@ -45,10 +45,8 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    reference: Annotated[
-        str, o.option("Compare with: best, rest, or the name of a group.", "GROUP")
-    ] = "best",
-    confidence: Annotated[float, o.option("Of the intervals.", "SHARE")] = 0.95,
+    reference: o.Reference = "best",
+    confidence: Annotated[float, o.option("Confidence level of the intervals.", "SHARE")] = 0.95,
     fail_on: o.FailOn = None,
     as_json: o.AsJson = False,
 ) -> None:

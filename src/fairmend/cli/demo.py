@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairmend.cli import options as o
-from fairmend.cli.output import print_json, refuse_one_place_for_two, refuse_unwritable, say
+from fairmend.cli.output import check_output, print_json, say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Write = Annotated[
     str | None,
     typer.Option(
-        help="Instead write the people, with the model's scores, as a CSV to try with.",
+        help="Write a CSV to try with instead: the people with the model's scores.",
         metavar="FILE",
         rich_help_panel=o.OUTPUT,
     ),
@@ -26,7 +26,7 @@ Write = Annotated[
 New = Annotated[
     str | None,
     typer.Option(
-        help="With --write: every third person goes into this CSV instead, as those to come.",
+        help="With --write: every third person goes into this CSV instead, as new people.",
         metavar="FILE",
         rich_help_panel=o.OUTPUT,
     ),
@@ -56,10 +56,9 @@ def _write(file: str, new: str | None, *, force: bool, as_json: bool) -> None:
 
     from fairmend.data.files import writing
 
-    for name in filter(None, (file, new)):
-        refuse_unwritable(name, force=force)
+    check_output("--write", file, force=force)
     if new is not None:
-        refuse_one_place_for_two("--new", new, file)
+        check_output("--new", new, file, force=force)
     parts = {file: _scored_people()}
     if new is not None:
         third = pl.int_range(pl.len()) % 3 == 2

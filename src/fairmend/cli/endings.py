@@ -34,8 +34,6 @@ from fairmend.errors import (
     plain_text,
 )
 
-__all__ = ["Code", "guarded"]
-
 
 class Code(IntEnum):
     """How a run ended."""

@@ -43,8 +43,7 @@ def explain(
     cells: o.CellAndWordOptions,
     call: ModelOptions,
     metric: Annotated[
-        str,
-        o.option("The gap: {metrics}.", "NAME", "--metric", "--disparity", check=o.a_metric),
+        str, o.option("The gap: {metrics}.", "NAME", "--metric", "--disparity", check=o.a_metric)
     ] = "sp",
     target: Annotated[
         str | None, o.option("The group to explain; by default the worst-off.", "GROUP")

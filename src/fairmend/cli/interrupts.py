@@ -10,8 +10,6 @@ import os
 import signal
 import sys
 
-__all__ = ["INTERRUPTED", "is_the_program", "watch"]
-
 INTERRUPTED = 130
 
 

@@ -26,7 +26,7 @@ from fairmend.cli.endings import Code, guarded
 from fairmend.cli.explain import explain
 from fairmend.cli.inspect import inspect
 from fairmend.cli.key import key
-from fairmend.cli.options import check_of, filled, with_groups
+from fairmend.cli.options import filled, with_groups
 from fairmend.cli.output import note, show
 from fairmend.cli.repair import repair
 from fairmend.cli.report import report
@@ -41,22 +41,17 @@ from fairmend.config import (
 )
 from fairmend.serve.command import log_app, serve
 
-__all__ = ["app", "main"]
-
-
-def _plain(parameters: list[Any]) -> list[Any]:
-    """Switches, --help among them, without the <bool> that typer writes behind them."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
-            parameter.metavar = ""
-    return parameters
-
 
 class Plain:
     """Help that says of switches only what they do, and names what is registered."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _plain(super().get_params(ctx))  # type: ignore[misc]
+        """Switches, --help among them, lose the <bool> that typer writes behind them."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return parameters
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Fill in names; help may be cut short by its reader, as by head."""
@@ -88,14 +83,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 a gap is beyond --fail-on or was not closed, 2 wrong usage, "
-    "3 bad data, 4 the model failed, 5 the artifact was refused, 130 interrupted, 141 nobody reads "
-    "the output any more.",
+    "3 bad data, 4 the model failed, 5 the artifact was refused, 130 interrupted, 141 the reader "
+    "of the output is gone.",
 )
-
-
-def paragraphs(text: str) -> str:
-    """A docstring for screens of any width: a line a paragraph."""
-    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 # A further command is a plain function in a file of its own, and a word here.
@@ -106,7 +96,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     )
 }  # fmt: skip
 for name, command in COMMANDS.items():
-    app.command(name, cls=PlainCommand, help=paragraphs(command.__doc__ or ""))(guarded(command))
+    paragraphs = (command.__doc__ or "").split("\n\n")  # a line each, for screens of any width
+    text = "\n\n".join(" ".join(part.split()) for part in paragraphs)
+    app.command(name, cls=PlainCommand, help=text)(guarded(command))
 
 for info in log_app.registered_commands:
     assert info.callback is not None
@@ -134,23 +126,22 @@ def settings(
         ),
     ] = None,
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Audit, explain and repair a black-box classifier that treats groups differently."""
     where, content = find_settings(config)
     flags = {name: options_of(command) for name, command in COMMANDS.items()}
-    known = {name: {flag: o for flag, (_, o) in own.items()} for name, own in flags.items()}
+    options = {name: {flag: o for flag, (_, o) in own.items()} for name, own in flags.items()}
     if config is None and content:
         context.obj = FoundSettings(where, {
             (command, flags[command][flag][0]): flag
-            for command, values in settle(where, content, known, {}).items()
-            for flag in values if known[command][flag].variable not in os.environ
+            for command, values in settle(where, content, options, {}).items()
+            for flag in values if options[command][flag].variable not in os.environ
         })  # fmt: skip
     context.default_map = {
         name: {flags[name][flag][0]: value for flag, value in values.items()}
-        for name, values in settle(where, content, known).items()
+        for name, values in settle(where, content, options).items()
     }
 
 
@@ -165,25 +156,25 @@ class FoundSettings:
 
 def _look_at_settings(context: Any) -> None:
     """Refuse a model that only a found file names; say what else of weight comes from it."""
-    found: FoundSettings = context.obj
+    settings: FoundSettings = context.obj
     flags = [
         flag
-        for (command, parameter), flag in found.flags.items()
+        for (command, parameter), flag in settings.flags.items()
         if command == context.info_name
         and getattr(context.get_parameter_source(parameter), "name", "") == "DEFAULT_MAP"
     ]
     for flag in flags:
         if flag in NAMED_BY_PEOPLE:
             raise SettingsError(
-                f"{found.where}: {flag}",
+                f"{settings.where}: {flag}",
                 "must be named by whoever runs it, as a model runs code or is sent people's data",
                 "it stands in a file that was found in the current folder",
-                f"Say --{flag}, or, if you trust that file, fairmend --config {found.where} "
+                f"Say --{flag}, or, if you trust that file, fairmend --config {settings.where} "
                 f"{context.info_name} ....",
             )
     notable = [f"--{flag}" for flag in flags if flag in WORTH_A_NOTICE]
     if notable:
-        note(f"{' and '.join(notable)} from {found.where} in the current folder")
+        note(f"{' and '.join(notable)} from {settings.where} in the current folder")
 
 
 def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
@@ -198,7 +189,8 @@ def options_of(command: Callable[..., None]) -> dict[str, tuple[str, Option]]:
                 flags = [flag for flag in names if flag.startswith("--")] or [parameter.name]
                 flag = flags[0].split("/")[0].removeprefix("--").replace("_", "-")
                 hint = str if Path in get_args(kind) else kind  # a file names a path by text
-                option = Option(flag, hint, check_of(info.callback))
+                mark = "=" if "=" in (info.metavar or "") else ":"
+                option = Option(flag, hint, getattr(info.callback, "check", None), mark=mark)
                 options[flag] = (parameter.name, option)
     return options
 

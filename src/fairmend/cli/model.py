@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
     from fairmend.model.blackbox import BlackBox
 
-__all__ = [
-    "ModelOptions",
-    "SoftModelOptions",
-    "check_draws",
-    "find_key",
-    "group_columns",
-    "load_repair",
-    "randomised_share",
-]
-
 KEY_VARIABLE = "FAIRMEND_KEY"
 
 
@@ -48,13 +38,12 @@ class ModelOptions:
         ),
     ] = None
     threshold: Annotated[
-        float | None,
-        o.model_option("Answers greater than this are positive decisions.", "NUMBER"),
+        float | None, o.model_option("Answers greater than this are positive decisions.", "NUMBER")
     ] = None
     answers: o.Answers = "auto"
     trust: Annotated[
         list[str],
-        o.model_option("A type in a .skops file that may be made; may be repeated.", "TYPE"),
+        o.model_option("A type that a .skops file may load; may be repeated.", "TYPE"),
     ] = field(default_factory=list)
     rows: o.Rows = None
     protocol: o.Protocol = None
@@ -85,8 +74,7 @@ class ModelOptions:
         ):
             if given and not has_effect:
                 raise typer.BadParameter(
-                    f"has no effect without {need}. Add that, or leave {flag} out",
-                    param_hint=flag,
+                    f"has no effect without {need}. Add that, or leave {flag} out", param_hint=flag
                 )
 
     def source(self) -> Any:
@@ -122,8 +110,7 @@ class SoftModelOptions(ModelOptions):
     """The same, of a model whose probabilities may be its decisions."""
 
     soft: Annotated[
-        bool,
-        o.model_option("Take probabilities themselves as the decisions.", None, "--soft"),
+        bool, o.model_option("Take probabilities themselves as the decisions.", None, "--soft")
     ] = False
 
 
@@ -199,14 +186,15 @@ def check_draws(path: str, repaired: RepairedClassifier, id_: str | None) -> Non
             note("without --id, people with equal rows share one draw")
         return
     percent = f"{share:.1f} %" if share >= 0.05 else "less than 0.1 %"
-    known = inspect(path).about.key_fingerprint
+    fingerprint = inspect(path).about.key_fingerprint
     raise DataError(
         "--key-file",
         f"must be given: this repair leaves {percent} of a group to a draw",
         f"got none, and {KEY_VARIABLE} is not set",
         "Make a key once with fairmend key FILE, and keep it."
-        if known is None
-        else f"Give the key the repair was made with, of fingerprint {known}: no other will do.",
+        if fingerprint is None
+        else "Give the key the repair was made with, of fingerprint "
+        f"{fingerprint}: no other will do.",
     )
 
 

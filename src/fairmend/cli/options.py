@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -16,9 +16,12 @@ from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check, nearest
 from fairmend.measure.disparity import as_disparity, metric_choices
 from fairmend.model.protocols import protocol_names
+from fairmend.repair.methods import methods
 from fairmend.repair.settings import RepairSettings
 
 COLUMNS, MODEL, OUTPUT, REPAIR = "Columns", "The model", "Output", "The repair"
+HOLDOUT = "Holdout"
+T = TypeVar("T")
 
 
 # -------------------------------------------------------------------- how an option is declared
@@ -43,6 +46,7 @@ column_option = partial(option, panel=COLUMNS)
 model_option = partial(option, panel=MODEL)
 output_option = partial(option, panel=OUTPUT)
 repair_option = partial(option, panel=REPAIR)
+holdout_option = partial(option, panel=HOLDOUT)
 
 
 def setting(name: str, metavar: str | None, *flags: str, more: str = "", **checks: Any) -> Any:
@@ -51,7 +55,7 @@ def setting(name: str, metavar: str | None, *flags: str, more: str = "", **check
 
 
 def checked(check: Callable[[str], object]) -> Callable[..., Any]:
-    """Check what was typed before anything is read; `check_of` holds settings to the same."""
+    """Check what was typed before anything is read; settings files are held to `callback.check`."""
 
     def callback(option: typer.CallbackParam, given: Any) -> Any:
         for entry in given if isinstance(given, list) else [given]:
@@ -64,11 +68,6 @@ def checked(check: Callable[[str], object]) -> Callable[..., Any]:
 
     callback.check = check  # type: ignore[attr-defined]
     return callback
-
-
-def check_of(callback: Callable[..., Any] | None) -> Callable[[str], object] | None:
-    """What an option's values are held to; None if any text will do."""
-    return getattr(callback, "check", None)
 
 
 def one_of(*values: str) -> Callable[[str], None]:
@@ -99,8 +98,39 @@ def a_metric(name: str) -> None:
     try:
         as_disparity(name)
     except DataError as error:
-        must = error.must.removesuffix(", or a Disparity")
-        raise DataError(error.what, must, error.got, error.fix) from None
+        raise error.but(must=error.must.removesuffix(", or a Disparity")) from None
+
+
+def read_pairs(
+    flag: str,
+    form: str,
+    texts: Iterable[str],
+    read: Callable[[str], T],
+    mark: str = "=",
+    *,
+    at_first: bool = False,
+    fix: str = "",
+) -> dict[str, T]:
+    """Names with a value each, as in NAME=VALUE, cut at the last ``mark`` or at the first.
+
+    >>> read_pairs("--cost", "COLUMN=NUMBER", ["a=b=0.5"], float)
+    {'a=b': 0.5}
+    """
+    pairs: dict[str, T] = {}
+    for text in texts:
+        name, _, written = text.partition(mark) if at_first else text.rpartition(mark)
+        try:
+            value = read(written)
+        except ValueError:
+            name = ""
+        if not (name and written):
+            raise typer.BadParameter(f"must read {form}; got {text!r}", param_hint=flag)
+        if pairs.setdefault(name, value) != value:
+            raise typer.BadParameter(
+                f"must name each once; got {pairs[name]} and {value} for {name!r}. {fix}".strip(),
+                param_hint=flag,
+            )
+    return pairs
 
 
 def registered(kind: str) -> Callable[[str], None]:
@@ -112,14 +142,8 @@ def registered(kind: str) -> Callable[[str], None]:
     return check_entry
 
 
-def _methods() -> tuple[str, ...]:
-    from fairmend.repair.methods import methods
-
-    return tuple(methods())
-
-
 _NAMES: dict[str, Callable[[], Sequence[str]]] = {
-    "methods": _methods,
+    "methods": lambda: tuple(methods()),
     "metrics": lambda: [metric_choices()],
     "protocols": protocol_names,
 }
@@ -139,20 +163,19 @@ def filled(help: str) -> str:
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose parameters of a dataclass of options are each of these options."""
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: one for name, one in hints.items() if is_dataclass(one)}
+    groups: dict[str, Any] = {}
     parameters: list[Parameter] = []
-    for one in signature(command).parameters.values():
-        if one.name in groups:
-            parameters += _parameters(groups[one.name])
+    for one in _parameters(command):
+        if is_dataclass(one.annotation):
+            groups[one.name] = one.annotation
+            parameters += _parameters(one.annotation)
         else:
-            kind = Parameter.KEYWORD_ONLY
-            parameters.append(one.replace(kind=kind, annotation=hints[one.name]))
+            parameters.append(one.replace(kind=Parameter.KEYWORD_ONLY))
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         made = {
-            name: group(**{one.name: given.pop(one.name) for one in fields(group) if one.init})
+            name: group(**{one: given.pop(one) for one in signature(group).parameters})
             for name, group in groups.items()
         }
         command(**given, **made)
@@ -163,16 +186,15 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _parameters(group: Any) -> list[Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    parameters = []
-    for one in (one for one in fields(group) if one.init):
-        default = Parameter.empty if one.default is MISSING else one.default
-        if one.default_factory is not MISSING:
-            default = one.default_factory()
-        kind = Parameter.KEYWORD_ONLY
-        parameters.append(Parameter(one.name, kind, default=default, annotation=hints[one.name]))
-    return parameters
+def _parameters(owner: Any) -> list[Parameter]:
+    """Those of a function or a dataclass, with the types and the lists that they begin with."""
+    hints = get_type_hints(owner, include_extras=True)
+    own = fields(owner) if is_dataclass(owner) else ()
+    made = {one.name: one.default_factory() for one in own if callable(one.default_factory)}
+    return [
+        one.replace(annotation=hints[one.name], default=made.get(one.name, one.default))
+        for one in signature(owner).parameters.values()
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,16 +204,16 @@ class CellOptions:
     missing: Annotated[
         list[str],
         column_option(
-            "What stands for a missing value in any column, beside an empty cell; may be repeated. "
-            "Among numbers NA, null, - and the like do so anyway.",
+            "Text that stands for a missing value, beside an empty cell; may be repeated. In "
+            "columns of numbers NA, null, - and the like always do.",
             "TEXT",
         ),
     ] = field(default_factory=list)
     decimal: Annotated[
         str | None,
         column_option(
-            "The decimal mark of a CSV's numbers: a comma, as in 1.598,84, or a point, which also "
-            "says that what looks like numbers with a comma are words.",
+            "The decimal mark of numbers in a CSV: a comma, as in 1.598,84, or a point; then "
+            "what looks like a number with a comma is a word.",
             "MARK",
             check=one_of(".", ","),
         ),
@@ -209,7 +231,7 @@ class CellOptions:
     percent: Annotated[
         bool,
         column_option(
-            "Numbers with a percent sign in a CSV are read as such: 12.5% is 0.125.",
+            "Read numbers with a percent sign in a CSV as shares: 12.5% is 0.125.",
             None,
             "--percent",
         ),
@@ -247,8 +269,8 @@ class CellAndWordOptions(CellOptions):
 File: TypeAlias = Annotated[
     str,
     typer.Argument(
-        help="CSV, Parquet, Arrow or a spreadsheet; - reads standard input. A folder or a pattern "
-        "in quotes stands for many files, whose rows stay where they are.",
+        help="CSV, Parquet, Arrow or a spreadsheet; - reads standard input. A folder, or a pattern "
+        "in quotes, stands for many files, which are not read into memory.",
         metavar="FILE",
     ),
 ]
@@ -258,13 +280,15 @@ Artifact: TypeAlias = Annotated[
 Label: TypeAlias = Annotated[
     str | None,
     column_option(
-        "What really happened. Without it the decisions alone are compared.", "COLUMN", "--label"
+        "The outcome: what really happened. Without it the decisions alone are compared.",
+        "COLUMN",
+        "--label",
     ),
 ]
 KnownGroup: TypeAlias = Annotated[
     list[str] | None,
     column_option(
-        "The group of each person, if it is called otherwise than in the artifact.", "COLUMN"
+        "The group of each person, if the column has another name than in the artifact.", "COLUMN"
     ),
 ]
 Weight: TypeAlias = Annotated[
@@ -273,8 +297,8 @@ Weight: TypeAlias = Annotated[
 Id: TypeAlias = Annotated[
     str | None,
     column_option(
-        "Who it is; never an input. Where people have several rows, intervals and tests of audit "
-        "and repair are by person.",
+        "The person's id; never an input. If people have several rows, the intervals and tests of "
+        "audit and repair are by person.",
         "COLUMN",
         "--id",
     ),
@@ -290,8 +314,8 @@ Answers: TypeAlias = Annotated[
 Rows: TypeAlias = Annotated[
     str | None,
     model_option(
-        "What the model is handed its rows in: pandas, polars or numpy. By default what it was "
-        "fitted on; polars for functions.",
+        "The container in which the model gets its rows: pandas, polars or numpy. By default the "
+        "one it was fitted on; polars for functions.",
         "KIND",
         check=one_of("pandas", "polars", "numpy"),
     ),
@@ -299,20 +323,42 @@ Rows: TypeAlias = Annotated[
 Protocol: TypeAlias = Annotated[
     str | None,
     model_option(
-        "How a URL is queried, where it does not tell: {protocols}. A token is read from "
+        "The protocol of a URL, if the URL does not show it: {protocols}. A token is read from "
         "FAIRMEND_UPSTREAM_TOKEN.",
         "NAME",
         check=registered("protocols"),
     ),
 ]
+Reference: TypeAlias = Annotated[
+    str, option("Compare with: best, rest, or the name of a group.", "GROUP")
+]
+Favourable: TypeAlias = Annotated[
+    str | None,
+    column_option(
+        "The decision that people want; by default the positive value of the label.", "VALUE"
+    ),
+]
+Holdout: TypeAlias = Annotated[
+    str | None,
+    holdout_option("The people of this file are the holdout; none of them may be in FILE.", "FILE"),
+]
+HoldoutShare: TypeAlias = Annotated[
+    float,
+    holdout_option(
+        "Without --holdout: the share of FILE's people to hold out, drawn by --seed within each "
+        "group and outcome.",
+        "SHARE",
+    ),
+]
+Seed: TypeAlias = Annotated[int, holdout_option("Seed of the split and the folds.", "N", min=0)]
 UnknownGroup: TypeAlias = Annotated[
     str, setting("unknown_group", "POLICY", check=one_of("error", "keep"))
 ]
 KeyFile: TypeAlias = Annotated[
     str | None,
     repair_option(
-        "The secret for people's draws, the same for repair and apply; make it once with fairmend "
-        "key. Without it: FAIRMEND_KEY.",
+        "The secret for random draws, the same for repair and apply; make it once with fairmend "
+        "key. By default the variable FAIRMEND_KEY.",
         "FILE",
     ),
 ]
@@ -334,6 +380,4 @@ FailOn: TypeAlias = Annotated[
         "LIMIT",
     ),
 ]
-Force: TypeAlias = Annotated[
-    bool, output_option("Overwrite files that are there.", None, "--force")
-]
+Force: TypeAlias = Annotated[bool, output_option("Overwrite existing files.", None, "--force")]

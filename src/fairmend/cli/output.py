@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 import sys
@@ -13,35 +12,14 @@ from typing import Any
 
 from fairmend.cli.streams import figures, messages
 from fairmend.data.files import refuse_existing
+from fairmend.data.plain import as_plain
 from fairmend.errors import MOST_OF_A_MESSAGE, check, plain_text, without_secrets
-
-__all__ = [
-    "command_line",
-    "note",
-    "print_json",
-    "refuse_one_place_for_two",
-    "refuse_unwritable",
-    "say",
-    "show",
-]
 
 
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """One object with the version of its layout; numbers that do not exist are null."""
-    text = json.dumps({"schema": schema, **_plain(dict(content))}, indent=2, allow_nan=False)
+    text = json.dumps({"schema": schema, **as_plain(content)}, indent=2, allow_nan=False)
     figures().write(f"{text}\n")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def show(*parts: object, end: str = "\n") -> None:
@@ -61,11 +39,23 @@ def note(text: str) -> None:
     say(f"note: {text}")
 
 
-def refuse_unwritable(path: str | Path, *, force: bool) -> None:
-    """Say before long work, not after it, that its result could not be written."""
-    place, what = Path(path), f"output {str(path)!r}"
+def check_output(flag: str, path: str, *others: str | None, force: bool) -> None:
+    """Say before long work, not after it, that its result could not be written.
+
+    ``others`` are further outputs, and what is read: one of them would be lost in the same place.
+    """
+    # not Path.resolve, which raises where a link leads to itself
+    taken = [os.path.realpath(other) for other in others if other not in (None, "-")]
+    check(
+        path == "-" or os.path.realpath(path) not in taken,
+        flag,
+        "must be a file of its own",
+        f"got {path!r}, which is another one here too",
+        "Choose another name.",
+    )
+    place, what = Path(path), f"output {path!r}"
     closed = "standard output takes none here"
-    check(str(path) != "-", what, "must be a file", closed, "Name a file: ./- is one.")
+    check(path != "-", what, "must be a file", closed, "Name a file: ./- is one.")
     check(not place.is_dir(), what, "must be a file", "it is a folder", "Name a file in it.")
     check(
         place.parent.is_dir(),
@@ -75,19 +65,6 @@ def refuse_unwritable(path: str | Path, *, force: bool) -> None:
         "Make it first, or choose another place.",
     )
     refuse_existing(place, overwrite=force)
-
-
-def refuse_one_place_for_two(flag: str, one: str, *others: str | None) -> None:
-    """An output in the place of another, or of what is read: one of them would be lost."""
-    # not Path.resolve, which raises where a link leads to itself
-    taken = [os.path.realpath(other) for other in others if other not in (None, "-")]
-    check(
-        one == "-" or os.path.realpath(one) not in taken,
-        flag,
-        "must be a file of its own",
-        f"got {one!r}, which is another one here too",
-        "Choose another name.",
-    )
 
 
 def command_line() -> str:

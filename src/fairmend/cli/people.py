@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from fairmend.measure.selection import Selection
     from fairmend.model.blackbox import BlackBox
 
-__all__ = [
-    "ColumnOptions",
-    "FilePeople",
-    "InputOptions",
-    "is_many",
-    "read_people",
-    "refuse_repeated_ids",
-    "same_value",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
@@ -58,8 +48,8 @@ class ColumnOptions:
     positive_decision: Annotated[
         str | None,
         o.column_option(
-            "The word of recorded decisions that counts as positive, where they are not in the "
-            "words of the label: approve, say, beside outcomes yes and no.",
+            "The recorded decision that counts as positive, if decisions have other words than the "
+            "label: approve, for example, beside outcomes yes and no.",
             "WORD",
         ),
     ] = None
@@ -68,14 +58,14 @@ class ColumnOptions:
     inputs: Annotated[
         list[str],
         o.column_option(
-            "An input of the model; repeat it. By default those the model names, else all columns "
-            "that are nothing else.",
+            "An input of the model; may be repeated. By default the inputs that the model names, "
+            "else every column without another role.",
             "COLUMN",
             "--input",
         ),
     ] = field(default_factory=list)
     ignore: Annotated[
-        list[str], o.column_option("No input of the model; may be repeated.", "COLUMN")
+        list[str], o.column_option("A column that is not an input; may be repeated.", "COLUMN")
     ] = field(default_factory=list)
     not_id: list[str] | None = field(default=None, init=False)
     """Inputs though no two people share a value; None where ids among the inputs do no harm."""
@@ -118,7 +108,8 @@ class InputOptions(ColumnOptions):
     not_id: Annotated[
         list[str],
         o.column_option(
-            "An input of the model although it looks like an id: no two people share a value.",
+            "An input although it looks like an id, as no two people share a value; may be "
+            "repeated.",
             "COLUMN",
         ),
     ] = field(default_factory=list)
@@ -186,20 +177,20 @@ def read_people(
     box: BlackBox,
     spelling: Spelling,
     *,
-    known: Mapping[str, Any] | None = None,
+    types: Mapping[str, Any] | None = None,
     many: bool = False,
     beside: Sequence[str] = (),
 ) -> FilePeople:
     """Read one file, or count many, and find the role of each column.
 
-    ``known`` are the inputs, with their types, where a repair or an earlier file knows them.
+    ``types`` are the inputs and their types, where a repair or an earlier file knows them.
     ``many``: one file is read as many are. ``beside`` are columns of one file that come along
     with the inputs and are none.
     """
     columns.refuse_two_roles(box.column)
     if many or is_many(file):
-        return _count_files(file, columns, box, spelling, known or {})
-    return _read_file(file, columns, box, spelling, known or {}, beside)
+        return _count_files(file, columns, box, spelling, types or {})
+    return _read_file(file, columns, box, spelling, types or {}, beside)
 
 
 # -------------------------------------------------------------------- which column is what
@@ -209,7 +200,7 @@ def _inputs(
     names: Sequence[str],
     columns: ColumnOptions,
     box: BlackBox,
-    known: Mapping[str, Any],
+    types: Mapping[str, Any],
     spelling: Spelling,
 ) -> tuple[list[str], bool]:
     """The inputs, and whether anybody named them; every column that was named must be there."""
@@ -217,7 +208,7 @@ def _inputs(
 
     for flag, name in columns.named(box.column, spelling.words):
         _check_there(names, flag, name, "must name a column of the file")
-    inputs = list(known) or columns.inputs or list(input_names(box.model) or ())
+    inputs = list(types) or columns.inputs or list(input_names(box.model) or ())
     for name in inputs:
         must = "must have every input of the model as a column"
         _check_there(names, "the file", name, must)
@@ -261,7 +252,7 @@ def _read_file(
     columns: ColumnOptions,
     box: BlackBox,
     spelling: Spelling,
-    known: Mapping[str, Any],
+    types: Mapping[str, Any],
     beside: Sequence[str],
 ) -> FilePeople:
     """Read a file; people without an outcome or a group are counted and left out."""
@@ -270,12 +261,12 @@ def _read_file(
     from fairmend.data.tablefile import read_table
 
     text = {} if columns.id is None else {columns.id: pl.String}  # 007 and 7 are two people
-    read = read_table(file, types={**text, **known}, spelling=spelling)
+    read = read_table(file, types={**text, **types}, spelling=spelling)
     table = read.frame
     for name in beside:
         _check_there(table.columns, name, name, "must name a column of the file")
     inputs, _ = _inputs(
-        [name for name in table.columns if name not in beside], columns, box, known, spelling
+        [name for name in table.columns if name not in beside], columns, box, types, spelling
     )
     answers = [box.column] if box.column is not None and box.column not in inputs else []
     label = [] if columns.label is None else [columns.label]
@@ -314,7 +305,7 @@ def _read_file(
     }
     return FilePeople(
         call,
-        [*inputs, *answers],
+        inputs,
         columns,
         {name: kept[name] for name in needed},
         positive,
@@ -373,11 +364,7 @@ def _refuse_odd_cells(
 
 
 def _count_files(
-    file: str,
-    columns: ColumnOptions,
-    box: BlackBox,
-    spelling: Spelling,
-    known: Mapping[str, Any],
+    file: str, columns: ColumnOptions, box: BlackBox, spelling: Spelling, types: Mapping[str, Any]
 ) -> FilePeople:
     """Count groups and outcomes; everything else is left to the engine."""
     import polars as pl
@@ -388,11 +375,11 @@ def _count_files(
 
     if columns.label is None:
         raise typer.BadParameter("must be given for many files", param_hint="--label")
-    texts = [name for name, kind in known.items() if kind in (pl.String, pl.Categorical, pl.Enum)]
+    texts = [name for name, kind in types.items() if kind in (pl.String, pl.Categorical, pl.Enum)]
     ids = [] if columns.id is None else [columns.id]
     place = source(file, spelling=spelling, texts=(*ids, *texts))
     with duck.reading(place.data):
-        inputs, are_named = _inputs(place.names, columns, box, known, spelling)
+        inputs, are_named = _inputs(place.names, columns, box, types, spelling)
         place = replace(place, inputs=tuple(inputs), left_over=not are_named)
         numbers = [*inputs, columns.label, box.column, columns.weight]
         place.use([name for name in numbers if name is not None], columns.group, note)

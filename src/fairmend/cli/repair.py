@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,15 +19,7 @@ from fairmend.cli.audit import (
     tell_small_reference,
 )
 from fairmend.cli.model import SoftModelOptions, find_key, randomised_share
-from fairmend.cli.output import (
-    command_line,
-    note,
-    print_json,
-    refuse_one_place_for_two,
-    refuse_unwritable,
-    say,
-    show,
-)
+from fairmend.cli.output import check_output, command_line, note, print_json, say, show
 from fairmend.cli.people import (
     FilePeople,
     InputOptions,
@@ -46,16 +36,14 @@ from fairmend.repair.settings import RepairSettings
 from fairmend.repair.trade_off import ERRORS
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from fairmend.classifier import RepairedClassifier
     from fairmend.data.spelling import Spelling
     from fairmend.model.blackbox import BlackBox
     from fairmend.report.report import Report
 
 _default = RepairSettings.default
-_holdout_option = partial(o.option, panel="Holdout")
+MOST_NAMED = 20
+"""Inputs that are listed before the fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +78,13 @@ class RepairOptions:
     max_edits: Annotated[
         int | None, o.repair_option("At most so many inputs of a person are edited.", "N")
     ] = None
+    cost: Annotated[
+        list[str],
+        o.repair_option(
+            "How dear edits of an input are, e.g. income=0.1, where 1 is usual; may be repeated.",
+            "COLUMN=NUMBER",
+        ),
+    ] = field(default_factory=list)
     level: Annotated[float, o.setting("level", "SHARE")] = _default("level")
     blind: Annotated[bool, o.setting("blind", None, "--blind")] = False
     in_words: Annotated[bool, o.setting("words", None, "--in-words")] = False
@@ -103,12 +98,7 @@ class RepairOptions:
             "NAME",
         ),
     ] = None
-    favourable: Annotated[
-        str | None,
-        o.repair_option(
-            "The decision that people want; by default the positive value of the label.", "VALUE"
-        ),
-    ] = None
+    favourable: o.Favourable = None
     do_no_harm: Annotated[bool, o.setting("do_no_harm", None, "--do-no-harm")] = False
     require_significant: Annotated[
         bool, o.setting("require_significant", None, "--require-significant")
@@ -119,11 +109,21 @@ class RepairOptions:
     def metrics(self) -> list[str]:
         return self.metric or [_default("disparity")]
 
+    def directions(self) -> dict[str, str]:
+        """The columns that may only rise or fall."""
+        fix = "A column that must not change is --immutable COLUMN."
+        form = "COLUMN:up or COLUMN:down"
+        return o.read_pairs("--one-way", form, self.one_way, _read_way, ":", fix=fix)
+
+    def weights(self) -> dict[str, float]:
+        """How dear edits of an input are, relative to 1."""
+        return o.read_pairs("--cost", "COLUMN=NUMBER", self.cost, _read_weight)
+
     def rules(self) -> list[Rule]:
         """What edits must keep to, as it was typed."""
         return [
             *(Rule("--immutable", name) for name in self.immutable),
-            *(Rule("--one-way", direction) for direction in _read_directions(self.one_way)),
+            *(Rule("--one-way", direction) for direction in self.directions().items()),
             *(Rule("--max-edits", most) for most in [self.max_edits] if most is not None),
         ]
 
@@ -152,21 +152,9 @@ class RepairOptions:
 class HoldoutOptions:
     """The people to report on."""
 
-    holdout: Annotated[
-        str | None,
-        _holdout_option(
-            "Report on the people of this file; see to it that none of them is in FILE.", "FILE"
-        ),
-    ] = None
-    holdout_share: Annotated[
-        float,
-        _holdout_option(
-            "Without --holdout: the share of FILE's people to hold out and report on; drawn by "
-            "--seed within each group and outcome.",
-            "SHARE",
-        ),
-    ] = 0.3
-    seed: Annotated[int, _holdout_option("Of the split and the folds.", "N", min=0)] = 0
+    holdout: o.Holdout = None
+    holdout_share: o.HoldoutShare = 0.3
+    seed: o.Seed = 0
     is_holdout: o.IsHoldout = None
 
     def check(self) -> None:
@@ -199,8 +187,7 @@ def repair(
     ] = None,
     fail_on: o.FailOn = None,
     allow_partial: Annotated[
-        bool,
-        o.output_option("Exit with 0 although a gap was not closed.", None, "--allow-partial"),
+        bool, o.output_option("Exit with 0 although a gap was not closed.", None, "--allow-partial")
     ] = False,
     force: o.Force = False,
     as_json: o.AsJson = False,
@@ -217,18 +204,18 @@ def repair(
     rules = how.rules()
     holdout.check()
     taken = (file, holdout.holdout, how.key_file)
-    refuse_one_place_for_two("--output", output, *taken)
-    refuse_unwritable(output, force=force)
+    check_output("--output", output, *taken, force=force)
     page = report if report is not None else str(Path(output).with_suffix(".html"))
-    refuse_one_place_for_two("--report", page, output, *taken)
-    refuse_unwritable(page, force=force)
+    check_output("--report", page, output, *taken, force=force)
     box = call.box()
     people, audited, reported = _everybody(file, columns, box, cells.spelling, holdout)
     which = holdout.name(file)
     refuse_selected(people.selection, how.metrics, columns.without_label)
     never = [name for name in columns.group if name in people.input_names]
     _refuse_groups(rules, [name for name in columns.group if name not in never])
-    settings = how.settings(people, box, holdout.seed) | settings_of(rules, never)
+    weights = how.weights()
+    _note_inputs(people, [*how.immutable, *never], how.directions(), weights)
+    settings = how.settings(people, box, holdout.seed) | settings_of(rules, never, weights)
     repaired = RepairedClassifier(box, **settings).fit(**audited.call, ids=audited.ids)
     _tell_about(repaired, people, how.reference)
     shortfalls = find_shortfalls(repaired, rules, never, audited)
@@ -265,6 +252,24 @@ def repair(
     not_closed = [line for shortfall in shortfalls for line in shortfall.headlines]
     way_out = ["--allow-partial makes a repair like that end with 0"] if not_closed else []
     gate([*crossed, *([] if allow_partial else not_closed + way_out)])
+
+
+def _note_inputs(
+    people: FilePeople,
+    never: Sequence[str],
+    ways: Mapping[str, str],
+    weights: Mapping[str, float],
+) -> None:
+    """Say before long work which inputs may be edited: some of them perhaps should not."""
+    words = [
+        f"{name}{f' ({ways[name]} only)' if name in ways else ''}"
+        f"{f' (cost {weights[name]:g})' if name in weights else ''}"
+        for name in people.input_names
+        if name not in never
+    ]
+    more = f" and {len(words) - MOST_NAMED:,} more" if len(words) > MOST_NAMED else ""
+    say(f"may be edited: {', '.join(words[:MOST_NAMED])}{more}; --immutable COLUMN keeps one as it "
+        "is")  # fmt: skip
 
 
 def _tell_about(repaired: RepairedClassifier, people: FilePeople, reference: str) -> None:
@@ -327,31 +332,17 @@ def _favourable(people: FilePeople, box: BlackBox, text: str | None) -> Any:
     return words.index(text) if text in words else text
 
 
-def _read_directions(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Columns with the way each may go; one that may only rise and only fall is an error."""
-    directions = sorted(set(map(_read_direction, texts)))
-    for (name, _), (following, _) in pairwise(directions):
-        if name == following:
-            raise typer.BadParameter(
-                f"must give one way a column; got up and down for {name!r}. A column that must not "
-                f"change is --immutable {shlex.quote(name)}",
-                param_hint="--one-way",
-            )
-    return directions
+def _read_way(text: str) -> str:
+    if text not in ("up", "down"):
+        raise ValueError(text)
+    return text
 
 
-def _read_direction(text: str) -> tuple[str, str]:
-    """A column and the way it may go.
-
-    >>> _read_direction("age: at entry:up")
-    ('age: at entry', 'up')
-    """
-    name, _, way = text.rpartition(":")
-    if not name or way not in ("up", "down"):
-        raise typer.BadParameter(
-            f"must read COLUMN:up or COLUMN:down; got {text!r}", param_hint="--one-way"
-        )
-    return name, way
+def _read_weight(text: str) -> float:
+    weight = float(text)
+    if not 0 < weight < math.inf:
+        raise ValueError(text)
+    return weight
 
 
 def read_rank(text: str | None) -> str | dict[str, float] | None:
@@ -362,28 +353,11 @@ def read_rank(text: str | None) -> str | dict[str, float] | None:
     """
     if text is None or "=" not in text:
         return text
-    pairs = [part.split("=", 1) for part in text.split(",")]
-    names = sorted(pair[0].strip() for pair in pairs)
-    costs = [as_cost(pair[-1]) for pair in pairs]
-    if names != sorted(ERRORS) or not all(0 < cost < float("inf") for cost in costs):
-        raise typer.BadParameter(
-            "must read false_positive=NUMBER,false_negative=NUMBER with numbers greater than 0; "
-            f"got {text!r}",
-            param_hint="--rank",
-        )
-    return {pair[0].strip(): cost for pair, cost in zip(pairs, costs, strict=True)}
-
-
-def as_cost(text: str) -> float:
-    """A number as typed; nan for anything else.
-
-    >>> as_cost("2.5"), as_cost("five")
-    (2.5, nan)
-    """
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+    form = "false_positive=NUMBER,false_negative=NUMBER, both greater than 0"
+    costs = o.read_pairs("--rank", form, map(str.strip, text.split(",")), _read_weight)
+    if set(costs) != set(ERRORS):
+        raise typer.BadParameter(f"must read {form}; got {text!r}", param_hint="--rank")
+    return costs
 
 
 # -------------------------------------------------------------------- whom to audit and report on
@@ -402,8 +376,8 @@ def _everybody(
     refuse_repeated_ids(people)
     if holdout.holdout is None:
         return people, *_split(people, holdout.holdout_share, holdout.seed)
-    known = {} if many else dict(people.call["X"].schema)
-    others = read_people(holdout.holdout, columns, box, spelling, known=known, many=many)
+    types = {} if many else dict(people.call["X"].schema)
+    others = read_people(holdout.holdout, columns, box, spelling, types=types, many=many)
     return people, people, others
 
 
@@ -413,42 +387,22 @@ def _split(people: FilePeople, share: float, seed: int) -> tuple[FilePeople, Fil
     All rows of a person go the same way, that of the first.
     """
     import numpy as np
+    import polars as pl
+
+    from fairmend.data.ids import held_out, number_people
 
     if not 0 < share < 1:
         raise typer.BadParameter("must lie between 0 and 1", param_hint="--holdout-share")
-    first, person = _persons(people)
-    cell = _cells(people)[first]
-    order = np.random.default_rng(seed).permutation(len(cell))
-    place = np.empty(len(cell), np.int64)  # each person's place within their cell
-    by_cell = order[np.argsort(cell[order], kind="stable")]
-    sizes = np.bincount(cell)
-    place[by_cell] = np.concatenate([np.arange(size) for size in sizes])
-    held_out = (place < np.round(share * sizes)[cell])[person]
-    if held_out.all() or not held_out.any():
-        left = "none" if held_out.all() else "all"
+    person = None if people.ids is None else number_people(people.ids)
+    values = pl.DataFrame([one.alias(str(j)) for j, one in enumerate(people.values.values())])
+    cell = values.select((pl.struct(pl.all()).rank("dense") - 1).cast(pl.Int64)).to_series()
+    apart = held_out(cell.to_numpy(), share, seed, person)
+    if apart.all() or not apart.any():
+        n = len(people) if person is None else len(np.unique(person))
         raise DataError(
             "--holdout-share",
             "must leave people to fit on and people to report on",
-            f"{share:g} of {len(cell):,} people leaves {left} to fit",
+            f"{share:g} of {n:,} people leaves {'none' if apart.all() else 'all'} to fit",
             "Choose a share near 0.3, or name a file with others with --holdout.",
         )
-    return people.take(np.flatnonzero(~held_out)), people.take(np.flatnonzero(held_out))
-
-
-def _persons(people: FilePeople) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A row of each person, and for each row whose it is."""
-    import numpy as np
-
-    from fairmend.data.ids import number_people
-
-    rows = np.arange(len(people))
-    person = rows if people.ids is None else number_people(people.ids)
-    numbers, first = np.unique(person, return_index=True)
-    return (first, person) if len(numbers) < len(people) else (rows, rows)
-
-
-def _cells(people: FilePeople) -> NDArray[np.int64]:
-    import polars as pl
-
-    frame = pl.DataFrame([one.alias(str(j)) for j, one in enumerate(people.values.values())])
-    return frame.select(pl.struct(pl.all()).rank("dense") - 1).to_series().cast(pl.Int64).to_numpy()
+    return people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))

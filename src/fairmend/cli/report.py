@@ -11,15 +11,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
 from fairmend.cli.model import ModelOptions, group_columns, load_repair
-from fairmend.cli.output import (
-    command_line,
-    note,
-    print_json,
-    refuse_one_place_for_two,
-    refuse_unwritable,
-    say,
-    show,
-)
+from fairmend.cli.output import check_output, command_line, note, print_json, say, show
 from fairmend.cli.people import ColumnOptions, is_many, read_people
 from fairmend.measure.selection import refuse_selected
 
@@ -50,8 +42,7 @@ def report(
 
     limits = [read_limit(text) for text in fail_on or []]
     if output is not None:
-        refuse_one_place_for_two("--output", output, file, artifact)
-        refuse_unwritable(output, force=force)
+        check_output("--output", output, file, artifact, force=force)
     repaired = load_repair(artifact, call)
     if frontier and repaired.blind:
         note("what closing less of the gap would do is left out: the artifact of a blind repair "
@@ -66,15 +57,13 @@ def report(
         positive=None if label is None else str(repaired.data_.labels.positive),
         weight=weight,
     )
-    known = dict(as_kind(table.native, "polars").schema)
-    people = read_people(file, columns, repaired.box_, cells.spelling, known=known)
+    types = dict(as_kind(table.native, "polars").schema)
+    people = read_people(file, columns, repaired.box_, cells.spelling, types=types)
     arguments = people.call
     if not is_many(file):
         arguments = {**arguments, "X": as_fitted(arguments["X"], table, arguments["X"].columns)}
     names = [one.name for one in read_disparities(repaired.disparity)]
     refuse_selected(people.selection, names, "Leave it out")
-    if frontier and repaired.blind:
-        note("no frontier: the artifact of a blind repair does not say who is of which group")
     result = repaired.report(
         **arguments,
         frontier=frontier and not repaired.blind,

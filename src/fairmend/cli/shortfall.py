@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
     from fairmend.cli.people import FilePeople
     from fairmend.repair.plan import Plan
-
-__all__ = ["Rule", "Shortfall", "find_shortfalls", "settings_of", "worst_first"]
 
 MOST_RULES, MOST_PEOPLE = 6, 20_000
 """Beyond these it takes long to try what each rule does."""
@@ -38,8 +36,12 @@ class Rule:
         return f"{self.flag} {shlex.quote(text)}"
 
 
-def settings_of(rules: Sequence[Rule], always: Sequence[str] = ()) -> dict[str, Any]:
+def settings_of(
+    rules: Sequence[Rule], always: Sequence[str] = (), weights: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """The rules as the classifier takes them; what is ``always`` immutable is nobody's rule.
+
+    ``weights`` say how dear edits of an input are.
 
     >>> settings_of([Rule("--immutable", "age"), Rule("--one-way", ("income", "up"))])
     {'immutable': ('age',), 'one_way': {'income': 'up'}, 'cost': None}
@@ -53,7 +55,9 @@ def settings_of(rules: Sequence[Rule], always: Sequence[str] = ()) -> dict[str, 
     return {
         "immutable": (*values["--immutable"], *always),
         "one_way": dict(values["--one-way"]) or None,
-        "cost": Cost(max_edits=most[0]) if most else None,
+        "cost": Cost(weights=weights or {}, max_edits=next(iter(most), None))
+        if most or weights
+        else None,
     }
 
 
@@ -113,10 +117,7 @@ class Shortfall:
 
 
 def find_shortfalls(
-    repaired: RepairedClassifier,
-    rules: Sequence[Rule],
-    always: Sequence[str],
-    people: FilePeople,
+    repaired: RepairedClassifier, rules: Sequence[Rule], always: Sequence[str], people: FilePeople
 ) -> list[Shortfall]:
     """The worst-off group first, with what each rule does to that one where it is cheap to try."""
     from fairmend.measure.wording import describe_open_gap, widest
@@ -208,8 +209,10 @@ def _tried(
     people: FilePeople,
     plan: Plan,
 ) -> tuple[Trial, ...]:
+    weights = getattr(repaired.cost, "weights", None)
+
     def left_by(kept: Sequence[Rule]) -> tuple[float, float]:
-        settings = repaired.get_params(deep=False) | settings_of(kept, always)
+        settings = repaired.get_params(deep=False) | settings_of(kept, always, weights)
         relaxed = {"do_no_harm": False, "require_significant": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairmendWarning)  # the repair itself has warned

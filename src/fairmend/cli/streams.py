@@ -16,8 +16,6 @@ from typing import IO, Any, NoReturn, TextIO
 
 from fairmend.errors import DataError
 
-__all__ = ["figures", "is_open", "messages", "own_output", "prepare"]
-
 _IN_ASCII = {"—": "-", "–": "-", "−": "-", "─": "-", "’": "'", "…": "...", "×": "x", "≤": "<=",
              "≥": ">=", "·": ".", "\N{NO-BREAK SPACE}": " "}  # fmt: skip
 """Signs of ours that a terminal may not know."""

@@ -24,8 +24,6 @@ from fairmend.measure.result import Audit
 from fairmend.report.report import Report
 from fairmend.tables import percent
 
-__all__ = ["main"]
-
 WIDTH = 100
 """Columns of the terminal the text is laid out for."""
 TRAINED, AUDITED = 0.3, 0.5
@@ -49,7 +47,7 @@ class Sample:
 
 
 def main() -> None:
-    """Audit a stand-in vendor model, explain what is found, repair it, and look at new people."""
+    """Audit a stand-in vendor model, explain it, repair it, and look at new people."""
     adult = load_adult(_installed())
     training, audited, holdout = _split(Sample(adult.X, adult.y, adult.sensitive_features))
 
@@ -69,8 +67,8 @@ def main() -> None:
     )
 
     _title("2  The audit: what is wrong, and how sure are we?")
-    found = audit(model, audited.X, audited.y, sensitive_features=audited.sex)
-    _show_audit(found, len(audited))
+    result = audit(model, audited.X, audited.y, sensitive_features=audited.sex)
+    _show_audit(result, len(audited))
 
     _title("3  The explanation: which inputs would close the gap?")
     explained = counterfactual(
@@ -118,10 +116,10 @@ def _vendor_model(people: Sample) -> Any:
 # -------------------------------------------------------------------- the audit
 
 
-def _show_audit(found: Audit, people: int) -> None:
+def _show_audit(result: Audit, people: int) -> None:
     _say(f"On {people:,} people the model has not seen:")
-    print(found, end="\n\n")
-    worst = found["fnr", "Female"]
+    print(result, end="\n\n")
+    worst = result["fnr", "Female"]
     _say(
         f"In words: of the women who do earn over 50,000 dollars the model misses "
         f"{percent(worst.target_rate)}, of such men {percent(worst.baseline_rate)}."
@@ -138,11 +136,7 @@ def _repair(model: Any, people: Sample) -> Any:
     from fairmend.classifier import RepairedClassifier
 
     repaired = RepairedClassifier(
-        model,
-        "fnr",
-        immutable=IMMUTABLE,
-        do_no_harm=True,
-        random_state=0,
+        model, "fnr", immutable=IMMUTABLE, do_no_harm=True, random_state=0
     ).fit(people.X, people.y, sensitive_features=people.sex)
     _say(
         "The women nearest the model's cut get the inputs of the nearest woman it says yes to, "
@@ -185,21 +179,21 @@ def _save(report: Report) -> None:
 # -------------------------------------------------------------------- the explanation
 
 
-def _show_counterfactual(found: Counterfactual) -> None:
+def _show_counterfactual(why: Counterfactual) -> None:
     _say(
         "Among all distributions of the women's inputs under which the model would miss no more "
         "of them than of the men, this is the one closest to what is observed. It is a finding, "
         "not a repair: it shows on which inputs the gap rests."
     )
-    _say(f"Is there such a distribution at all? {found.certificate}")
+    _say(f"Is there such a distribution at all? {why.certificate}")
     _say(
-        f"And the closest one? {found.status.value} It was {100 * found.before:.1f} points and is "
-        f"{abs(100 * found.after):.1f}. (The audit has counted a little more: here it is modelled "
+        f"And the closest one? {why.status.value} It was {100 * why.before:.1f} points and is "
+        f"{abs(100 * why.after):.1f}. (The audit has counted a little more: here it is modelled "
         "from their inputs who of the women earns over 50,000 dollars, because outcomes must "
         "follow the inputs when these change.)"
     )
-    scores, pairs = drivers.feature_scores(found), drivers.joint_proxies(found)
-    parts = Parts(marginals(found), scores, pairs)
+    scores, pairs = drivers.feature_scores(why), drivers.joint_proxies(why)
+    parts = Parts(marginals(why), scores, pairs)
     for table in parts.tables(MOST_SHOWN, MOST_SHOWN, MOST_SHOWN):
         print(table, end="\n\n", flush=True)
     pair = next(one for one in pairs if one.more_than_noise)

@@ -97,6 +97,8 @@ class Membership(NamedTuple):
 
     place: IntArray
     opted_out: NDArray[np.bool_]
+    first_unknown: str = ""
+    """The label of the first person of no audited group."""
 
     @classmethod
     def everybody(cls, n: int) -> Membership:
@@ -149,12 +151,13 @@ class GroupReader:
             check_length(what, column, len(frame), "X")
             encoded.append(encode(column, what))
         alike = distinct_rows(encoded)
-        places = np.array(
-            [self.place([part.values[part.codes[row]] for part in encoded]) for row in alike.first],
-            np.int64,
-        )
+        labels = [[part.values[part.codes[row]] for part in encoded] for row in alike.first]
+        places = np.array([self.place(one) for one in labels], np.int64)
+        place = places[alike.inverse]
+        unknown = alike.inverse[place == UNKNOWN]
+        first = labels[unknown[0]] if len(unknown) else ()
         return Membership(
-            np.maximum(places, UNKNOWN)[alike.inverse], (places == OPTED_OUT)[alike.inverse]
+            np.maximum(place, UNKNOWN), place == OPTED_OUT, JOINER.join(map(str, first))
         )
 
 

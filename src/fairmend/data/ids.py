@@ -62,6 +62,29 @@ def read_people(ids: Any, frame: Frame | None, n: int) -> IntArray:
     return person
 
 
+def held_out(
+    cell: IntArray, share: float, seed: int, person: IntArray | None = None
+) -> NDArray[np.bool_]:
+    """Whose rows are held out: a share of the people of each cell, all rows of a person together.
+
+    A person is of the cell of their first row.
+
+    >>> held_out(np.array([0, 0, 0, 0, 1, 1]), 0.5, seed=0).tolist()
+    [False, False, True, True, False, True]
+    """
+    first = row = np.arange(len(cell))
+    if person is not None and len(numbers := np.unique(person, return_index=True)[1]) < len(cell):
+        first, row = numbers, person
+    cell = cell[first]
+    order = np.random.default_rng(seed).permutation(len(cell))
+    by_cell = order[np.argsort(cell[order], kind="stable")]
+    sizes = np.bincount(cell)
+    place = np.empty(len(cell), np.int64)  # each person's place within their cell
+    place[by_cell] = np.concatenate([np.arange(size) for size in sizes])
+    mask: NDArray[np.bool_] = (place < np.round(share * sizes)[cell])[row]
+    return mask
+
+
 def read_ids(ids: Any) -> NDArray[Any]:
     """Ids as an array of integers, or of Python objects."""
     column = object_array(ids) if isinstance(ids, list | tuple) else as_column(ids, "ids")

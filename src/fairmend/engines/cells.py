@@ -19,8 +19,6 @@ from fairmend.data.containers import Kind, as_kind
 from fairmend.data.weights import check_weights
 from fairmend.errors import check
 
-__all__ = ["Cells", "count", "merge", "refuse_words", "rows_of"]
-
 # What an engine adds to the columns: how many people a cell has, without those of weight 0; of
 # their weights the sum, the sum of squares, the smallest, the largest, and how many are known.
 PEOPLE, WEIGHT, SQUARED = "__people", "__weight", "__squared"

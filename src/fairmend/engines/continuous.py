@@ -40,16 +40,6 @@ if TYPE_CHECKING:
     from fairmend.model.answers import Answers
     from fairmend.model.blackbox import BlackBox
 
-__all__ = [
-    "Scored",
-    "Thinned",
-    "are_mostly_distinct",
-    "audit_scored",
-    "reference_cells",
-    "score_people",
-    "thin",
-]
-
 EXACT_ROWS = 1_000_000
 """Up to this many rows every distinct row is kept, whatever there is in it."""
 NEAR = 20_000

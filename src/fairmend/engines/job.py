@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, Literal
@@ -19,10 +19,11 @@ import narwhals as nw
 from fairmend.apply.batch import Applied, apply_batch, read_people
 from fairmend.apply.draw import Drawer
 from fairmend.apply.laws import FittedRepair, Laws
+from fairmend.data.columns import IntArray
 from fairmend.data.containers import as_kind, kind_of
 from fairmend.errors import DataError, ModelError, in_a_line
-
-__all__ = ["Job", "received"]
+from fairmend.model.answers import Answers
+from fairmend.repair.problem import answers_of_all
 
 Output = Literal["predict", "transform"]
 
@@ -46,16 +47,23 @@ class Job:
     remember: bool = True
     """Whether the model's answers are remembered, those of the audit included."""
 
+    audited: tuple[IntArray, Answers] | None = field(init=False, default=None)
+    """The model's answers about rows of the audit; whose rows these are stays here."""
+
     def __post_init__(self) -> None:
-        own = self.repair.fingerprint()  # computed here, and not on every worker
-        slim = replace(self.repair, data=self.repair.data.counted, fingerprint=partial(str, own))
-        object.__setattr__(self, "repair", slim)  # without anybody's own rows
+        repair, data = self.repair, self.repair.data
+        own = repair.fingerprint()  # computed here, and not on every worker
+        if self.remember and repair.answers_stand:
+            object.__setattr__(self, "audited", answers_of_all(data))
+        slim = replace(repair, data=data.without_rows, fingerprint=partial(str, own))
+        object.__setattr__(self, "repair", slim)
 
     @cached_property
     def laws(self) -> Laws:
-        if not self.remember:
-            return Laws(self.repair, edits=self.what == "transform", most=0)
-        return Laws(self.repair, edits=self.what == "transform").with_audited_answers()
+        laws = Laws(self.repair, edits=self.what == "transform", most=None if self.remember else 0)
+        if self.audited is not None:
+            laws.remember(*self.audited)
+        return laws
 
     @property
     def stamp(self) -> dict[str, Any]:

@@ -24,8 +24,6 @@ from fairmend.engines.source import Source, damaged
 from fairmend.errors import require
 from fairmend.progress import progress
 
-__all__ = ["Domain", "count_packed", "domains", "parquet_file"]
-
 MOST_CELLS = 1 << 23
 """Counters are kept for this many combinations at most."""
 MOST_TEXTS = 255

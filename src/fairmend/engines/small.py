@@ -30,8 +30,6 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.engines.cells import PEOPLE, merge, rows_of
 from fairmend.errors import FairmendWarning
 
-__all__ = ["Counted", "Suppression"]
-
 # Pairs of a small and a large cell that are compared at a time.
 _PAIRS = 1 << 20
 

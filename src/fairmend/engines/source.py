@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from fairmend.engines.job import Job
     from fairmend.engines.small import Counted, Suppression
 
-__all__ = ["Engine", "Source", "find", "is_elsewhere", "source"]
-
 SmallCells = Literal["drop", "merge"]
 
 _PARQUET, _CSV = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
@@ -267,15 +265,6 @@ def source(
     )
 
 
-def is_elsewhere(X: Any) -> bool:
-    """Whether X is a place of rows instead of rows; looks at nothing but the type.
-
-    >>> is_elsewhere("decisions.parquet"), is_elsewhere([[1, 2]])
-    (True, False)
-    """
-    return isinstance(X, str | os.PathLike | Source) or Engine.of(X) is not None
-
-
 def find(X: Any) -> Source | None:
     """The place of rows that X is; None for rows in memory."""
     if isinstance(X, Source):
@@ -334,6 +323,7 @@ def damaged(file: str, error: BaseException) -> DataError:
 
 
 def is_csv(name: str) -> bool:
+    """Whether a file is CSV, by its suffix."""
     return name.lower().removesuffix(".gz").endswith(_CSV)
 
 

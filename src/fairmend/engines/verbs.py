@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,24 +19,13 @@ from fairmend.engines import continuous, duck, summary
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.job import Job
 from fairmend.engines.small import Suppression
-from fairmend.engines.source import Source, find, is_elsewhere, source
+from fairmend.engines.source import Engine, Source, find, source
 from fairmend.errors import check, check_choice, listed
 from fairmend.measure.elsewhere import Gathered
 
 if TYPE_CHECKING:
     from fairmend.classifier import RepairedClassifier
     from fairmend.model.blackbox import BlackBox
-
-__all__ = [
-    "gather",
-    "is_elsewhere",
-    "map_rows",
-    "predict_elsewhere",
-    "reading_files",
-    "tabulate",
-    "tabulate_into",
-    "transform_elsewhere",
-]
 
 
 def tabulate(
@@ -131,6 +121,15 @@ def tabulate_into(
         relation = duck.relation(place)
     counted = duck.cells(relation, columns, sample_weight, place.suppress_below)
     return save_reader(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether X is a place of rows instead of rows; looks at nothing but the type.
+
+    >>> is_elsewhere("decisions.parquet"), is_elsewhere([[1, 2]])
+    (True, False)
+    """
+    return isinstance(X, str | PathLike | Source) or Engine.of(X) is not None
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import numpy as np
 from fairmend import doors
 from fairmend.data.limits import MOST, Between, Chance, Count, Figure, Label, Share
 from fairmend.data.naming import GroupNames
+from fairmend.data.plain import as_plain
 from fairmend.data.stored import stored
 from fairmend.errors import require
 from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent, points
@@ -149,8 +150,8 @@ class Audit:
             "schema": "fairmend.audit/1",
             **{name: getattr(self, name) for name in plain},
             "metrics": dict(self.titles),
-            "gaps": [_plain(gap) for gap in self.gaps],
-            "groups": [_plain(group) for group in self.groups],
+            "gaps": as_plain(self.gaps),
+            "groups": as_plain(self.groups),
             "verdict": self.verdict(),
         }
 
@@ -311,17 +312,6 @@ def _as_frame(rows: Sequence[Any], kind: type, why: str) -> pd.DataFrame:
     columns = [column.name for column in fields(kind)]
     frame: pd.DataFrame = pandas.DataFrame([asdict(row) for row in rows], columns=columns)
     return frame
-
-
-def _plain(row: Gap | GroupSummary) -> dict[str, Any]:
-    """A row for JSON: labels that JSON does not know as text, nan as None."""
-
-    def value(given: Any) -> Any:
-        if isinstance(given, float) and np.isnan(given):
-            return None
-        return given if isinstance(given, str | int | float | None) else str(given)
-
-    return {key: value(given) for key, given in asdict(row).items()}
 
 
 def _per_cent(confidence: float) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import Frame, is_missing, object_array, scalar
+from fairmend.data.plain import as_plain
 from fairmend.errors import DataError, ModelError, check, check_between, check_whole
 from fairmend.model.protocols import protocol_for, protocol_named
 
@@ -221,16 +222,9 @@ def cells(frame: Frame) -> list[list[Any]]:
     """
     columns = []
     for column in frame.encoded:
-        plain = [_plain(value) for value in column.values]
+        plain = [None if is_missing(value) else as_plain(value) for value in column.values]
         columns.append([plain[code] for code in column.codes])
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _plain(value: Any) -> Any:
-    if is_missing(value):
-        return None
-    plain: Any = scalar(value)
-    return plain if isinstance(plain, bool | int | float | str) else str(plain)
 
 
 def as_answers(values: list[Any]) -> NDArray[Any]:

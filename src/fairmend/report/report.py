@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 from fairmend import doors
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
+from fairmend.data.plain import as_plain
 from fairmend.measure.result import Audit, Gap
 from fairmend.repair.price_of_blindness import PriceOfBlindness
 from fairmend.report.edits import EditedFeature
@@ -176,9 +177,9 @@ class Report:
         }
         filing: dict[str, dict[str, Any]] = {"impact": {}, "local_law_144": {}, "metrics": {}}
         for side, (audit, cells) in sides.items():
-            filing["impact"][side] = _plain(impact_tables(attribute, cells))
-            filing["local_law_144"][side] = _plain(filed_tables(attribute, cells))
-            filing["metrics"][side] = _plain(group_metrics(audit))
+            filing["impact"][side] = as_plain(impact_tables(attribute, cells))
+            filing["local_law_144"][side] = as_plain(filed_tables(attribute, cells))
+            filing["metrics"][side] = as_plain(group_metrics(audit))
         derived = {
             "schema": "fairmend.report/1",
             "verdict": [{"question": q, "answer": a} for q, a in self.verdict()],
@@ -187,7 +188,7 @@ class Report:
             "filing": filing,
         }
         return {
-            key: derived[key] if key in derived else _plain(getattr(self, key)) for key in _KEYS
+            key: derived[key] if key in derived else as_plain(getattr(self, key)) for key in _KEYS
         }
 
     def to_html(self) -> str:
@@ -296,16 +297,3 @@ _EFFECT_NOTES = (
     "unreachable: people whom the rule would edit, but no allowed edit helps",
     "unseen: people whose inputs the audit did not have; the rule applies to them too",
 )
-
-
-def _plain(value: Any) -> Any:
-    """Values as JSON has them: unknown numbers are None, labels of other kinds are text."""
-    if hasattr(value, "__dataclass_fields__"):
-        return _plain(asdict(value))
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float):
-        return float(value) if np.isfinite(value) else None
-    return value if isinstance(value, str | int | None) else str(value)

@@ -115,11 +115,7 @@ def alternatives(
             disparity=disparity, immutable=tuple(immutable), reference=reference, blind=True,
             favorable_label=favorable_label, pos_label=pos_label, random_state=random_state,
         )  # fmt: skip
-        settings.check()
-        for one in settings.disparities:
-            for part in getattr(one, "parts", [(1.0, one)]):
-                as_rate(part[1])
-        check_between("margin", margin, 0, np.inf, "For example 0.005.", open_ended=True)
+        _check_settings(settings, margin)
         given = Given(X, y, sensitive_features, sample_weight, ids, pos_label)
         _check_measure(measure, X)
         others = _check_models(models)
@@ -128,9 +124,15 @@ def alternatives(
             beside[AMOUNT] = measure
         choosing, judging = split(box, given, beside, holdout, settings.seed)
         settings.check_data(choosing.data)
-        return _search(
-            choosing, judging, settings, measure=measure, margin=float(margin), models=others
-        )
+        return _search(choosing, judging, settings, measure=measure, margin=margin, models=others)
+
+
+def _check_settings(settings: RepairSettings, margin: float) -> None:
+    settings.check()
+    for one in settings.disparities:
+        for part in getattr(one, "parts", [(1.0, one)]):
+            as_rate(part[1])
+    check_between("margin", margin, 0, np.inf, "For example 0.005.", open_ended=True)
 
 
 def _is_amount(measure: Any) -> bool:

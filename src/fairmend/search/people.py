@@ -13,7 +13,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, Frame, IntArray, read_column
 from fairmend.data.given import as_column, check_order
 from fairmend.data.groups import are_names, group_columns, read_groups
-from fairmend.data.ids import read_people
+from fairmend.data.ids import held_out, read_people
 from fairmend.data.outcomes import read_outcome
 from fairmend.data.weights import read_weights
 from fairmend.errors import DataError, check, check_between, check_length, listed
@@ -264,17 +264,10 @@ def _drawn(given: Given, share: float, seed: int) -> Any:
     check_length("y", column, len(frame), "X")
     check_order({"X": frame.native, "y": given.y, "sensitive_features": given.sensitive_features})
     outcome, _ = read_outcome(column, given.pos_label)
-    group, groups, _ = read_groups(given.sensitive_features, frame, len(outcome))
-    cell = 2 * group + outcome
-    rows = np.arange(len(cell))
-    person = rows if given.ids is None else read_people(given.ids, frame, len(cell))
-    first = np.unique(person, return_index=True)[1]
-    rng = np.random.default_rng(seed)
-    judging = np.zeros(int(person.max()) + 1, bool)
-    for one in np.unique(cell[first]):
-        members = rng.permutation(person[first][cell[first] == one])
-        judging[members[: round(share * len(members))]] = True
-    if len(groups) > 0 and not 0 < judging[person].sum() < len(person):
+    group, *_ = read_groups(given.sensitive_features, frame, len(outcome))
+    person = None if given.ids is None else read_people(given.ids, frame, len(group))
+    judging = held_out(2 * group + outcome, share, seed, person)
+    if judging.all() or not judging.any():
         raise DataError("holdout", "must leave people on both sides", "one side has nobody",
                         "Use more people.")  # fmt: skip
-    return judging[person]
+    return judging

@@ -10,11 +10,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fairmend import doors
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
+from fairmend.data.plain import as_plain
 from fairmend.errors import DataError, FairmendWarning, nearest, require
 from fairmend.measure.result import Audit
 from fairmend.measure.wording import share
@@ -177,10 +176,7 @@ class Alternatives:
             "margin_is_share": self.relative_margin,
             "trade_off": self.trade_off.cut,
             "people": {"choosing": self.provenance.audited, "judging": self.provenance.reported},
-            "candidates": [
-                {key: _plain(value) for key, value in _record(one).items()}
-                for one in self.candidates
-            ],
+            "candidates": [as_plain(_record(one)) for one in self.candidates],
             "named": [one.name for one in self.named],
             "best": None if best is None else best.name,
             "bound": self.bound.gap if isinstance(self.bound, Bound) else None,
@@ -356,12 +352,6 @@ def _record(one: Alternative) -> dict[str, Any]:
         "choosing_gap": one.choosing.gap.gap,
         "choosing_measure": one.choosing.performance.value,
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and np.isnan(value):
-        return None
-    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def _as_answered(made: Candidate, part: Part) -> Any:

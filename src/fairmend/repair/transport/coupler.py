@@ -22,7 +22,7 @@ from fairmend.repair.transport.prices import (
     edit_prices,
 )
 from fairmend.repair.transport.problem import Coupling, CouplingStatus, TransportProblem
-from fairmend.repair.transport.reduction import Part, Shipment, components, couple
+from fairmend.repair.transport.reduction import Component, Shipment, components, couple
 from fairmend.repair.transport.simplex import ArcMemory, ship_exactly
 
 Ties = Literal["stay", "order"]
@@ -53,7 +53,7 @@ def solve(problem: TransportProblem, memory: ArcMemory | None = None) -> Couplin
     return couple(problem, partial(_ship, memory=memory or ArcMemory()))
 
 
-def _ship(part: Part, memory: ArcMemory) -> Shipment:
+def _ship(part: Component, memory: ArcMemory) -> Shipment:
     if part.pairs > EXACT_PAIRS and not part.prices.forbids:
         return ship_entropically(part)
     return ship_exactly(part, memory)

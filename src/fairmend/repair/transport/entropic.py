@@ -23,7 +23,7 @@ from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import DataError, require
 from fairmend.repair.transport.prices import SLAB, PointPrices, Prices
 from fairmend.repair.transport.problem import Coupling, TransportProblem
-from fairmend.repair.transport.reduction import Part, Shipment, couple
+from fairmend.repair.transport.reduction import Component, Shipment, couple
 from fairmend.repair.transport.simplex import along_both
 
 Backend = Literal["numpy", "torch"]
@@ -64,7 +64,7 @@ def solve_entropic(
 
 
 def ship_entropically(
-    part: Part, *, blur: float = BLUR, backend: Backend | None = None
+    part: Component, *, blur: float = BLUR, backend: Backend | None = None
 ) -> Shipment:
     """Everything, at nearly the least cost."""
     if part.prices.forbids:

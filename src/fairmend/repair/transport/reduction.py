@@ -22,7 +22,7 @@ DUST = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Component:
     """Sources and sinks that allowed moves connect."""
 
     sources: IntArray
@@ -54,19 +54,19 @@ class Shipment:
     def cost(self) -> float:
         return float(self.mass @ self.price)
 
-    def bound(self, part: Part) -> float:
+    def bound(self, part: Component) -> float:
         """What shipping the part costs at least, by the potentials."""
         return float(self.potential_from @ part.supply + self.potential_to @ part.demand)
 
     @classmethod
-    def nothing(cls, part: Part) -> Shipment:
+    def nothing(cls, part: Component) -> Shipment:
         """Of a part from which no move is allowed."""
         nowhere, none = np.empty(0, np.int64), np.empty(0)
         stay = np.zeros(len(part.supply))
         return cls(nowhere, nowhere, none, none, part.supply, stay, none)
 
 
-def couple(problem: TransportProblem, ship: Callable[[Part], Shipment]) -> Coupling:
+def couple(problem: TransportProblem, ship: Callable[[Component], Shipment]) -> Coupling:
     """The coupling whose parts are shipped in a given way; its status goes by its certificate."""
     p, q = problem.mass_from, problem.mass_to
     kept = np.zeros(len(p))
@@ -82,7 +82,7 @@ def couple(problem: TransportProblem, ship: Callable[[Part], Shipment]) -> Coupl
     u, v = np.full(len(p), np.nan), np.full(len(q), np.nan)
     between = problem.prices.take(sources, sinks)
     for here, there in _connected(between):
-        part = Part(
+        part = Component(
             sources[here], sinks[there], excess[sources[here]], deficit[sinks[there]],
             between if len(here) * len(there) == np.prod(between.shape) else
             between.take(here, there),

@@ -18,7 +18,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.errors import require
 from fairmend.repair.transport.problem import Coupling, TransportProblem
-from fairmend.repair.transport.reduction import DUST, Part, Shipment, couple
+from fairmend.repair.transport.reduction import DUST, Component, Shipment, couple
 
 DENSE_PAIRS = 250_000
 """Up to so many pairs of sources and sinks the whole matrix is quicker."""
@@ -42,7 +42,7 @@ class ArcMemory:
     def __init__(self) -> None:
         self._row = self._column = np.empty(0, np.int64)
 
-    def between(self, part: Part) -> tuple[IntArray, IntArray]:
+    def between(self, part: Component) -> tuple[IntArray, IntArray]:
         """Those between a part's sources and sinks, numbered as there."""
         ends = []
         for arc, mine in ((self._row, part.sources), (self._column, part.sinks)):
@@ -52,7 +52,7 @@ class ArcMemory:
         inside = (ends[0] >= 0) & (ends[1] >= 0)
         return ends[0][inside], ends[1][inside]
 
-    def learn(self, part: Part, row: IntArray, column: IntArray) -> None:
+    def learn(self, part: Component, row: IntArray, column: IntArray) -> None:
         """Replace what is remembered between a part's rows."""
         outside = ~(np.isin(self._row, part.sources) & np.isin(self._column, part.sinks))
         self._row = np.r_[self._row[outside], part.sources[row]]
@@ -79,7 +79,7 @@ def solve_exact(problem: TransportProblem, memory: ArcMemory | None = None) -> C
     return couple(problem, partial(ship_exactly, memory=memory or ArcMemory()))
 
 
-def ship_exactly(part: Part, memory: ArcMemory) -> Shipment:
+def ship_exactly(part: Component, memory: ArcMemory) -> Shipment:
     """As much as can be carried along allowed arcs, and that as cheaply as can be."""
     network = _Network.of(part)
     if part.pairs > DENSE_PAIRS:
@@ -90,7 +90,7 @@ def ship_exactly(part: Part, memory: ArcMemory) -> Shipment:
     return replace(flow, potential_from=u, solver="network simplex (POT) on all arcs")
 
 
-def _by_sparse_arcs(part: Part, network: _Network, memory: ArcMemory) -> Shipment:
+def _by_sparse_arcs(part: Component, network: _Network, memory: ArcMemory) -> Shipment:
     n, m = part.prices.shape
 
     def priced(arcs: IntArray) -> FloatArray:
@@ -193,7 +193,7 @@ _Solved = tuple[FloatArray, FloatArray, bool]
 class _Network:
     """A part's sources and sinks, and a dummy for what one side has too much."""
 
-    part: Part
+    part: Component
     supply: FloatArray
     demand: FloatArray
     dummy_row: IntArray
@@ -203,7 +203,7 @@ class _Network:
     can; inf where everything is allowed and can be shipped."""
 
     @classmethod
-    def of(cls, part: Part) -> _Network:
+    def of(cls, part: Component) -> _Network:
         n, m = part.prices.shape
         a, b = part.supply, part.demand
         row = column = np.empty(0, np.int64)
