@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 
 import fairmend
+import vending
 from fairmend import DataError, engines
 from fairmend.apply.files import FileRepairer, Wanted
 from fairmend.apply.outputs import Outputs
@@ -271,12 +272,10 @@ def test_engines(case, engine, which, tmp_path, request):
 def start(case, monkeypatch, tmp_path):
     vendor = make_vendor()
 
-    async def query(self, names, rows, kinds, deadline):
-        table = pd.DataFrame(rows, columns=list(names)).astype({"income": float})
-        scores = vendor(table).tolist()
-        return scores, scores
+    def scores(table):
+        return vendor(table.astype({"income": float})).tolist()
 
-    monkeypatch.setattr(Upstream, "query", query)
+    monkeypatch.setattr(Upstream, "send", vending.in_this_process(scores))
     monkeypatch.setenv("FAIRMEND_KEY", KEY.hex())
 
     def start(**more):

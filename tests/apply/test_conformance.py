@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 import fairmend
+import vending
 from fairmend import engines
 from fairmend.apply.files import FileRepairer, Wanted
 from fairmend.apply.outputs import Outputs
@@ -314,13 +315,10 @@ def sidecar(case, monkeypatch):
     """A sidecar in this process, whose vendor is the model itself; what was sent is kept."""
     sent = []
 
-    async def query(self, names, rows, kinds, deadline):
-        sent.append(list(rows))
-        table = pd.DataFrame(rows, columns=list(names)).astype({"income": float})
-        scores = vendor(table).tolist()
-        return scores, scores
+    def scores(table):
+        return vendor(table.astype({"income": float})).tolist()
 
-    monkeypatch.setattr(Upstream, "query", query)
+    monkeypatch.setattr(Upstream, "send", vending.in_this_process(scores, sent))
     monkeypatch.setenv("FAIRMEND_KEY", KEY.hex())
     artifact = case.folder / "repair.fairmend"
     if not artifact.exists():
