@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 import fairmend
 from fairmend import ArtifactError, RepairedClassifier
 from fairmend.artifact import inspect, store
+from fairmend.explain.trees import BoostedTrees
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 pytestmark = pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
@@ -164,3 +165,24 @@ def test_forged_fields_are_refused(what, tmp_path):
     assert _rule(body) is not None
     FORGED[what](body)
     assert forger.judged({store._BODY: json.dumps(body).encode()}) == "refused"
+
+
+def test_boosted_trees_of_the_outcome_come_back(tmp_path):
+    rng = np.random.default_rng(0)
+    s = rng.integers(0, 2, 1_200)
+    X = pd.DataFrame({"a": rng.normal(-0.5 * s).round(2), "b": rng.normal(0.5 * s).round(2)})
+    y = (rng.random(len(s)) < np.where(np.sin(4 * X["a"]) > 0, 0.9, 0.1)).astype(int)
+
+    def score(rows):
+        return 1 / (1 + np.exp(-np.asarray(rows)[:, 0].astype(float)))
+
+    groups = np.array(["p", "q"])[s]
+    repaired = RepairedClassifier(score, blind=True, random_state=0)
+    repaired.fit(X, y, sensitive_features=groups)
+    assert isinstance(repaired.plan_.rule.outcome.inputs.fitted.estimator, BoostedTrees)
+    repaired.save(tmp_path / "trees.fairmend")
+    loaded = fairmend.load(tmp_path / "trees.fairmend", score)
+    new = pd.DataFrame(rng.normal(size=(500, 2)), columns=["a", "b"])
+    decisions = repaired.predict(new)
+    assert (decisions != (score(new) > 0.5)).any()
+    np.testing.assert_array_equal(loaded.predict(new), decisions)

@@ -59,7 +59,8 @@ def write_applicants(path, n, seed=0):
 
 
 def environment(**more):
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    names = ("PATH", "HOME", "OMP_NUM_THREADS")  # as many threads as the tests have themselves
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, "NO_COLOR": "1", "COLUMNS": "80", **more}
 
 

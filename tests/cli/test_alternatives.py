@@ -15,11 +15,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alternatives")
-    write_applicants(folder / "applicants.csv", 1_500)
-    write_applicants(folder / "judges.csv", 1_000, seed=1)
+    write_applicants(folder / "applicants.csv", 600)
+    write_applicants(folder / "judges.csv", 400, seed=1)
     return folder
 
 
+@pytest.mark.slow
 def test_the_search_its_dossier_and_its_artifact(call, folder):
     done = call("alternatives", "applicants.csv", *NAMED, *IGNORED, "--margin", "0.05", "-o",
                 "dossier.html", "--save", "best.fairmend", "--fail-if-better", "--json",
@@ -31,7 +32,7 @@ def test_the_search_its_dossier_and_its_artifact(call, folder):
     assert (folder / "best.fairmend").exists() == bool(found["best"])
     names = [one["candidate"] for one in found["candidates"]]
     assert names[0] == "the model as it is"
-    assert found["people"]["choosing"] + found["people"]["judging"] == 1_500 - found["left_out"]
+    assert found["people"]["choosing"] + found["people"]["judging"] == 600 - found["left_out"]
     text = (folder / "dossier.html").read_text(encoding="utf-8")
     assert "fairmend alternatives applicants.csv" in text
     if found["best"]:
@@ -39,6 +40,7 @@ def test_the_search_its_dossier_and_its_artifact(call, folder):
         assert repaired.blind
 
 
+@pytest.mark.slow
 def test_other_people_judge_and_a_column_is_another_model(call, folder):
     for name in ("applicants", "judges"):
         table = pl.read_csv(folder / f"{name}.csv", separator=";", infer_schema=False)

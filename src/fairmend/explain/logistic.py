@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -83,7 +82,7 @@ class LogisticFits:
         columns = matrix.shape[1] + (0 if pairs is None else len(pairs[0]))
         self._wide = columns > WIDE
         if not self._wide:
-            self._design = _Design(matrix, pairs)
+            self._design = _design(matrix, pairs)
         self._curvature: FloatArray | None = None
         """X' diag(p (1-p)) X a unit of weight, as it was when last computed."""
         self._inverses: dict[float, FloatArray] = {}
@@ -107,25 +106,25 @@ class LogisticFits:
         self, penalty: float, weight: FloatArray, start: FloatArray | None, flat: float
     ) -> FloatArray:
         design = self._design
-        ridge = np.r_[0.0, np.full(design.width - 1, 1 / penalty)]
+        ridge = np.r_[0.0, np.full(design.shape[1] - 1, 1 / penalty)]
         total, events = weight.sum(axis=1), weight[:, 1]
         people = float(total.sum())
 
         def loss(at: FloatArray) -> float:
-            linear = design.times(at)
+            linear = design @ at
             return float(total @ np.logaddexp(0.0, linear) - events @ linear + ridge @ at**2 / 2)
 
         beta = np.zeros(len(ridge)) if start is None else start
         inverse, last = self._inverse(penalty, ridge, people), np.inf
         step = gradient = np.zeros(len(ridge))
         for _ in range(_NEWTON_STEPS):
-            p = special.expit(design.times(beta))
-            before, gradient = gradient, design.summed(total * p - events) + ridge * beta
+            p = special.expit(design @ beta)
+            before, gradient = gradient, design.T @ (total * p - events) + ridge * beta
             size = float(np.abs(gradient).max())
             if size <= flat * people:
                 break
             if inverse is None or size > _SLOW * last:
-                self._curvature = design.crossed(total * p * (1 - p) / people)
+                self._curvature = _crossed(design, total * p * (1 - p) / people)
                 inverse = _inverted(self._curvature, ridge, people)
             elif np.isfinite(last):
                 inverse = _corrected(inverse, step, gradient - before)
@@ -152,47 +151,19 @@ def _inverted(curvature: FloatArray, ridge: FloatArray, people: float) -> FloatA
     return np.asarray(np.linalg.inv(people * curvature + np.diag(ridge + 1e-10)), np.float64)
 
 
-class _Design:
-    """The columns of a regression, an intercept first and products of two of them last.
+def _design(matrix: FloatArray, pairs: Pairs | None) -> FloatArray:
+    """An intercept, the columns, and the products of pairs of them, column by column."""
+    parts = [np.ones((1, len(matrix))), matrix.T]
+    if pairs is not None:
+        columns = np.ascontiguousarray(matrix.T)
+        parts.append(columns[pairs[0]] * columns[pairs[1]])
+    return np.concatenate(parts).T
 
-    Products are not needed to multiply by: with the slopes as a matrix Q of two columns each, that
-    is x' Q x.
-    """
 
-    def __init__(self, matrix: FloatArray, pairs: Pairs | None) -> None:
-        self._columns = np.column_stack([np.ones(len(matrix)), matrix])
-        self._pairs = pairs
-        self.width = self._columns.shape[1]
-        if pairs is not None:
-            none = np.zeros(self.width, np.int64)
-            self._at = np.r_[none, pairs[0] + 1], np.r_[np.arange(self.width), pairs[1] + 1]
-            self.width += len(pairs[0])
-
-    def times(self, beta: FloatArray) -> FloatArray:
-        """X beta."""
-        if self._pairs is None:
-            return np.asarray(self._columns @ beta, np.float64)
-        slopes = np.zeros((self._columns.shape[1],) * 2)
-        slopes[self._at] = beta
-        return np.asarray(np.einsum("ij,ij->i", self._columns @ slopes, self._columns), np.float64)
-
-    def summed(self, each: FloatArray) -> FloatArray:
-        """X' each."""
-        if self._pairs is None:
-            return np.asarray(self._columns.T @ each, np.float64)
-        return np.asarray((self._columns.T @ (self._columns * each[:, None]))[self._at], np.float64)
-
-    def crossed(self, weight: FloatArray) -> FloatArray:
-        """X' diag(weight) X."""
-        rooted = self.every * np.sqrt(weight)[:, None]
-        return np.asarray(rooted.T @ rooted, np.float64)
-
-    @cached_property
-    def every(self) -> FloatArray:
-        """X itself."""
-        if self._pairs is None:
-            return self._columns
-        return self._columns[:, self._at[0]] * self._columns[:, self._at[1]]
+def _crossed(design: FloatArray, weight: FloatArray) -> FloatArray:
+    """X' diag(weight) X."""
+    rooted = design * np.sqrt(weight)[:, None]
+    return np.asarray(rooted.T @ rooted, np.float64)
 
 
 def _corrected(inverse: FloatArray, step: FloatArray, change: FloatArray) -> FloatArray:
@@ -228,7 +199,8 @@ class PairLogistic:
         return alike(self.first, self.second)
 
     def decision_function(self, matrix: FloatArray) -> FloatArray:
-        return _Design(matrix, (self.first, self.second)).times(self.model.coefficients)
+        design = _design(matrix, (self.first, self.second))
+        return np.asarray(design @ self.model.coefficients, np.float64)
 
     def predict_proba(self, matrix: FloatArray) -> FloatArray:
         return _both_chances(self.decision_function(matrix))
@@ -257,13 +229,13 @@ def standard_error(
     basis = row_space(matrix)
     if basis is not None:
         matrix = matrix @ basis
-    design = _Design(
+    design = _design(
         matrix, (model.first, model.second) if isinstance(model, PairLogistic) else None
     )
-    ridge = np.r_[0.0, np.full(design.width - 1, 1 / penalty)]
+    ridge = np.r_[0.0, np.full(design.shape[1] - 1, 1 / penalty)]
     slope = p * (1 - p)
-    hessian = design.crossed(tally.by_row * slope) + np.diag(ridge + 1e-12)
-    solved = np.linalg.solve(hessian, design.every.T)
-    spread = design.crossed(tally.squared_by_row * slope)
+    hessian = _crossed(design, tally.by_row * slope) + np.diag(ridge + 1e-12)
+    solved = np.linalg.solve(hessian, design.T)
+    spread = _crossed(design, tally.squared_by_row * slope)
     variance = np.einsum("ji,jk,ki->i", solved, spread, solved, optimize=True)
     return np.asarray(slope * np.sqrt(np.maximum(0.0, variance)), np.float64)
