@@ -14,7 +14,7 @@ from fairmend import BlackBox
 from fairmend.errors import DataError, FairmendError, FairmendWarning
 from fairmend.search import choice
 
-pytestmark = pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")]
 
 
 def applicants(n, seed=0):

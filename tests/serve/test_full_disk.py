@@ -76,6 +76,7 @@ def logged(disk, sidecar):
     return [decision.removesuffix("/0") for decision in done.stdout.decode().split()]
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_it_decides_nothing_until_there_is_room(disk, serve):
     sidecar = serve()
     acknowledged = [ask(sidecar)[2]["Fairmend-Decision"] for _ in range(5)]
@@ -134,6 +135,7 @@ def test_the_log_itself_fills_the_disk(disk, serve):
     assert logged(disk, sidecar) == acknowledged
 
 
+@pytest.mark.slow
 def test_killed_and_started_on_a_full_disk(disk, serve):
     sidecar = serve()
     acknowledged = [ask(sidecar)[2]["Fairmend-Decision"] for _ in range(5)]

@@ -62,6 +62,7 @@ def wait_for(port, seconds=60):
     raise AssertionError(f"nobody listens at {url}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (which("bash") and which("curl")), reason="needs bash and curl")
 def test_the_walk_works_as_typed(tmp_path):
     page = PAGE.read_text(encoding="utf-8")
