@@ -212,6 +212,11 @@ class Exchange:
         typed = [row for row in reading.each[0] if row is not None]
         if len(typed) == len(reading.query.rows):
             return encode(schema.sent_names, typed, schema.kinds)
+        widths = set(map(len, reading.query.rows))
+        if reading.query.names is not None:
+            widths.add(len(reading.query.names))
+        if len(widths) > 1:
+            raise BadRequest("bad_row", "every row must have as many cells as columns", 422)
         rows, names = plain_rows(reading), reading.names
         if names is None and all(len(row) == len(schema.names) for row in rows):
             names = schema.sent_names
