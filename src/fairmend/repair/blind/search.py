@@ -66,10 +66,10 @@ class FlipSearch:
     """The cheapest rows to turn so that all constraints hold, as people turned out.
 
     One decision for everybody has no gap either. So no rule for several gaps may cost more than the
-    cheaper of these two, nor half of that where several gaps cannot all be closed anyway, as the people of a
-    small group cannot be told from others. The rule then leaves the least that this price allows,
-    each gap measured in its own sampling error and none wider than it was: a small group's error
-    is the largest, and its gap does not drive the rule for all.
+    cheaper of these two, nor half of that where several gaps cannot all be closed anyway, as the
+    people of a small group cannot be told from others. The rule then leaves the least that this
+    price allows, each gap measured in its own sampling error and none wider than it was: a small
+    group's error is the largest, and its gap does not drive the rule for all.
     """
 
     def __init__(
