@@ -560,7 +560,7 @@ are chosen on the same audit people by the same procedure and judged on the same
 
 {worlds.markdown()}
 
-{_held_of(checks, "bounds hold")}
+{_held_of(checks, "bounds hold")} {found.get("note", "")}
 
 {chr(10).join(short)}
 """
