@@ -17,7 +17,7 @@ PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist wor
 # Compiled files are kept whatever the shell says: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup browser demo check lint types test coverage theory docs screenshots bench reproduce truth odd fuzz release-check clean again
+.PHONY: help setup browser demo check lint types test coverage theory docs screenshots bench reproduce alternatives truth odd fuzz release-check clean again
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
@@ -110,6 +110,10 @@ bench: setup                ## side by side with the peers, one run a subject
 
 reproduce: setup            ## the paper's tables and figures, its numbers beside ours
 	$(BIN)/python experiments --splits $(SPLITS) --jobs $(WORKERS)
+
+alternatives: setup         ## less discriminatory alternatives beside retrained models and truth (an hour)
+	$(BIN)/python experiments/alternatives.py --splits 5 --jobs $(WORKERS)
+	$(BIN)/python experiments/_page.py results/alternatives.json
 
 truth: setup                ## what is said against simulated truth; renews docs/quality.md (minutes)
 	$(BIN)/python experiments/truth.py --jobs $(WORKERS) --write

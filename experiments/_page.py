@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import alternatives
 import blind
 import counterfactuals
 import frontier
@@ -58,6 +59,7 @@ def page(results: Record, pictures: str) -> str:
         _marginals(results["counterfactuals"]["marginals"]),
         _mixed(results["mixed"]),
         _blind(results["blind"]),
+        _alternatives(results.get("alternatives")),
         _run(results["run"]),
     ]
     blocks = "\n\n".join(part.strip() for part in parts if part).split("\n\n")
@@ -535,6 +537,32 @@ decision away, on COMPAS that of no new arrest, 0; it has no bounds. {left_out}
 {blind.NOTES.strip()}
 {of_races}
 {chr(10).join([held, *(["", *short] if short else [])])}
+"""
+
+
+def _alternatives(found: Record | None) -> str:
+    """The search for alternatives, which is run on its own."""
+    if found is None:
+        return ""
+    checks = alternatives.counted(found)
+    short = [f"- {name}: {check}" for name, check in checks if not check.met]
+    real, worlds = alternatives.tables(found)
+    return f"""
+## Less discriminatory alternatives
+
+`make alternatives` runs this part on its own. The search makes and chooses its candidates on the
+audit part and judges them on the holdout, at a margin of {alternatives.MARGIN} of accuracy. Beside
+it stand {alternatives.MODELS} models retrained on the part that the vendor's model was fitted on:
+random weights of the four cells of group and outcome, random inputs, regularisation and cuts. They
+are chosen on the same audit people by the same procedure and judged on the same holdout.
+
+{real.markdown()}
+
+{worlds.markdown()}
+
+{_held_of(checks, "bounds hold")} {found.get("note", "")}
+
+{chr(10).join(short)}
 """
 
 

@@ -396,6 +396,7 @@ def test_without_a_model_plans_can_be_read_and_answers_not(good):
             use(X, **who)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["paper", "identity", "recorded"])
 def test_a_plan_that_needs_no_answers_transforms_without_a_model(case, saved, folder):
     loaded = fairmend.load(folder / f"{case}.fairmend", key=KEY)
@@ -579,6 +580,7 @@ def test_a_ranking_by_products_of_inputs_is_stored_as_numbers(tmp_path):
     assert before.tolist() == after.tolist()
 
 
+@pytest.mark.slow
 def test_a_distance_between_people_is_needed_in_fit_alone(saved, folder):
     loaded = fairmend.load(folder / "transport, fair.fairmend", coarse, key=KEY)
     X, y, s = data("transport, fair")
@@ -679,6 +681,7 @@ def test_the_manifest_says_what_is_inside(good):
     assert Drawer(KEY).fingerprint in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_manifest_can_be_shown(case, saved, folder):
     manifest = inspect(folder / f"{case}.fairmend")
@@ -1187,6 +1190,7 @@ def set_first_named(tag, name, **fields):
     return change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FORGED)
 def test_a_forged_value_is_refused_by_its_name(what, saved, folder, tmp_path):
     """The hashes fit: what the value may be is asked as in fit."""
@@ -1309,6 +1313,7 @@ ODD = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.slow
 @given(place=PLACES, odd=ODD)
 @settings(max_examples=60, deadline=None)
 @pytest.mark.parametrize("case", ["scores", "mixed", "transport"])

@@ -62,6 +62,8 @@ def test_other_people_judge_and_a_column_is_another_model(call, folder):
     (["--measure", "false_positive=x"], "--measure"),
     (["--models", "v2"], "--models"),
     (["--models", "v2=nothing"], "nothing"),
+    (["--models", "v2=score"], "--predictions"),
+    (["--measure", "false_positive=1"], "measure"),
     (["--margin", "0"], "margin"),
     (["--metric", "xyz"], "xyz"),
     (["--holdout-share", "2"], "holdout"),

@@ -17,6 +17,8 @@ import pytest
 from fairmend.status import PlanStatus
 from scripts import FOLDER, loaded
 
+pytestmark = pytest.mark.slow
+
 SPLITS = 2
 ROOT = Path(__file__).parents[2]
 

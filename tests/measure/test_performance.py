@@ -130,6 +130,15 @@ def test_two_one_sided_tests_reject_as_often_as_they_say():
     assert called / 400 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
+@pytest.mark.parametrize(("lost", "passes"), [(30, False), (29, True)])
+def test_few_losses_are_not_more_certain_than_the_margin_makes_them(lost, passes):
+    """At a margin of 40 of 4,000 losses the chance of 30 or fewer is .062, of 29 or fewer .046."""
+    outcomes, now = Outcomes(np.ones(4_000), np.ones(4_000)), np.ones(4_000)
+    other = np.where(np.arange(4_000) < lost, 0.0, 1.0)
+    found = compare(Worth(), outcomes, Answers(now, None), Answers(other, None), margin=0.01)
+    assert (found.p_worse <= 0.05) == passes
+
+
 def test_what_cannot_be_measured_is_said():
     outcomes, now = people(50, 1)
     same = Outcomes(np.ones(50), np.ones(50))

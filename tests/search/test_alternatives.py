@@ -319,7 +319,7 @@ def test_where_nothing_passes_it_is_not_called_proof():
     ({"X": "people.parquet"}, "X"),
     ({"model": BlackBox(vendor, soft=True)}, "model"),
     ({"reference": "x"}, "reference"),
-    ({"measure": {"false_positive": 1}}, "rank"),
+    ({"measure": {"false_positive": 1}}, "measure: must give the costs"),
 ])  # fmt: skip
 def test_mistakes_are_told_by_name(people, change, told):
     X, y, sex = (part[:500] for part in people)
@@ -329,6 +329,12 @@ def test_mistakes_are_told_by_name(people, change, told):
             call.pop("model"), call.pop("X"), call.pop("y"), **call, random_state=0
         )
     assert told in str(error.value)
+
+
+def test_too_few_people_is_not_called_no_gap():
+    X, y, sex = applicants(16, 7)
+    with pytest.raises(DataError, match="enough people to compare"):
+        fairmend.alternatives(vendor, X, y, sensitive_features=sex, random_state=0)
 
 
 def test_there_is_nothing_to_search_where_nobody_is_worse_off():

@@ -25,6 +25,8 @@ from fairmend.serve.config import Config, read_config
 from fairmend.serve.metrics import Metrics
 from fairmend.serve.sidecar import Sidecar
 
+pytestmark = pytest.mark.slow
+
 
 def rows(path, table="decisions"):
     with sqlite3.connect(path) as db:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -124,15 +125,16 @@ def alternatives(
             raise typer.BadParameter(
                 "must be one file for a search: its people are read into memory", param_hint=name
             )
+    measure, amount, typed = how.read_measure(), how.amount(), how.read_models()
+    recorded = [value for value in typed.values() if not _is_model(value, model_kind)]
+    beside = list(dict.fromkeys([*recorded, *([amount] if amount is not None else [])]))
+    box = call.box()
+    columns = _apart(columns, beside, box.column)
     if columns.label is None:
         raise typer.BadParameter(
             "must be given: whether an alternative performs as well needs outcomes",
             param_hint="--label",
         )
-    measure, amount, typed = how.read_measure(), how.amount(), how.read_models()
-    recorded = [value for value in typed.values() if not _is_model(value, model_kind)]
-    beside = list(dict.fromkeys([*recorded, *([amount] if amount is not None else [])]))
-    box = call.box()
     people = read_people(file, columns, box, cells.spelling, beside=beside)
     refuse_selected(people.selection, how.metric, columns.without_label)
     holdout: Any = how.holdout_share
@@ -175,6 +177,24 @@ def alternatives(
         show(search)
     better = [] if best is None else [f"there is a less discriminatory alternative: {best.name}"]
     gate(better if fail_if_better else [])
+
+
+def _apart(columns: InputOptions, beside: Iterable[str], answers: str | None) -> InputOptions:
+    """The columns of the people, where some are no inputs anyway: these may be ignored as well."""
+    used: dict[str | None, str] = {
+        columns.label: "--label",
+        columns.weight: "--weight",
+        columns.id: "--id",
+        answers: "--predictions",
+    }
+    used |= dict.fromkeys(columns.group, "--group")
+    for name in beside:
+        if name in used:
+            raise typer.BadParameter(
+                f"must be other columns than {used[name]}; got {name!r} for both",
+                param_hint="--models, --measure",
+            )
+    return replace(columns, ignore=[name for name in columns.ignore if name not in set(beside)])
 
 
 def _is_model(text: str, model_kind: Any) -> bool:

@@ -36,13 +36,16 @@ class TradeOff:
     """Whether somebody said so; otherwise it is what the model's decisions imply."""
 
     @classmethod
-    def of_costs(cls, costs: Mapping[str, float]) -> TradeOff:
-        """From the costs of the two errors, of which only the ratio matters."""
+    def of_costs(cls, costs: Mapping[str, float], what: str = "rank") -> TradeOff:
+        """From the costs of the two errors, of which only the ratio matters.
+
+        ``what`` is the argument that holds them, for the error about them.
+        """
         check(
             isinstance(costs, Mapping)
             and set(costs) == set(ERRORS)
             and all(is_number(cost) and 0 < cost < np.inf for cost in costs.values()),
-            "rank",
+            what,
             "must give the costs of both errors, greater than 0",
             f"got {costs!r:.80}",
             "For example {'false_positive': 1, 'false_negative': 5}.",

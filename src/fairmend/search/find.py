@@ -32,7 +32,7 @@ from fairmend.report.findings import Provenance, fingerprint
 from fairmend.search.bound import find_bound
 from fairmend.search.candidates import Candidate, all_candidates
 from fairmend.search.choice import named_in_order, tested_in_order
-from fairmend.search.judge import RISK, Figures, Judge, pairs_to_judge
+from fairmend.search.judge import RISK, Figures, Judge, any_judged, pairs_to_judge
 from fairmend.search.people import Given, Part, split
 from fairmend.search.result import Alternative, Alternatives
 
@@ -142,6 +142,8 @@ def _is_amount(measure: Any) -> bool:
 
 
 def _check_measure(measure: Any, X: Any) -> None:
+    if isinstance(measure, Mapping):
+        TradeOff.of_costs(measure, "measure")
     if isinstance(measure, str) and measure not in MEASURES:
         names = Frame.read(X).names
         check(
@@ -181,6 +183,13 @@ def _search(
         "Set a threshold instead of soft=True.",
     )
     pairs = pairs_to_judge(choosing, settings.disparities, settings.reference)
+    if not pairs and not any_judged(choosing, settings.disparities, settings.reference):
+        raise DataError(
+            "sensitive_features",
+            "must have two groups with enough people to compare",
+            f"too few among the {len(choosing):,} who choose",
+            "Use more people, or leave small groups out.",
+        )
     if not pairs:
         raise DataError(
             "disparity",
@@ -335,7 +344,7 @@ def _amounts(column: Any) -> FloatArray:
 def _trade_off(part: Part, settings: RepairSettings, measure: Any) -> TradeOff:
     """What wrong decisions cost: as told, or as the model's own decisions imply."""
     if isinstance(measure, Mapping):
-        return TradeOff.of_costs(measure)
+        return TradeOff.of_costs(measure, "measure")
     tally = pooled_tally(part.data)
     outcome = RowProbabilities.fit_event(part.table, tally, settings, "P(Y=1 | x)")
     chance = outcome.of(part.table)

@@ -199,6 +199,12 @@ def pairs_to_judge(part: Part, disparities: Sequence[Disparity], reference: Hash
     return [pair for _, pair in sorted(found, key=lambda one: -one[0])]
 
 
+def any_judged(part: Part, disparities: Sequence[Disparity], reference: Hashable) -> bool:
+    """Whether any gap is over enough people to say how wide it is."""
+    gaps = audit_data(part.data, metrics=disparities, reference=reference).gaps
+    return any(gap.judged for gap in gaps)
+
+
 def passing_chance(figures: Figures, people: int, judges: int) -> float:
     """The chance that a candidate passes both tests on other people, from figures on some.
 

@@ -19,6 +19,8 @@ from fairmend import BlackBox, FairmendWarning, RepairedClassifier, audit
 from fairmend.explain.drivers import JointProxy
 from fairmend.report.templates import _inert
 
+pytestmark = pytest.mark.slow
+
 EVIL = "<script>alert(1)</script>"
 WIDEST_FILE = 1_500_000
 LEVELS = [0.0, 0.25, 0.5, 0.75, 1.0]

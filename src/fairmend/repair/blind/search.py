@@ -65,11 +65,11 @@ class Solved:
 class FlipSearch:
     """The cheapest rows to turn so that all constraints hold, as people turned out.
 
-    One decision for everybody has no gap either. So no rule may cost more than the cheaper of
-    these two, nor half of that where several gaps cannot all be closed anyway, as the people of a
-    small group cannot be told from others. The rule then leaves the least that this price allows,
-    each gap measured in its own sampling error and none wider than it was: a small group's error
-    is the largest, and its gap does not drive the rule for all.
+    One decision for everybody has no gap either. So no rule for several gaps may cost more than the
+    cheaper of these two, nor half of that where several gaps cannot all be closed anyway, as the
+    people of a small group cannot be told from others. The rule then leaves the least that this
+    price allows, each gap measured in its own sampling error and none wider than it was: a small
+    group's error is the largest, and its gap does not drive the rule for all.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class FlipSearch:
         best = self._program.cheapest(self._start)
         solved = self._rule(self._closest(best), feasible=best is not None)
         if len(self._start) == 1 or np.isinf(self._most):
-            return solved if solved.cost <= self._most else self._capped(self._most)
+            return solved
         most = self._most * (_IN_VAIN if best is None else 1.0)
         return solved if self._sensible(solved, most) else self._capped(most)
 
