@@ -111,7 +111,7 @@ class Reading:
     def row(self, i: int) -> list[Any]:
         """The cells of a row that the vendor is sent."""
         row = self.query.rows[i]
-        return list(row) if self.places is None else [row[j] for j in self.places]
+        return list(row) if self.places is None else [row[j] for j in self.places if j < len(row)]
 
     def edited_rows(self, schema: Schema, people: Mapping[int, Person]) -> list[list[Any]] | None:
         """Rows as they came but for what is edited; None where an edited column did not come."""
