@@ -346,3 +346,26 @@ def test_there_is_nothing_to_search_where_nobody_is_worse_off():
 def test_an_unknown_candidate_gets_the_nearest_name(found):
     with pytest.raises(DataError, match="flag held at 1"):
         found["flag held at l"]
+
+
+def test_a_best_that_is_better_is_called_no_worse_and_not_unequal(found):
+    best = found.best
+    assert best is not None
+    shown = {one.name: one.standing for one in found.candidates}
+    assert shown[best.name] in ("yes", "no worse")
+    assert shown[found.current.name] == "yes"
+    for one in found.candidates:
+        assert (shown[one.name] == "yes") == one.equivalent
+        assert one.passed or shown[one.name] != "no worse"
+
+
+def test_inputs_that_tell_the_group_are_named(people):
+    X, y, sex = people
+    told = X.assign(man=(sex == "m").astype(int))
+    found = fairmend.alternatives(
+        BlackBox(vendor, output="probability"), told, y, sensitive_features=sex, margin=0.01,
+        measure="accuracy", random_state=0,
+    )  # fmt: skip
+    if found.best is not None:
+        assert "beside the inputs that tell it to the model: 'man'" in found.verdict()
+    assert found._what_it_reads().endswith("'man'.")

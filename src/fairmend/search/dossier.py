@@ -335,14 +335,14 @@ def _every(found: Alternatives) -> Table:
             Column(
                 "95 % interval", both, f"{performance}.difference_low {performance}.difference_high"
             ),
-            Column("equivalent", read=lambda one: "yes" if one.equivalent else "no"),
+            Column("equivalent", read=lambda one: one.standing),
             Column("gain", "share", "judging.gain"),
             Column("lose", "share", "judging.lose"),
             Column("what became of it", read="why"),
         ),
         found.candidates,
         f"equivalent: two one-sided tests at a margin of {found.margin_text}, corrected for the "
-        "number of candidates.",
+        "number of candidates. no worse: shown not to lose the margin; it may be better by more.",
         "gain, lose: shares of all people whose decision becomes the one they want, or no longer "
         "is.",
     )

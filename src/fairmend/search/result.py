@@ -14,7 +14,7 @@ from fairmend import doors
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.data.plain import as_plain
-from fairmend.errors import DataError, FairmendWarning, nearest, require
+from fairmend.errors import DataError, FairmendWarning, listed, nearest, require
 from fairmend.measure.result import Audit
 from fairmend.measure.wording import share
 from fairmend.repair.blind.fit import storable
@@ -22,6 +22,7 @@ from fairmend.repair.held import HeldPlan
 from fairmend.repair.plan import Plan
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import RepairSettings
+from fairmend.repair.telling import telling_inputs
 from fairmend.repair.trade_off import TradeOff
 from fairmend.report.findings import Provenance
 from fairmend.search.bound import Bound
@@ -53,6 +54,11 @@ class Alternative:
     """Whether it is shown to be no worse than the margin allows and to have a lesser gap."""
     equivalent: bool
     """By two one-sided tests at the margin, corrected for how many candidates there are."""
+
+    @property
+    def standing(self) -> str:
+        """How its measure stands beside the model's own: it may be no worse and better."""
+        return "yes" if self.equivalent else "no worse" if self.passed else "no"
 
     @property
     def name(self) -> str:
@@ -227,13 +233,19 @@ class Alternatives:
             f"{points(after.gap.low)} to {points(after.gap.high)}).",
             f"It changes {self.measure} by {change} ({low} to {high}); it is shown to be no worse "
             f"than the margin of {self.margin_text} allows.",
-            "It reads no group.",
+            self._what_it_reads(),
             f"{share(after.gain)} of all people gain the decision they want, {share(after.lose)} "
             "lose it.",
         ]
         if after.lose > after.gain:
             told.append("It narrows the gap mostly by taking favourable decisions away.")
         return tuple(told)
+
+    def _what_it_reads(self) -> str:
+        telling = telling_inputs(self.choosing.data)
+        if not telling:
+            return "It reads no group."
+        return f"It reads no group beside the inputs that tell it to the model: {listed(telling)}."
 
     def _why_none(self) -> str:
         tried = len(self.candidates) - 1
@@ -261,7 +273,7 @@ class Alternatives:
                     " to ".join(self.measure_text(end, signed=True) for end in (
                         one.judging.performance.difference_low,
                         one.judging.performance.difference_high)),
-                    "yes" if one.equivalent else "no",
+                    one.standing,
                     percent(one.judging.changed),
                     percent(one.judging.gain),
                     percent(one.judging.lose),
@@ -274,6 +286,7 @@ class Alternatives:
                 f"change: in {self.measure}, beside the model as it is",
                 f"equivalent: two one-sided tests at a margin of {self.margin_text}, corrected for "
                 "the number of candidates",
+                "no worse: shown not to lose the margin; it may be better by more than that",
                 "changed, gain, lose: shares of all people; gain and lose the decision they want",
             ],
         )  # fmt: skip
