@@ -255,8 +255,11 @@ def a_month(path: Path) -> Any:
         log=log,
         config=Config(artifact="repaired.zip", upstream="http://vendor"),
         ready=True,
-        probes_changed=0,
-        probed_at=FIRST_DAY + DAYS * DAY - 120,
+        mode="repair",
+        probes=SimpleNamespace(
+            changed=0, at=FIRST_DAY + DAYS * DAY - 120, failed="", are_changed=False
+        ),
+        retention=SimpleNamespace(is_paused=False),
     )
 
 

@@ -687,5 +687,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
 
 if RepairedClassifier.__doc__ is not None:  # python -OO leaves docstrings out
     RepairedClassifier.__doc__ = cleandoc(RepairedClassifier.__doc__).replace(
-        "others\n    See `fairmend.repair.settings.RepairSettings`.", RepairSettings.parameters()
+        "\nAll other parameters are settings of the repair: see "
+        "`fairmend.repair.settings.RepairSettings`.",
+        RepairSettings.parameters(),
     )

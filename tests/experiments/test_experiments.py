@@ -376,14 +376,14 @@ def test_mixed_data(experiments, tmp_path, monkeypatch):
     assert found["rows"]
     for one in found["rows"]:
         assert one["splits"] == SPLITS
-        assert 0 <= one["fitted"] <= SPLITS
+        assert 0 <= one["mended"] <= SPLITS
         assert set(one["status"]) <= {*PlanStatus.__members__, "not worse off", "reference"}
         assert one["most_features"] <= 13 - len(mixed.IMMUTABLE)
-        assert len(one["baselines"]) == one["fitted"]
-        if one["fitted"] == SPLITS:
+        assert len(one["baselines"]) == one["mended"]
+        if one["mended"] == SPLITS:
             assert one["mended_abs"] == pytest.approx(one["left"], abs=1e-12)
         else:  # what was not repaired is not judged
-            assert bool(mixed.judge(one)) == (one["fitted"] > 0)
+            assert bool(mixed.judge(one)) == (one["mended"] > 0)
     [table] = mixed.tables(found)
     assert {len(cells) for cells in table.cells} == {len(table.headers)}
 
@@ -398,11 +398,11 @@ def test_mixed_data_is_judged_over_the_splits_with_a_repair(experiments):
     assert found["mended_abs"] == pytest.approx(0.06)
     assert found["mended_lost"] == pytest.approx(0.01)
     one = {"row": "boosting fnr, Black against best", "model": "boosting", "metric": "fnr",
-           "target": "Black", "fitted": 2, "splits": 10, "features": 1.2, **found}  # fmt: skip
+           "target": "Black", "mended": 2, "splits": 10, "features": 1.2, **found}  # fmt: skip
     gap, features, lost = mixed.judge(one)
     assert (gap.met, features.met, lost.met) == (False, True, False)
     assert "repaired in 2 of 10 splits" in str(gap)
-    assert mixed.judge({**one, "fitted": 0}) == []
+    assert mixed.judge({**one, "mended": 0}) == []
     # the same group against the same reference under another name, and another group's accuracy
     again = {**one, "row": "boosting fnr, Black against White"}
     third = {**one, "row": "boosting fnr, White against best", "target": "White", "features": 1.1}

@@ -460,9 +460,11 @@ def test_equal_numbers_are_one_label_of_an_intersection(kind):
     assert groups == tuple(f"{sex} & {old}" for sex in sorted(set(SEX)) for old in (0, 1))
     other = people.assign(old=people["old"].astype(kind))
     assert tabulate(decide, X, Y[::-1], sensitive_features=other).groups == groups
-    place, opted_out = GroupReader(groups).read(other, Frame.read(X))
-    assert [groups[i] for i in place] == [f"{sex} & {old}" for sex, old in zip(SEX, Y, strict=True)]
-    assert not opted_out.any()
+    read = GroupReader(groups).read(other, Frame.read(X))
+    assert [groups[i] for i in read.place] == [
+        f"{sex} & {old}" for sex, old in zip(SEX, Y, strict=True)
+    ]
+    assert not read.opted_out.any()
 
 
 @pytest.mark.parametrize("what", ["y", "sensitive_features", "sample_weight"])
@@ -527,13 +529,12 @@ def test_groups_that_print_alike_are_one():
         found = tabulate(decide, x, y, sensitive_features=odd)
     assert found.groups == expected.groups == ("M", "Zoé")
     same(found, expected)
-    place, missing = GroupReader(found.groups).read(odd, Frame.read(x))
-    np.testing.assert_array_equal(place, (plain == "Zoé").astype(int))
-    assert not missing.any()
+    read = GroupReader(found.groups).read(odd, Frame.read(x))
+    np.testing.assert_array_equal(read.place, (plain == "Zoé").astype(int))
+    assert not read.opted_out.any()
     # of groups that were audited before they were one, each keeps its own
-    place, _ = GroupReader(("F", "F ")).read(["F ", "F", " F"], Frame.read(x[:3]))
-    assert place.tolist() == [1, 0, 0]
+    read = GroupReader(("F", "F ")).read(["F ", "F", " F"], Frame.read(x[:3]))
+    assert read.place.tolist() == [1, 0, 0]
     both = {"a": odd[:2], "b": ["1 ", "2"]}
     reader = GroupReader((f"{plain[0]} & 1", f"{plain[1]} & 2"))
-    place, _ = reader.read(both, Frame.read(x[:2]))
-    assert place.tolist() == [0, 1]
+    assert reader.read(both, Frame.read(x[:2])).place.tolist() == [0, 1]

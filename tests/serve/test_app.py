@@ -490,7 +490,11 @@ def test_what_nobody_foresaw_is_recorded_too(tmp_path, artifact, vendor, monkeyp
         await sidecar.start()
         monkeypatch.setattr(sidecar.serving, "read_each", lambda *_: 1 / 0)
         asked = sidecar.answer(
-            protocol_named("instances"), body, "application/json", {}, "/predict"
+            protocol_named("instances"),
+            body,
+            "application/json",
+            {"fairmend-group": "b"},
+            "/predict",
         )
         try:
             if mode == "repair":
