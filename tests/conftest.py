@@ -17,6 +17,14 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)  # mach
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
+@pytest.fixture(autouse=True)
+def nobody_has_judged_yet():
+    """Searches of other tests in this process do not spend the people of this one."""
+    find = sys.modules.get("fairmend.search.find")
+    if find is not None:
+        find._spent.clear()
+
+
 @pytest.fixture(scope="session")
 def compas():
     """A model fitted on 1,850 people, and the inputs, outcomes and groups of all others."""
