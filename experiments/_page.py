@@ -786,5 +786,7 @@ if __name__ == "__main__":
     figures = json.loads((docs / "results" / "results.json").read_text(encoding="utf-8"))
     for newer in map(Path, sys.argv[1:]):
         figures[newer.stem] = json.loads(newer.read_text(encoding="utf-8"))
-        figures["run"]["note"] = f"The figures of {newer.stem}.py are of a run of its own."
+        own = f"The figures of {newer.stem}.py are of a run of its own."
+        before = figures["run"].get("note", "")
+        figures["run"]["note"] = before if own in before else f"{before} {own}".strip()
     write_page(figures, docs / "results.md", docs / "results")
