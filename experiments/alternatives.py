@@ -387,6 +387,14 @@ def retrained_table(found: Sequence[Record]) -> TextTable:
     )  # fmt: skip
 
 
+def verdict_of_world(one: Record) -> str:
+    """Whether its bounds hold, and whether coverage was among what was judged."""
+    said = verdict(judge_simulated(one))
+    people = [one[name][1] for name in COVERED]
+    few = any(0 < n < FEWEST for n in people)
+    return f"{said}; coverage not judged: fewer than {FEWEST} chosen" if few else said
+
+
 def simulated_table(found: Sequence[Record]) -> TextTable:
     """What searches say, beside the truth."""
     return TextTable(
@@ -402,7 +410,7 @@ def simulated_table(found: Sequence[Record]) -> TextTable:
                     "chosen", "worse", "wider", *COVERED, "any_rule_wrong", "modelled_wrong")),
                 *(UNKNOWN if one[name] is None else f"{one[name]:.4f}"
                   for name in ("narrower", "any_rule", "modelled")),
-                verdict(judge_simulated(one)),
+                verdict_of_world(one),
             )
             for one in found
         ],
