@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairmend.apply.laws import FittedRepair, Laws, row_keys
 from fairmend.apply.shared_draws import SharedDraws, worst
-from fairmend.data.columns import Encoded, FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, Encoded, FloatArray, Frame, IntArray
 from fairmend.data.containers import as_kind, kind_of
 from fairmend.data.given import as_column, check_order, container_name
 from fairmend.data.groups import Membership
@@ -254,7 +253,7 @@ class Applied:
     # ---------------------------------------------------------------- the draw
 
     @cached_property
-    def randomised(self) -> NDArray[np.bool_]:
+    def randomised(self) -> BoolArray:
         """Whose edit is drawn."""
         random = np.zeros(len(self.row), bool)
         for law in self.laws:

@@ -28,8 +28,10 @@ else:
     Name = Hashable
 """What a column is called; pandas has columns named by numbers."""
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+# Written out: annotations are read at run time, and NDArray is no plain alias from NumPy 2.5 on.
+IntArray = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
+BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 
 # Integers spanning fewer values than this are coded by subtraction instead of by sorting.
 _NARROW = 1 << 16
@@ -64,7 +66,7 @@ class Encoded:
         return self.values.dtype.kind != "O" or all(isinstance(v, str) for v in self.present)
 
     @property
-    def missing(self) -> NDArray[np.bool_]:
+    def missing(self) -> BoolArray:
         return np.asarray(self.codes == len(self.values) - 1) & self.has_missing
 
 

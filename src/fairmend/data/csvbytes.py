@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from fairmend.data.columns import BoolArray
 from fairmend.errors import DataError, check
 
 LONGEST_NAME = 100_000
@@ -102,10 +103,10 @@ def header(record: bytes, name: str, dialect: Dialect) -> tuple[str, ...]:
 # -------------------------------------------------------------------- where records end
 
 
-def _outside(piece: bytes, *marks: int) -> NDArray[np.bool_]:
+def _outside(piece: bytes, *marks: int) -> BoolArray:
     """Where one of some bytes is, outside quotes."""
     letters = np.frombuffer(piece, np.uint8)
-    there: NDArray[np.bool_] = letters == marks[0]
+    there: BoolArray = letters == marks[0]
     for mark in marks[1:]:
         there |= letters == mark
     if b'"' in piece:

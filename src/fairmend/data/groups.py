@@ -16,9 +16,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairmend.data.columns import (
+    BoolArray,
     Encoded,
     Frame,
     IntArray,
@@ -96,7 +96,7 @@ class Membership(NamedTuple):
     """For each person the place among the audited groups, -1 for none, and who opted out."""
 
     place: IntArray
-    opted_out: NDArray[np.bool_]
+    opted_out: BoolArray
     first_unknown: str = ""
     """The label of the first person of no audited group."""
 
@@ -106,7 +106,7 @@ class Membership(NamedTuple):
         return cls(np.zeros(n, np.int64), np.zeros(n, bool))
 
     @property
-    def unknown(self) -> NDArray[np.bool_]:
+    def unknown(self) -> BoolArray:
         """Who has a label that is no audited group."""
         return (self.place < 0) & ~self.opted_out
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import (
+    BoolArray,
     Frame,
     IntArray,
     is_missing,
@@ -62,9 +63,7 @@ def read_people(ids: Any, frame: Frame | None, n: int) -> IntArray:
     return person
 
 
-def held_out(
-    cell: IntArray, share: float, seed: int, person: IntArray | None = None
-) -> NDArray[np.bool_]:
+def held_out(cell: IntArray, share: float, seed: int, person: IntArray | None = None) -> BoolArray:
     """Whose rows are held out: a share of the people of each cell, all rows of a person together.
 
     A person is of the cell of their first row.
@@ -81,7 +80,7 @@ def held_out(
     sizes = np.bincount(cell)
     place = np.empty(len(cell), np.int64)  # each person's place within their cell
     place[by_cell] = np.concatenate([np.arange(size) for size in sizes])
-    mask: NDArray[np.bool_] = (place < np.round(share * sizes)[cell])[row]
+    mask: BoolArray = (place < np.round(share * sizes)[cell])[row]
     return mask
 
 

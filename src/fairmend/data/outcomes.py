@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import Encoded, IntArray, encode, is_missing, missing_parts, scalar
+from fairmend.data.columns import (
+    BoolArray,
+    Encoded,
+    IntArray,
+    encode,
+    is_missing,
+    missing_parts,
+    scalar,
+)
 from fairmend.data.limits import Label
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, check, listed, nearest
@@ -97,7 +104,7 @@ UNLABELLED = Labels(0, 1)
 class MissingOutcomes(DataError):
     """What really happened is not known of everybody."""
 
-    outcome_known: NDArray[np.bool_]
+    outcome_known: BoolArray
     """Of whom it is known."""
     values: list[Hashable]
     """The outcomes there are."""

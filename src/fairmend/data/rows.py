@@ -7,13 +7,12 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import Encoded, Frame, IntArray, distinct_rows, lookup_key
+from fairmend.data.columns import BoolArray, Encoded, Frame, IntArray, distinct_rows, lookup_key
 from fairmend.data.containers import widened
 
 
-def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
+def mixed(mine: Frame, theirs: Frame, take_theirs: BoolArray) -> Frame:
     """Row by row and feature by feature, their value where ``take_theirs``, else mine; types stay.
 
     >>> a, b = Frame.read(np.array([[1, 2]])), Frame.read(np.array([[8, 9]]))
@@ -32,7 +31,7 @@ def mixed(mine: Frame, theirs: Frame, take_theirs: NDArray[np.bool_]) -> Frame:
     return Frame(mine.eager.with_columns(columns).to_native(), mine.names)
 
 
-def _mixed_pandas(mine: Any, theirs: Any, take: NDArray[np.bool_]) -> Any:
+def _mixed_pandas(mine: Any, theirs: Any, take: BoolArray) -> Any:
     """The same for pandas, all columns of a type at once.
 
     Thousands of columns are as quick this way as a matrix, and a dozen an order quicker than one
@@ -73,7 +72,7 @@ def _of_one_pandas_type(own: Any, other: Any) -> tuple[Any, Any]:
     return own, other.astype(own.dtype)
 
 
-def _chosen(own: nw.Series[Any], other: nw.Series[Any], take: NDArray[np.bool_]) -> nw.Series[Any]:
+def _chosen(own: nw.Series[Any], other: nw.Series[Any], take: BoolArray) -> nw.Series[Any]:
     """One column of Polars or Arrow, the other's entries where ``take``."""
     own, other = _of_one_type(own, other)
     words = own.implementation.is_pyarrow() and own.dtype in (nw.Categorical, nw.Enum)
@@ -141,7 +140,7 @@ def stacked(parts: list[Frame]) -> Frame:
     return Frame(nw.concat(frames, how="vertical").to_native(), parts[0].names)
 
 
-def differing(a: Frame, b: Frame) -> NDArray[np.bool_]:
+def differing(a: Frame, b: Frame) -> BoolArray:
     """Where two tables of the same rows and features differ, shape (rows, features)."""
     columns = zip(a.encoded, b.encoded, strict=True)
     return np.stack([here.codes != codes_among(here, there) for here, there in columns], axis=1)

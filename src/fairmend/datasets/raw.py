@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import is_missing
+from fairmend.data.columns import BoolArray, is_missing
 from fairmend.data.containers import Kind
 from fairmend.datasets.bunch import Bunch
 from fairmend.datasets.embedded import ADULT, ADULT_SOURCE, COMPAS, COMPAS_SOURCE, TableInfo
@@ -135,7 +135,7 @@ def _bunch(
     )
 
 
-def propublica_filter(columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.bool_]:
+def propublica_filter(columns: Mapping[str, Sequence[str | None]]) -> BoolArray:
     """Whom ProPublica kept: people whose score belongs to the arrest it is compared with.
 
     Kept: |days_b_screening_arrest| <= 30, is_recid not -1, charge degree not O, score not N/A.

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame
+from fairmend.data.columns import BoolArray, FloatArray, Frame
 from fairmend.data.containers import as_fitted
 from fairmend.engines.continuous import Reader, audit_answers
 from fairmend.engines.summary import COUNTS, added
@@ -89,7 +88,7 @@ class Lever:
             key = np.where(own == rule.protected, -np.inf, key)
         return np.stack([key, np.zeros(len(key))], axis=1)
 
-    def reach(self, rows: Frame, answers: Answers) -> NDArray[np.bool_]:
+    def reach(self, rows: Frame, answers: Answers) -> BoolArray:
         """Which rows have an allowed edit."""
         if isinstance(self.plan, FlipPlan):
             return self.plan.donors.reach(rows)
@@ -246,7 +245,7 @@ class Recount:
 
     def _applied(
         self, place: int, plan: Plan, rows: Frame, answers: Answers
-    ) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
+    ) -> tuple[FloatArray, BoolArray, FloatArray]:
         """Expected decisions, who is in the window, and everybody's keys."""
         window = self.windows.get(place)
         if window is None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame
+from fairmend.data.columns import BoolArray, FloatArray, Frame
 from fairmend.data.rows import numbered
 from fairmend.explain.crossfit import CLIP
 from fairmend.explain.outcomes import FittedProbability
@@ -185,7 +184,7 @@ def certify(
     )
 
 
-def _ratios(disparity: RateGap, target: Population) -> tuple[FloatArray, NDArray[np.bool_]]:
+def _ratios(disparity: RateGap, target: Population) -> tuple[FloatArray, BoolArray]:
     """The rate of each single row, and which rows have one."""
     r, t = disparity.terms(target)
     usable = (target.mass > 0) & (t > 0)

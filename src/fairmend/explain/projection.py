@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray
+from fairmend.data.columns import BoolArray, FloatArray
 from fairmend.errors import DataError
 from fairmend.measure import special
 from fairmend.measure.disparity import Combination, Disparity, RateGap, as_disparity
@@ -108,7 +107,7 @@ def _aim(disparity: Disparity, gap: float, level: float) -> float:
 # -------------------------------------------------------------------- linear constraints
 
 
-def reachable(constraints: FloatArray) -> NDArray[np.bool_] | None:
+def reachable(constraints: FloatArray) -> BoolArray | None:
     """The rows that can carry mass in a q >= 0 with G'q = 0, as a mask; None if there is no such q.
 
     One constraint: both signs, or zeros. Several: a linear program that makes as many entries of q

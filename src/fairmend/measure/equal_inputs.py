@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import Encoded, FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, Encoded, FloatArray, Frame, IntArray
 from fairmend.data.rows import codes_among, numbered
 from fairmend.measure.intervals import normal_quantile
 from fairmend.measure.population import Population
@@ -167,7 +166,7 @@ def names_of_the_group(
     return tuple(str(name) for name, here, there in columns if only_names(here, there))
 
 
-def have_several(row: Sequence[IntArray], decision: Sequence[FloatArray]) -> NDArray[np.bool_]:
+def have_several(row: Sequence[IntArray], decision: Sequence[FloatArray]) -> BoolArray:
     """For each number of a row, from 0 on, whether it got more than one decision."""
     at, h = np.concatenate(row), np.concatenate(decision)
     at, h = at[at >= 0], h[at >= 0]
@@ -191,7 +190,7 @@ class SharedRows:
     """The sum of their decisions."""
     squared: FloatArray
     """... and of the squares of these."""
-    varied: NDArray[np.bool_]
+    varied: BoolArray
     """Which rows get more than one decision."""
 
     @classmethod

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, IntArray
 from fairmend.measure import special
 from fairmend.measure.disparity import Disparity, RateGap
 from fairmend.measure.metrics import Alignment
@@ -158,7 +157,7 @@ def effective_people(people: Population, condition: FloatArray) -> float:
     return total**2 / SamplingError.of(people, condition).variance if total > 0 else 0.0
 
 
-def _people_with(people: Population, wanted: NDArray[np.bool_]) -> float:
+def _people_with(people: Population, wanted: BoolArray) -> float:
     """How many of the observed people are in one of the wanted cells."""
     assert people.tally is not None
     if people.by_person is not None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairmend.data.columns import BoolArray
 from fairmend.errors import check
 from fairmend.measure.disparity import Disparity, RateGap, as_disparity, parts_of
 from fairmend.measure.intervals import GapEstimate, RateEstimate, Reach
@@ -49,7 +49,7 @@ class Selection:
 
 
 def find_selection(
-    box: BlackBox, inputs: Any, outcome_known: NDArray[np.bool_], labels: Labels
+    box: BlackBox, inputs: Any, outcome_known: BoolArray, labels: Labels
 ) -> Selection | None:
     """How people without an outcome are decided; None where no difference is significant.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.limits import Chances, Scores, alike
 from fairmend.data.rows import find_rows
 from fairmend.data.stored import stored
@@ -39,12 +39,12 @@ class Answers:
         return Answers(self.decision[entries], None if self.score is None else self.score[entries])
 
 
-def differ(one: FloatArray, other: FloatArray | float) -> NDArray[np.bool_]:
+def differ(one: FloatArray, other: FloatArray | float) -> BoolArray:
     """Where answers differ by more than the composition of a batch explains."""
     return ~np.isclose(one, other, rtol=SAME_ANSWER, atol=SAME_ANSWER)
 
 
-def is_same(one: Answers, other: Answers) -> NDArray[np.bool_]:
+def is_same(one: Answers, other: Answers) -> BoolArray:
     """Where both are the same answer: decision, and score if there is one."""
     changed = differ(one.decision, other.decision)
     if one.score is not None and other.score is not None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import (
+    BoolArray,
     Encoded,
     FloatArray,
     Frame,
@@ -532,11 +533,11 @@ class BlackBox:
             fix = f"If 1 means {labels.positive!r}, say BlackBox(model, output='probability')."
         self._fail(f"must answer with {own}", f"got {listed(map(scalar, column.values))}", fix)
 
-    def _share(self, column: Encoded, which: NDArray[np.bool_]) -> str:
+    def _share(self, column: Encoded, which: BoolArray) -> str:
         unit = "distinct rows" if self.can_query else "entries"
         return f"{int(which.sum()):,} of {len(column.codes):,} {unit}"
 
 
-def _are_probabilities(numbers: FloatArray) -> NDArray[np.bool_]:
+def _are_probabilities(numbers: FloatArray) -> BoolArray:
     """Between 0 and 1, but for what rounding to single precision does to them."""
     return (numbers >= -SAME_ANSWER) & (numbers <= 1 + SAME_ANSWER)

@@ -8,9 +8,8 @@ from hashlib import sha256
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.ids import content_ids
 from fairmend.data.limits import alike
 from fairmend.data.rows import spread
@@ -69,7 +68,7 @@ class Probe:
             digest.update(b"none" if array is None else array.astype("<f8").tobytes())
         return digest.hexdigest()
 
-    def changed(self, answers: Answers, cut: float) -> NDArray[np.bool_]:
+    def changed(self, answers: Answers, cut: float) -> BoolArray:
         """Which rows are answered otherwise now: another score, or another decision.
 
         A row whose score is at the cut may fall to either side.

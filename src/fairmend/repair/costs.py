@@ -20,9 +20,17 @@ from numbers import Real
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import Encoded, FloatArray, Frame, Name, as_numbers, is_missing, scalar
+from fairmend.data.columns import (
+    BoolArray,
+    Encoded,
+    FloatArray,
+    Frame,
+    Name,
+    as_numbers,
+    is_missing,
+    scalar,
+)
 from fairmend.data.limits import MOST, Between, Positive, Value
 from fairmend.data.stored import stored
 from fairmend.errors import DataError, check, check_choice, check_names, check_whole, listed
@@ -102,7 +110,7 @@ class _Axis:
         missing = np.where(there, 0.0, self.weight * (0.5 if self.binary else 1.0))
         return np.asarray(np.stack([at, missing], axis=1)[column.codes], np.float64)
 
-    def differs(self, a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:
+    def differs(self, a: FloatArray, b: FloatArray) -> BoolArray:
         """Whether entries are not the same; the last axis holds coordinates, others broadcast."""
         return np.asarray((a != b).any(axis=-1))
 
@@ -171,7 +179,7 @@ class EditCost:
         return all(axis.binary for axis in self.axes)
 
     @property
-    def editable(self) -> NDArray[np.bool_]:
+    def editable(self) -> BoolArray:
         """Which features are not immutable."""
         return np.array([axis.name not in self.cost.immutable for axis in self.axes])
 
@@ -241,7 +249,7 @@ class EditCost:
             total += axis.step(here[:, None, at], there[None, :, at], self.squared)
         return total
 
-    def _allowed(self, here: FloatArray, there: FloatArray) -> NDArray[np.bool_]:
+    def _allowed(self, here: FloatArray, there: FloatArray) -> BoolArray:
         """Which pairs break no rule about features."""
         allowed = np.ones((len(here), len(there)), bool)
         edits = np.zeros((len(here), len(there)), np.int64)
@@ -271,7 +279,7 @@ class EditCost:
 
     # ---------------------------------------------------------------- row by row
 
-    def may_take(self, here: FloatArray, there: FloatArray) -> NDArray[np.bool_]:
+    def may_take(self, here: FloatArray, there: FloatArray) -> BoolArray:
         """Which features each row may take from its counterpart, shape (rows, features)."""
         taken = [
             self._may_change(axis, here[:, at], there[:, at])
@@ -297,7 +305,7 @@ class EditCost:
         total = (self.steps(here, there) * self.may_take(here, there)).sum(axis=1)
         return np.where(total > 0, self._rooted(total), np.inf)
 
-    def forbids(self, source: Frame, destination: Frame) -> NDArray[np.bool_]:
+    def forbids(self, source: Frame, destination: Frame) -> BoolArray:
         """Whether a caller rules out the move from each row to its counterpart."""
         if self.cost.forbidden is None:
             return np.zeros(len(source), bool)
@@ -320,7 +328,7 @@ class EditCost:
     def _ruled(self, axis: _Axis) -> bool:
         return axis.name in self.cost.immutable or axis.name in self.cost.one_way
 
-    def _may_change(self, axis: _Axis, a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:
+    def _may_change(self, axis: _Axis, a: FloatArray, b: FloatArray) -> BoolArray:
         """Whether a feature that is ruled may go from a to b; the last axis holds coordinates."""
         if axis.name in self.cost.immutable:
             return np.zeros(np.broadcast_shapes(a.shape, b.shape)[:-1], bool)

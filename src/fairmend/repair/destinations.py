@@ -17,9 +17,8 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.limits import Places, alike, inside, rising
 from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing, find_rows, mixed, stacked
@@ -66,7 +65,7 @@ class Destinations:
     score: FloatArray | None
 
     @property
-    def reached(self) -> NDArray[np.bool_]:
+    def reached(self) -> BoolArray:
         return np.isfinite(self.cost)
 
     def take(self, rows: IntArray) -> Destinations:
@@ -187,7 +186,7 @@ class Donors:
             parts.append(self._made(part, edits))
         return join(parts)
 
-    def reach(self, rows: Frame) -> NDArray[np.bool_]:
+    def reach(self, rows: Frame) -> BoolArray:
         """Which rows have a destination at all: less work than finding the cheapest."""
         if self.box is not None and not self.cost.has_rules:  # anybody may become any donor
             return np.ones(len(rows), bool)
@@ -336,7 +335,7 @@ class Donors:
         edits.put(at[first], tried.take(first))
 
     def _confirmed(
-        self, rows: Frame, donor: IntArray, taken: NDArray[np.bool_]
+        self, rows: Frame, donor: IntArray, taken: BoolArray
     ) -> tuple[IntArray, FloatArray]:
         """Which edited rows really get the wanted decision and break no rule; all scores."""
         assert self.box is not None
@@ -361,7 +360,7 @@ class Donors:
         taken = edits.taken[asked] & differing(mine, theirs) & (alone < below[asked, None])
         done = np.zeros(len(asked), bool)
 
-        def ask(row: IntArray, trial: NDArray[np.bool_]) -> None:
+        def ask(row: IntArray, trial: BoolArray) -> None:
             if len(row) == 0:
                 return
             good, score = self._confirmed(mine.take(row), edits.donor[asked[row]], trial)
@@ -492,7 +491,7 @@ class _Edits:
 
     donor: IntArray
     """Whom each row takes from."""
-    taken: NDArray[np.bool_]
+    taken: BoolArray
     """Which features, shape (rows, features)."""
     cost: FloatArray
     score: FloatArray
@@ -527,7 +526,7 @@ class _GivingBack:
         self,
         rows: Frame,
         donor: IntArray,
-        taken: NDArray[np.bool_],
+        taken: BoolArray,
         score: FloatArray,
         steps: FloatArray,
     ) -> None:
@@ -567,7 +566,7 @@ class _GivingBack:
         place, at = np.nonzero(open_ & (np.cumsum(open_, axis=1) <= at_once))
         return self.waiting[place], turn[place, at]
 
-    def without(self, who: IntArray, unit: IntArray) -> NDArray[np.bool_]:
+    def without(self, who: IntArray, unit: IntArray) -> BoolArray:
         """What rows have taken, less a unit each."""
         place = unit[:, None] * self._size + np.arange(self._size)
         place = np.minimum(place, self._order.shape[1] - 1)

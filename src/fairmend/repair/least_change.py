@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Side
 from fairmend.data.stored import stored
 from fairmend.measure.realised import RealisedGap
@@ -309,7 +309,7 @@ class Turning:
     eligible: IntArray
     """Rows of the group with the decision to be turned."""
     keys: FloatArray
-    reached: NDArray[np.bool_] | None
+    reached: BoolArray | None
     """Which of them have an allowed edit; None where that is found out as far as needed."""
 
     @classmethod
@@ -350,7 +350,7 @@ class Turning:
         route = plan.route(problem.table, problem.source.answers)
         return problem.finished(replace(plan, donors=forgetting(self.donors)), route=route)
 
-    def _cut(self, problem: RepairProblem) -> tuple[Cut, float, NDArray[np.bool_]]:
+    def _cut(self, problem: RepairProblem) -> tuple[Cut, float, BoolArray]:
         """The cut, what it leaves of a rate over decisions, and who has an edit."""
         reached = self.reached
         if reached is None:
@@ -391,7 +391,7 @@ def find_cut(
     turned: float,
     eligible: IntArray,
     keys: FloatArray,
-    reached: NDArray[np.bool_],
+    reached: BoolArray,
 ) -> tuple[Cut, float]:
     """The cut of a ranking that closes the gap, and what it leaves of a rate over decisions.
 
@@ -433,7 +433,7 @@ def needed(problem: RepairProblem) -> float:
 
 def _reached(
     need: float, donors: Donors, rows: Frame, *, keys: FloatArray, gain: FloatArray
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Which rows have an allowed edit, from the highest key down until their gain suffices.
 
     False too where that was not asked any more.

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Chances, Places, Scores, alike, inside, rising
 from fairmend.data.stored import stored
 from fairmend.errors import check
@@ -127,7 +126,7 @@ def _places(problem: RepairProblem, ranking: Ranking) -> tuple[Frame, FloatArray
     return table.take(rows[at]), np.asarray(answers.score)[at]
 
 
-def _familiar(table: Frame, rows: IntArray) -> NDArray[np.bool_]:
+def _familiar(table: Frame, rows: IntArray) -> BoolArray:
     """Which rows of a table hold nothing but values that the given rows hold too."""
     familiar = np.ones(len(table), bool)
     for column in table.encoded:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.limits import MOST, Between, Figure, Label, Side
 from fairmend.data.naming import shown
 from fairmend.data.stored import stored
@@ -47,7 +47,7 @@ class Route:
     score: FloatArray | None
     cost: FloatArray
     """What each entry's edit costs."""
-    unreachable: NDArray[np.bool_] | None = None
+    unreachable: BoolArray | None = None
     """Rows that the rule would edit but no allowed edit helps; None if it edits all it wants."""
 
     @classmethod
@@ -108,7 +108,7 @@ class Route:
         row: IntArray,
         probability: FloatArray,
         turned: NDArray[Any],
-        reached: NDArray[np.bool_],
+        reached: BoolArray,
     ) -> Route:
         """The same where only decisions are wanted: each of these rows' decision is flipped.
 
@@ -175,7 +175,7 @@ class Route:
         return np.bincount(self.row[away], self.probability[away], self.n).astype(np.float64)
 
     @property
-    def random(self) -> NDArray[np.bool_]:
+    def random(self) -> BoolArray:
         """Which rows' fate is drawn: those with more than one entry that has a chance."""
         return np.bincount(self.row, self.probability > 0, self.n) > 1
 

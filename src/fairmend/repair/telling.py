@@ -7,9 +7,8 @@ and of groups by sex and age the sex tells half.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import Encoded, FloatArray, IntArray, as_numbers
+from fairmend.data.columns import BoolArray, Encoded, FloatArray, IntArray, as_numbers
 from fairmend.data.naming import JOINER
 from fairmend.measure.population import AuditData
 
@@ -55,7 +54,7 @@ def _values(column: Encoded) -> IntArray | None:
     return np.asarray((before // ROWS_A_VALUE)[rank[column.codes]])
 
 
-def _questions(data: AuditData) -> list[NDArray[np.bool_]]:
+def _questions(data: AuditData) -> list[BoolArray]:
     """Who is of a group; of several attributes, who has a value of one of them."""
     groups, attributes = data.groups, data.attribute.split(JOINER)
     asked = [[group == one for group in groups] for one in groups]
@@ -66,7 +65,7 @@ def _questions(data: AuditData) -> list[NDArray[np.bool_]]:
     return [np.array(members) for members in asked if sum(members) < len(groups)]
 
 
-def _tells(values: IntArray, people: FloatArray, members: NDArray[np.bool_]) -> bool:
+def _tells(values: IntArray, people: FloatArray, members: BoolArray) -> bool:
     """Whether an input with these values tells who is of some groups."""
     both = np.stack([people[members].sum(axis=0), people[~members].sum(axis=0)])
     doubt = both.sum(axis=1).min() / both.sum()

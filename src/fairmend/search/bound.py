@@ -20,9 +20,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, IntArray
 from fairmend.data.rows import stacked
 from fairmend.measure.disparity import RateGap, parts_of
 from fairmend.measure.intervals import normal_quantile
@@ -221,9 +220,7 @@ def _gap_error(people: _People, pair: Pair) -> float:
     return float(np.sum(np.sqrt(list(squares.values()))))
 
 
-def _sides(
-    people: _People, pair: Pair
-) -> Iterator[tuple[float, RateGap, NDArray[np.bool_], FloatArray]]:
+def _sides(people: _People, pair: Pair) -> Iterator[tuple[float, RateGap, BoolArray, FloatArray]]:
     """Each rate of a gap in each of its groups: its factor, and each member's share of it."""
     target = people.group == people.groups.index(pair.target)
     other = ~target

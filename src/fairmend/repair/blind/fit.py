@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, IntArray
 from fairmend.errors import check, listed, warn
 from fairmend.explain.crossfit import ModelChoice, pair_model, tree_model
 from fairmend.measure.audit import audit_data
@@ -337,7 +336,7 @@ def _in_words(
     search: WordSearch,
     trade_off: TradeOff,
     free: Solved,
-    reached: NDArray[np.bool_],
+    reached: BoolArray,
 ) -> WordRule:
     """The rule in words, and what it and the unrestricted rule are worth to the audit people."""
     labels, own = audited.data.labels, audited.answers.decision

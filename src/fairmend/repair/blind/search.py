@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, IntArray
 from fairmend.repair.blind.gaps import Audited, Constraint
 from fairmend.repair.flip_program import (
     FEW_ROUNDS,
@@ -46,7 +45,7 @@ class Solved:
     """Prices, and rows that are decided otherwise than by them."""
 
     prices: FloatArray
-    turned: NDArray[np.bool_]
+    turned: BoolArray
     exceptions: IntArray
     """One row of each kind that is decided otherwise."""
     feasible: bool
@@ -129,7 +128,7 @@ class FlipSearch:
         return self._solved(prices, self._settled(prices, self._margin(prices) > 0), feasible)
 
     def _solved(
-        self, prices: FloatArray, turned: NDArray[np.bool_], feasible: bool, capped: bool = False
+        self, prices: FloatArray, turned: BoolArray, feasible: bool, capped: bool = False
     ) -> Solved:
         by_prices = self._margin(prices) > 0
         return Solved(
@@ -219,7 +218,7 @@ class FlipSearch:
         gain = prices @ self._effect * self._way
         return np.where(np.isfinite(self._price), gain - self._price, -np.inf)
 
-    def _settled(self, prices: FloatArray, turned: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _settled(self, prices: FloatArray, turned: BoolArray) -> BoolArray:
         """Decide rows nearest to indifference otherwise than by the prices, so that least is left.
 
         A rule that is 0 or 1 at every row cannot split the people of one row, nor rows of one kind.
@@ -248,13 +247,13 @@ class FlipSearch:
         """The first row of each kind, in their order."""
         return rows[np.sort(np.unique(self._kind[rows], return_index=True)[1])]
 
-    def _in_tolerances(self, turned: NDArray[np.bool_]) -> float:
+    def _in_tolerances(self, turned: BoolArray) -> float:
         """The largest of the gaps that is left, in its tolerance."""
         return float((np.abs(self._excess(turned)) / self._tolerance).max())
 
     def _decided_singly(
-        self, near: IntArray, turned: NDArray[np.bool_], against: FloatArray, member: FloatArray
-    ) -> NDArray[np.bool_]:
+        self, near: IntArray, turned: BoolArray, against: FloatArray, member: FloatArray
+    ) -> BoolArray:
         """Which of a few kinds to turn: the gaps within tolerances first, then the least cost.
 
         ``against`` is what turning each costs, ``member`` tells whose rows are which.

@@ -19,9 +19,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairmend.data.columns import (
+    BoolArray,
     Encoded,
     FloatArray,
     Frame,
@@ -510,7 +510,7 @@ def _joined(conditions: Sequence[Condition], cut: Condition) -> tuple[Condition,
     return (*others, cut)
 
 
-def _single(axis: _Axis) -> Iterator[NDArray[np.bool_]]:
+def _single(axis: _Axis) -> Iterator[BoolArray]:
     """The simplest conditions on an axis: from or up to a bin; one value, or any other."""
     bins = np.arange(axis.size)
     if axis.values:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import Frame, as_numbers, lookup_key
+from fairmend.data.columns import BoolArray, Frame, as_numbers, lookup_key
 from fairmend.data.limits import LARGE, Figure, Finite, Label, Side, Value
 from fairmend.data.stored import stored
 from fairmend.model.answers import Answers
@@ -22,7 +21,7 @@ __all__ = ["MOST_CONDITIONS", "MOST_RULES", "Condition", "WordRule", "WordedRule
 
 MOST_RULES = 8
 MOST_CONDITIONS = 4
-Mask = NDArray[np.bool_]
+Mask = BoolArray
 
 
 def _at_most(size: int) -> Callable[[Any], bool]:

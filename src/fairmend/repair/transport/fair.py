@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairmend.data.columns import FloatArray, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, IntArray
 from fairmend.errors import DataError, require
 from fairmend.repair.transport.problem import MARGINALS, Coupling, CouplingStatus, TransportProblem
 
@@ -100,7 +99,7 @@ def _alike(distance: FloatArray) -> IntArray:
     return np.unique(first, return_inverse=True)[1].astype(np.int64)
 
 
-def _needed(distance: FloatArray) -> NDArray[np.bool_]:
+def _needed(distance: FloatArray) -> BoolArray:
     """Pairs i < k whose constraint no shorter ones imply."""
     needed = np.triu(distance < 1, 1)
     for i, k in zip(*np.nonzero(needed), strict=True):
