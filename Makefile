@@ -17,7 +17,7 @@ PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist wor
 # Compiled files are kept whatever the shell says: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup browser demo check lint types test coverage theory docs screenshots bench reproduce alternatives truth odd fuzz release-check clean again
+.PHONY: help setup browser demo check lint types test coverage theory docs screenshots bench reproduce alternatives reach truth odd fuzz release-check clean again
 .DEFAULT_GOAL := help
 
 help:                       ## what there is to make
@@ -114,6 +114,10 @@ reproduce: setup            ## the paper's tables and figures, its numbers besid
 alternatives: setup         ## less discriminatory alternatives beside retrained models and truth (an hour)
 	$(BIN)/python experiments/alternatives.py --splits 5 --jobs $(WORKERS)
 	$(BIN)/python experiments/_page.py results/alternatives.json
+
+reach: setup                ## how far a blind rule can go: what is said, beside the truth (an hour)
+	$(BIN)/python experiments/reach.py --splits 200 --jobs $(WORKERS)
+	$(BIN)/python experiments/_page.py results/reach.json
 
 truth: setup                ## what is said against simulated truth; renews docs/quality.md (minutes)
 	$(BIN)/python experiments/truth.py --jobs $(WORKERS) --write

@@ -24,6 +24,7 @@ import blind
 import counterfactuals
 import frontier
 import mixed
+import reach
 from _history import CHANGES, FIRST_SHORT, RUNS, SINCE
 from _shared import ROOT, Check, Record, write_json, write_text
 
@@ -59,6 +60,7 @@ def page(results: Record, pictures: str) -> str:
         _marginals(results["counterfactuals"]["marginals"]),
         _mixed(results["mixed"]),
         _blind(results["blind"]),
+        _reach(results.get("reach")),
         _alternatives(results.get("alternatives")),
         _run(results["run"]),
     ]
@@ -537,6 +539,31 @@ decision away, on COMPAS that of no new arrest, 0; it has no bounds. {left_out}
 {blind.NOTES.strip()}
 {of_races}
 {chr(10).join([held, *(["", *short] if short else [])])}
+"""
+
+
+def _reach(found: Record | None) -> str:
+    """The certificate against truth, which is run on its own."""
+    if found is None:
+        return ""
+    checks = [(reach.name_of(one), check) for one in found["rows"] for check in reach.judge(one)]
+    short = [f"- {name}: {check}" for name, check in checks if not check.met]
+    return f"""
+### How far a blind rule can go
+
+`make reach` runs this part on its own. In worlds with known probabilities the least gap of all
+rules on the inputs is a linear program; beside it stands what `price_of_blindness` says from one
+audit. *off*: mean estimate minus truth, at most {reach.NEAR} where the group has at least
+{reach.LARGE_GROUP} people. *covered*: how often the 95 % interval holds the truth,
+{reach.COVERAGE[0]} to {reach.COVERAGE[1]}, give or take two Monte Carlo errors; *truth below*: how
+often a rule goes further than the interval says. The rare group is of 120 people, some 40 of them
+with a positive outcome.
+
+{reach.table(found["rows"]).markdown()}
+
+{_held_of(checks, "bounds hold")} {found.get("note", "")}
+
+{chr(10).join(short)}
 """
 
 

@@ -17,27 +17,23 @@ import numpy as np
 
 from fairmend.data.columns import FloatArray
 from fairmend.errors import FairmendWarning
-from fairmend.explain.crossfit import FEW_ROWS, FOLDS
 from fairmend.measure.audit import audit_data
 from fairmend.measure.intervals import normal_quantile
 from fairmend.measure.population import AuditData, Tally
 from fairmend.measure.result import Gap
 from fairmend.model.blackbox import BlackBox
-from fairmend.repair.blind.gaps import Audited, Gaps
+from fairmend.repair.blind.reach import furthest
 from fairmend.repair.blind.rule import BlindPlan
 from fairmend.repair.frontier import PlansAt, plans_by_level
 from fairmend.repair.plan import Plan
 from fairmend.repair.plans import make_plans
+from fairmend.repair.problem import judged
 from fairmend.repair.settings import RepairSettings
 from fairmend.repair.together import repaired_population
 from fairmend.repair.trade_off import TradeOff
 from fairmend.tables import TextTable, percent, points
 
 LEVELS = (0.25, 0.5, 0.75, 1.0)
-_SPLITS = 50
-"""How often people are split into tenths anew: the mean depends little on chance then."""
-_EVERYTHING = 1e12
-"""A price that outweighs all costs."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +170,7 @@ def price_of_blindness(
         accuracy=now.accuracy,
         worth=now.worth,
         trade_off=some.rule.trade_off,
-        furthest=judge.furthest(whole) if one_gap else None,
+        furthest=furthest(data, settings, whole, judge.target, judge.gap) if one_gap else None,
         proxy_auc=some.rule.proxy_auc,
         points=tuple(points_by_level),
     )
@@ -189,6 +185,7 @@ class _Judge:
             data, metrics=settings.disparities[:1], reference=settings.reference
         ).gaps
         self._against = {gap.baseline for gap in self._gaps}
+        self.target = max(judged(self._gaps_of(data)), key=lambda gap: gap.gap).target
 
     def point(self, plans: Mapping[Hashable, Plan], level: float, *, reads_group: bool) -> Any:
         """The widest gap, accuracy and worth under some plans."""
@@ -211,49 +208,6 @@ class _Judge:
             turned=turned,
         )
 
-    def furthest(self, plans: Mapping[Hashable, Plan]) -> tuple[float, float, float]:
-        """The gap once every decision is turned that moves it the right way."""
-        most = {}
-        for group, plan in plans.items():
-            assert isinstance(plan, BlindPlan)
-            rule = replace(
-                plan.rule,
-                prices=_EVERYTHING * plan.rule.prices,
-                exceptions=None,
-                exception_answers=None,
-                turned=None,
-                words=None,
-            )
-            most[group] = replace(plan, rule=rule)
-        gap = self._widest(self._decided(most), narrowest=True)
-        more = self._optimism({plan.target: plan.baseline for plan in plans.values()})
-        return gap.gap + more, gap.low, gap.high + more  # it may well go further
-
-    def _optimism(self, against: Mapping[Hashable, Hashable]) -> float:
-        """How much less the furthest rule does among people it was not chosen on.
-
-        Of many rows nobody's was seen by the model that speaks for it. Of few rows the same people
-        say whether to turn one and what that does: here a tenth of them is held out in turn.
-        """
-        audited = Audited.of(self.data)
-        if len(audited.rows) >= FEW_ROWS:
-            return 0.0
-        target = next(one.target for one in self._gaps if one.target in against)
-        whole = replace(self.settings, level=1.0)
-        [gap] = Gaps(audited, whole, {target: against[target]}).constraints()
-        way = 1 - 2 * audited.answers.decision
-        way[audited.answers.decision == self.settings.protected(self.data.labels)] = 0.0
-        people, rng = np.rint(audited.people).astype(np.int64), np.random.default_rng(0)
-        effect = gap.weights[:, None] * audited.weight * way[:, None]
-        total = effect.sum(axis=(0, 2))
-        held_out = 0.0
-        for _ in range(_SPLITS):
-            tenths = rng.multinomial(people, np.full(FOLDS, 1 / FOLDS))
-            share = tenths / np.maximum(1, people)[..., None]
-            each = np.einsum("sry,sryk->kr", effect, share)
-            held_out += float(np.where(total - each < 0, each, 0.0).sum()) / _SPLITS
-        return held_out - float(np.minimum(total, 0.0).sum())
-
     def _decided(self, plans: Mapping[Hashable, Plan]) -> AuditData:
         people = tuple(
             repaired_population(self.data, group, plans[group]) if group in plans else population
@@ -261,16 +215,19 @@ class _Judge:
         )
         return replace(self.data, populations=people)
 
-    def _widest(self, data: AuditData, *, narrowest: bool = False) -> Gap:
-        """The widest gap; of one gap that has been driven as far as it goes, that one."""
+    def gap(self, data: AuditData) -> Gap:
+        """That of the group that is worst off."""
+        return next(gap for gap in self._gaps_of(data) if gap.target == self.target)
+
+    def _widest(self, data: AuditData) -> Gap:
+        return max(self._gaps_of(data), key=lambda gap: abs(np.nan_to_num(gap.gap)))
+
+    def _gaps_of(self, data: AuditData) -> list[Gap]:
         reference = self.settings.reference
         if len(self._against) == 1:
             [reference] = self._against  # of the model as it is, whoever is best off since
         gaps = audit_data(data, metrics=self.settings.disparities[:1], reference=reference).gaps
-        some = [gap for gap in gaps if self.settings.target in (None, gap.target)]
-        if narrowest:
-            return min(some, key=lambda gap: gap.gap)
-        return max(some, key=lambda gap: abs(np.nan_to_num(gap.gap)))
+        return [gap for gap in gaps if self.settings.target in (None, gap.target)]
 
     def _accuracy(self, after: AuditData) -> tuple[float, float, float]:
         """Accuracy, the standard error of its difference from the model's, and who is turned."""

@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fairmend.data.columns import BoolArray, FloatArray, IntArray
+from fairmend.data.columns import BoolArray, FloatArray
 from fairmend.errors import check, listed, warn
 from fairmend.explain.crossfit import ModelChoice, pair_model, tree_model
 from fairmend.measure.audit import audit_data
@@ -288,7 +288,8 @@ def _solved(
 ) -> tuple[BlindRule, bool]:
     """The cheapest rule, and whether one closes all gaps by the outcomes expected of people."""
     data, trade_off, price = known.audited.data, known.trade_off, known.price
-    gaps, kind = Gaps(known.audited, settings, against), known.models.kinds()
+    gaps = Gaps(known.audited, settings, against)
+    kind = known.audited.kinds(known.kept_out)
     solved = []
     for rate in gaps.common_rates():
         constraints = gaps.constraints(rate)
@@ -383,19 +384,9 @@ class _Models:
 
     def __init__(self, audited: Audited, settings: RepairSettings, kept_out: Sequence[str]) -> None:
         self.audited, self.settings = audited, settings
-        names = [name for name in audited.table.names if name not in kept_out]
-        self.told = audited.table.select(names) if kept_out else audited.table
+        self.told = audited.told(kept_out)
         self._alike = self.told.distinct()
         self._shares: dict[tuple[tuple[int, ...], tuple[int, ...]], RowProbabilities] = {}
-
-    def kinds(self) -> IntArray:
-        """The same number for rows that are one to the rule: equal inputs with equal answers."""
-        answers = self.audited.answers
-        columns = [self._alike.inverse, answers.decision]
-        if answers.score is not None:
-            columns.append(answers.score)
-        _, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        return np.asarray(kind).ravel()
 
     def outcome(self, box: BlackBox) -> AnsweredOutcome:
         """P(Y=1 | x, answer), cross-fitted."""

@@ -67,6 +67,20 @@ class Audited:
         assert self.data.table is not None
         return self.data.table.take(self.rows)
 
+    def told(self, kept_out: Sequence[str]) -> Frame:
+        """The inputs that a rule may look at."""
+        if not kept_out:
+            return self.table
+        return self.table.select([name for name in self.table.names if name not in kept_out])
+
+    def kinds(self, kept_out: Sequence[str]) -> IntArray:
+        """The same number for rows that are one to a rule: equal inputs with equal answers."""
+        columns = [self.told(kept_out).distinct().inverse, self.answers.decision]
+        if self.answers.score is not None:
+            columns.append(self.answers.score)
+        _, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        return np.asarray(kind).ravel()
+
     @property
     def people(self) -> FloatArray:
         """How many people there are, by group, row and outcome."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame
+from fairmend.data.columns import BoolArray, FloatArray, Frame
 from fairmend.data.limits import (
     LARGE,
     Between,
@@ -214,6 +214,15 @@ class BlindRule:
             turned = np.where(known, self.turned[at] > 0, turned)
         return turned
 
+    def reached(self, rows: Frame, answers: Answers) -> BoolArray:
+        """Which rows an edit gets the other decision for."""
+        reached = np.zeros(len(rows), bool)
+        for decision, donors in enumerate(self.donors):
+            own = np.flatnonzero(answers.decision == decision)
+            if len(own) > 0:
+                reached[own] = donors.reach(rows.take(own))
+        return reached
+
     def told(self, rows: Frame) -> Frame:
         """The inputs that the rule may look at."""
         if not self.kept_out:
@@ -289,9 +298,5 @@ class BlindPlan(Plan):
         if self.rule.by == "cost":
             return self.route(rows, answers)
         at = np.flatnonzero(self.rule.turns(rows, answers))
-        reached = np.zeros(len(at), bool)
-        for decision, donors in enumerate(self.rule.donors):
-            own = np.flatnonzero(answers.decision[at] == decision)
-            if len(own) > 0:
-                reached[own] = donors.reach(rows.take(at[own]))
+        reached = self.rule.reached(rows.take(at), answers.take(at))
         return Route.decided(len(rows), at, np.ones(len(at)), answers.decision[at], reached)
