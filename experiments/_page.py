@@ -25,7 +25,7 @@ import counterfactuals
 import frontier
 import mixed
 import reach
-from _history import CHANGES, FIRST_SHORT, RUNS, SINCE
+from _history import BLIND_BEFORE, CHANGES, FIRST_SHORT, RUNS, SINCE
 from _shared import ROOT, Check, Record, write_json, write_text
 
 import repair
@@ -539,7 +539,26 @@ decision away, on COMPAS that of no new arrest, 0; it has no bounds. {left_out}
 {blind.NOTES.strip()}
 {of_races}
 {chr(10).join([held, *(["", *short] if short else [])])}
+
+{_blind_before(found["rows"])}
 """
+
+
+def _blind_before(rows: Sequence[Record]) -> str:
+    """What was short in the run before, beside this one; nothing where raw Adult was left out."""
+    here = {(one["experiment"], one["row"]): one for one in rows}
+    sex = here.get(("scores", "raw adult sp"))
+    races = [here.get((blind.RACE, f"raw adult fnr, {race}"))
+             for race in ("Amer-Indian-Eskimo", "Black")]  # fmt: skip
+    if sex is None or None in races:
+        return ""
+    first, second = (
+        f"{one['closed_abs']:.4f} ≤ {blind.FLOORS * one['closed_floor_abs']:.4f}, "
+        f"closed in {one['closed']} of {one['splits']}" if one["closed"] else "never closed"
+        for one in races if one is not None
+    )  # fmt: skip
+    lost = sex["accuracy_before"] - sex["accuracy_after"]
+    return BLIND_BEFORE.format(lost=lost, first=first, second=second).strip()
 
 
 def _reach(found: Record | None) -> str:

@@ -481,7 +481,9 @@ def test_blind_repair_of_raw_adult(experiments, tmp_path, monkeypatch):
     both = (blind.Row("raw adult", "sp", "Female"), blind.Row("raw adult", "sp", "Male"))
     monkeypatch.setattr(blind, "RAW", both)
     found = blind.run(SPLITS, 1, adult_file(tmp_path))
-    assert [one["experiment"] for one in found["rows"]][:3] == [way for way in blind.WAYS if way != "words"]
+    assert [one["experiment"] for one in found["rows"]][:3] == [
+        way for way in blind.WAYS if way != "words"
+    ]
     races = [one for one in found["rows"] if one["experiment"] == blind.RACE]
     assert races
     for one in races:
