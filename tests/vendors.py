@@ -1,8 +1,8 @@
 """Real model servers for tests: MLflow and MLServer, each in a virtual environment of its own.
 
-Their pins clash with ours, and an environment takes a minute to make: it is made once, in
-``.cache/vendors`` at the root of the project, and kept. Where it cannot be made, tests are skipped
-with the reason.
+Their pins clash with ours. uv makes an environment in seconds, pip, where uv has no success, in
+minutes; it is kept in ``.cache/vendors`` at the root of the project. Where it cannot be made, tests
+are skipped with the reason.
 """
 
 import contextlib
@@ -56,14 +56,26 @@ def environment(name):
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
         if not (stamp.exists() and json.loads(stamp.read_text()) == wanted):
-            make = [sys.executable, "-m", "venv", "--clear", str(place)]
-            install = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", *wanted]
-            for step in (make, install):
-                done = subprocess.run(step, capture_output=True, text=True, check=False)
-                if done.returncode != 0:
-                    pytest.skip(f"no environment for {name}: {done.stderr.strip()[-200:]}")
+            if (failure := made(place, wanted, uv=True)) and (failure := made(place, wanted)):
+                pytest.skip(f"no environment for {name}: {failure}")
             stamp.write_text(json.dumps(wanted))
     return place / "bin"
+
+
+def made(place, wanted, *, uv=False):
+    """Make an environment; why it could not be made, or an empty text."""
+    python = str(place / "bin" / "python")
+    if uv:
+        make = [sys.executable, "-m", "uv", "venv", "-q", "--clear", "-p", sys.executable]
+        install = [sys.executable, "-m", "uv", "pip", "install", "-q", "-p", python]
+    else:
+        make = [sys.executable, "-m", "venv", "--clear"]
+        install = [python, "-m", "pip", "install", "-q"]
+    for step in ([*make, str(place)], [*install, *wanted]):
+        done = subprocess.run(step, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return done.stderr.strip()[-200:]
+    return ""
 
 
 def free_port():
