@@ -618,7 +618,7 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
             sensitive_features=groups,
             sample_weight=sample_weight,
             pos_label=self.data_.labels.positive,
-            known=self.data_.table,
+            template=self.data_.table,
             unlabelled=self.data_.labels,
         )
 

@@ -27,12 +27,12 @@ def audit_page(audit: Any) -> str:
     return of_audit(audit)
 
 
-def dossier_page(found: Any, command: str | None) -> str:
+def dossier_page(alternatives: Any, command: str | None) -> str:
     """`Alternatives.to_html`: the dossier of a search as one page."""
     require("jinja2", extra="report", why="to_html()")
     from fairmend.search.dossier import dossier
 
-    return dossier(found, command=command)
+    return dossier(alternatives, command=command)
 
 
 def save(classifier: Any, path: str | os.PathLike[str], *, created: Any, overwrite: bool) -> None:

@@ -82,7 +82,7 @@ def test_equals_the_whole_table(people, container, known, tmp_path, monkeypatch)
         set(said.split("; ")) if said else set() for said in found["what"].fill_null("")
     ] == names
     assert tally.without_group == people["sex"].null_count() == 40
-    assert tally.drawn > 0
+    assert tally.randomised > 0
 
 
 def test_the_model_is_asked_once_about_each_row(people, tmp_path):
@@ -107,7 +107,7 @@ def test_soft_decisions_are_drawn(people, tmp_path):
     found, tally = streamed(repaired, known, tmp_path, "decisions")
     expected = repaired.predict(X, sensitive_features=groups, ids=known["id"])
     np.testing.assert_array_equal(found["decision"], expected)
-    assert tally.drawn == known.height
+    assert tally.randomised == known.height
 
 
 def test_whole_numbers_that_become_others_on_the_way(people, tmp_path):

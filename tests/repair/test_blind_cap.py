@@ -10,8 +10,8 @@ from fairmend.repair.blind.search import FlipSearch
 ROWS = 240
 
 
-def searched(told):
-    """Three groups, one person a row; the third has few, and inputs tell of it only if ``told``.
+def searched(can_tell):
+    """Three groups, one person a row; the third has few, and inputs tell of it if ``can_tell``.
 
     Returns the search, and the gaps that a choice of rows to flip leaves.
     """
@@ -22,7 +22,7 @@ def searched(told):
     decision[group == 2] = 0.0
     weight = np.zeros((3, ROWS, 2))
     weight[group, np.arange(ROWS), 1] = 1.0
-    guess = np.eye(3)[group] if told else 1e-4 * rng.random((ROWS, 3))
+    guess = np.eye(3)[group] if can_tell else 1e-4 * rng.random((ROWS, 3))
     guess[:, :2] = 0.7 * np.eye(3)[group][:, :2] + 0.15
     size = np.bincount(group)
     constraints, effects = [], []
@@ -50,7 +50,7 @@ def most(search):
 
 
 def test_where_a_small_group_cannot_be_told_its_gap_stays_and_the_others_close():
-    search, left = searched(told=False)
+    search, left = searched(can_tell=False)
     solved = search.solved()
     before, after = np.abs(left(np.zeros(ROWS, bool))), np.abs(left(solved.turned))
     assert solved.capped
@@ -61,7 +61,7 @@ def test_where_a_small_group_cannot_be_told_its_gap_stays_and_the_others_close()
 
 
 def test_where_it_can_be_told_all_gaps_close_and_nothing_is_capped():
-    search, left = searched(told=True)
+    search, left = searched(can_tell=True)
     solved = search.solved()
     assert not solved.capped
     assert solved.feasible

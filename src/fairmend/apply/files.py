@@ -70,7 +70,7 @@ class ApplyCounts:
     """People of a group that was not audited, who keep it too."""
     changed: int = 0
     """People whose decision is not the model's own; counted only where decisions are emitted."""
-    drawn: int = 0
+    randomised: int = 0
     """People whose answer was randomised, by their number."""
     cells: dict[str, int] = field(default_factory=dict)
     """Edited cells by column."""
@@ -226,7 +226,7 @@ class FileRepairer:
         counts.rows += len(applied.row)
         counts.edited += len(edits.edited)
         chance = applied.chance_after_edits
-        counts.drawn += int((applied.randomised | ((chance > 0) & (chance < 1))).sum())
+        counts.randomised += int((applied.randomised | ((chance > 0) & (chance < 1))).sum())
         counts.without_group += int(members.opted_out.sum())
         counts.unknown_group += int(members.unknown.sum())
         for name, (places, _) in edits.cells.items():

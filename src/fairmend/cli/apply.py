@@ -154,7 +154,7 @@ def _show_counts(counts: ApplyCounts, seconds: float, emit: str, *, counted: boo
         (True, f"{counts.rows:,} rows in {seconds:.1f} s"),
         (counted, f"{counts.edited:,} edited"),
         (emit != "rows", f"{counts.changed:,} decisions other than the model's own"),
-        (counts.drawn, f"{counts.drawn:,} by a draw"),
+        (counts.randomised, f"{counts.randomised:,} by a draw"),
         (counts.without_group, f"{counts.without_group:,} without a group"),
         (counts.unknown_group, f"{counts.unknown_group:,} of groups that were not audited"),
     )

@@ -396,13 +396,13 @@ def _split(people: FilePeople, share: float, seed: int) -> tuple[FilePeople, Fil
     person = None if people.ids is None else number_people(people.ids)
     values = pl.DataFrame([one.alias(str(j)) for j, one in enumerate(people.values.values())])
     cell = values.select((pl.struct(pl.all()).rank("dense") - 1).cast(pl.Int64)).to_series()
-    apart = held_out(cell.to_numpy(), share, seed, person)
-    if apart.all() or not apart.any():
+    held = held_out(cell.to_numpy(), share, seed, person)
+    if held.all() or not held.any():
         n = len(people) if person is None else len(np.unique(person))
         raise DataError(
             "--holdout-share",
             "must leave people to fit on and people to report on",
-            f"{share:g} of {n:,} people leaves {'none' if apart.all() else 'all'} to fit",
+            f"{share:g} of {n:,} people leaves {'none' if held.all() else 'all'} to fit",
             "Choose a share near 0.3, or name a file with others with --holdout.",
         )
-    return people.take(np.flatnonzero(~apart)), people.take(np.flatnonzero(apart))
+    return people.take(np.flatnonzero(~held)), people.take(np.flatnonzero(held))

@@ -80,8 +80,8 @@ class Lever:
     def _blind_keys(self, rows: Frame, answers: Answers) -> FloatArray:
         assert isinstance(self.plan, BlindPlan)
         rule, own = self.plan.rule, answers.decision
-        outcome = rule.outcome.of(rule.told(rows), answers)
-        effect = np.sum([one.effect(rule.told(rows), outcome) for one in rule.shares], axis=0)[0]
+        outcome = rule.outcome.of(rule.visible(rows), answers)
+        effect = np.sum([one.effect(rule.visible(rows), outcome) for one in rule.shares], axis=0)[0]
         price = flip_prices(rule.by, rule.trade_off, outcome, own)
         key = np.sign(self.cut) * effect * (1 - 2 * own) / price
         if rule.protected is not None:
@@ -195,7 +195,7 @@ class Recount:
     """What a worker does with its rows: apply the plans."""
 
     reader: Reader
-    known: Frame
+    template: Frame
     """Of the fit: rows come in its container and types."""
     plans: Mapping[int, Plan]
     """By the place of the group; a blind plan stands at every place."""
@@ -203,7 +203,7 @@ class Recount:
 
     @property
     def reads(self) -> list[str]:
-        return list(dict.fromkeys([*self.reader.columns, *map(str, self.known.names)]))
+        return list(dict.fromkeys([*self.reader.columns, *map(str, self.template.names)]))
 
     def __call__(self, table: Any) -> Recounted:
         import pandas as pd
@@ -215,9 +215,9 @@ class Recount:
                 pd.DataFrame({name: np.empty(0) for name in names}),
             )
         batch = self.reader.read(table)
-        rows = Frame(as_fitted(table[list(self.known.names)] if hasattr(table, "loc") else
-                               table.select(list(self.known.names)), self.known),
-                     self.known.names)  # fmt: skip
+        rows = Frame(as_fitted(table[list(self.template.names)] if hasattr(table, "loc") else
+                               table.select(list(self.template.names)), self.template),
+                     self.template.names)  # fmt: skip
         own = batch.answers.decision
         after, near = own.copy(), []
         counted = batch.kind >= 0
@@ -240,8 +240,8 @@ class Recount:
                 **dict(zip(COUNTS, (np.ones(len(own)), weight, weight**2), strict=True)),
             }
         )[counted]
-        found = np.concatenate(near) if near else np.empty((0, len(names)))
-        return self.merge([Recounted(answers, pd.DataFrame(found, columns=names))])
+        border_rows = np.concatenate(near) if near else np.empty((0, len(names)))
+        return self.merge([Recounted(answers, pd.DataFrame(border_rows, columns=names))])
 
     def _applied(
         self, place: int, plan: Plan, rows: Frame, answers: Answers

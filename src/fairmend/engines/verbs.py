@@ -152,11 +152,11 @@ def gather(
     sample_weight: Any = None,
     pos_label: Any = None,
     inputs: bool = True,
-    known: Frame | None = None,
+    template: Frame | None = None,
 ) -> Gathered:
     """Count what an audit, an explanation or a repair needs to know of rows elsewhere.
 
-    ``known`` is a table of inputs seen before: the new ones come in its container and types.
+    ``template`` is a table of inputs seen before: the new ones come in its container and types.
     """
     place = find(X)
     assert place is not None
@@ -176,7 +176,7 @@ def gather(
         other = {outcome, weight, box.column}
         if predicted:  # a model may read the group; beside answers it only says who is who
             other |= set(groups.values())
-        chosen, named = _inputs(place, box, known, other)
+        chosen, named = _inputs(place, box, template, other)
     columns = list(dict.fromkeys((*chosen, *groups.values(), *predicted, outcome)))
     numbers = [*chosen, *predicted, outcome, *([] if weight is None else [weight])]
     place.use(numbers, list(groups.values()))
@@ -214,8 +214,8 @@ def gather(
 
             settle = Settler(place, reader, records)
     table = cells.frame.select(chosen) if chosen else None
-    if known is not None and table is not None:
-        table = Frame(as_fitted(table.native, known), known.names)
+    if template is not None and table is not None:
+        table = Frame(as_fitted(table.native, template), template.names)
     return Gathered(cells.frame, _counts(cells), groups, table, named=named, settle=settle)
 
 
@@ -224,7 +224,7 @@ def _counts(cells: Cells) -> Counts:
 
 
 def _inputs(
-    place: Source, box: BlackBox, known: Frame | None, other: set[str | None]
+    place: Source, box: BlackBox, template: Frame | None, other: set[str | None]
 ) -> tuple[list[str], bool]:
     """The model's inputs: as named, as in fit, as the model says, or all that is left.
 
@@ -232,8 +232,8 @@ def _inputs(
     """
     if place.inputs is not None:
         return [place.column(name, "inputs") for name in place.inputs], not place.left_over
-    if known is not None:
-        return [place.column(name, "X") for name in known.names], True
+    if template is not None:
+        return [place.column(name, "X") for name in template.names], True
     names = place.names
     own = box.inputs_among(names)
     if own is not None:

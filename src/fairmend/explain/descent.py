@@ -195,6 +195,6 @@ def _resampled(
     cells = weight[:, None] * target.tally.weight / target.tally.by_row[:, None]
     drawn_cells = rng.multinomial(target.n, (cells / cells.sum()).ravel())
     people = drawn_cells.reshape(cells.shape).astype(np.float64)
-    drawn = Tally(people, people, people)
-    current = target.reweighted(drawn.by_row / drawn.by_row.sum())
-    return current, current.with_outcome(drawn.share())
+    resample = Tally(people, people, people)
+    current = target.reweighted(resample.by_row / resample.by_row.sum())
+    return current, current.with_outcome(resample.share())

@@ -84,7 +84,7 @@ def _marginal(name: str, sides: Sides) -> list[Marginal]:
     of_value = [_shares(column, mass) for column, mass in sides]
     for value in shares:
         observed, baseline, shifted = (
-            float("nan") if known is None else known.get(value, 0.0) for known in of_value
+            float("nan") if counts is None else counts.get(value, 0.0) for counts in of_value
         )
         text = "missing" if value is None else str(value)
         lines.append(Marginal(name, text, observed, baseline, shifted, is_share=True))
@@ -109,8 +109,8 @@ def _statistic(column: Encoded | None, mass: FloatArray, quantile: float | None)
     if column is None or numbers is None:
         return float("nan")
     weight = np.bincount(column.codes, mass, len(numbers))
-    known = ~np.isnan(numbers) & (weight > 0)
-    at, weight = numbers[known], weight[known]
+    present = ~np.isnan(numbers) & (weight > 0)
+    at, weight = numbers[present], weight[present]
     if len(at) == 0:
         return float("nan")
     if quantile is None:

@@ -61,7 +61,7 @@ class Engines(Protocol):
         sample_weight: Any = None,
         pos_label: Hashable = None,
         inputs: bool = True,
-        known: Frame | None = None,
+        template: Frame | None = None,
     ) -> Gathered:
         """Count what an audit, an explanation or a repair needs."""
 

@@ -36,7 +36,7 @@ def holm(p_values: Sequence[float], family: int) -> list[float]:
 
 
 def hypergeometric_sum_test(
-    observed: float, drawn: FloatArray, marked: FloatArray, everybody: FloatArray
+    observed: float, draws: FloatArray, marked: FloatArray, everybody: FloatArray
 ) -> float:
     """P(as improbable as what was observed, or more) for a sum of hypergeometric counts.
 
@@ -45,10 +45,10 @@ def hypergeometric_sum_test(
     >>> round(hypergeometric_sum_test(4, *(np.array([n]) for n in (4.0, 4.0, 8.0))), 6)
     0.028571
     """
-    least = np.maximum(0, drawn + marked - everybody)
+    least = np.maximum(0, draws + marked - everybody)
     law = np.ones(1)
     for low, high, n, k, total in zip(
-        least, np.minimum(drawn, marked), drawn, marked, everybody, strict=True
+        least, np.minimum(draws, marked), draws, marked, everybody, strict=True
     ):
         count = np.arange(low, high + 1)
         ways = _log_choose(k, count) + _log_choose(total - k, n - count) - _log_choose(total, n)

@@ -35,7 +35,7 @@ def tabulate(
     ids: Any = None,
     pos_label: Hashable = None,
     inputs: bool = True,
-    known: Frame | None = None,
+    template: Frame | None = None,
     unlabelled: Labels | None = None,
 ) -> AuditData:
     """Check the data, query the model once per distinct row, and count.
@@ -44,7 +44,7 @@ def tabulate(
     only decisions, outcomes and groups. With ``unlabelled`` y may be None as well: decisions are
     then read by these labels. ``ids`` say which rows are the same person's. X may be elsewhere: a
     path, a lazy, Dask or Spark frame (see `fairmend.engines`), with columns given by name.
-    ``known`` is a table of inputs seen before: the new ones are its columns and, from elsewhere,
+    ``template`` is a table of inputs seen before: the new ones are its columns and, from elsewhere,
     come in its container and types.
 
     Without named inputs, every column that has no other role is one; those that look like something
@@ -58,7 +58,7 @@ def tabulate(
     """
     return tabulate_to_repair(
         model, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids,
-        pos_label=pos_label, inputs=inputs, known=known, unlabelled=unlabelled,
+        pos_label=pos_label, inputs=inputs, template=template, unlabelled=unlabelled,
     )[0]  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def tabulate_to_repair(
     ids: Any = None,
     pos_label: Hashable = None,
     inputs: bool = True,
-    known: Frame | None = None,
+    template: Frame | None = None,
     unlabelled: Labels | None = None,
 ) -> tuple[AuditData, Settle | None]:
     """The same; and where only a sample of the rows was read, what settles plans on all of them."""
@@ -87,7 +87,7 @@ def tabulate_to_repair(
         with engines().reading_files(X):
             gathered = engines().gather(
                 box, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
-                pos_label=pos_label, inputs=inputs, known=known,
+                pos_label=pos_label, inputs=inputs, template=template,
             )  # fmt: skip
         if gathered.audited is not None:
             return gathered.audited, None
@@ -101,19 +101,27 @@ def tabulate_to_repair(
         records = replace(cells, inputs=gathered.inputs)
     else:
         frame = None if X is None else Frame.read(X)
-        names = _named_inputs(frame, box, known, y)
+        names = _named_inputs(frame, box, template, y)
         named = names is not None
         records = read_records(
             frame, y, sensitive_features=sensitive_features, sample_weight=sample_weight, ids=ids,
             pos_label=pos_label, predicted=box.column, unlabelled=unlabelled, input_names=names,
             predictions=None if box.can_query else box.model,
         )  # fmt: skip
-    counted = _count(box, frame, records, inputs=inputs, named=named, known=known is not None)
+    counted = _count(
+        box, frame, records, inputs=inputs, named=named, has_template=template is not None
+    )
     return counted, settle
 
 
 def _count(
-    box: BlackBox, frame: Frame | None, records: Records, *, inputs: bool, named: bool, known: bool
+    box: BlackBox,
+    frame: Frame | None,
+    records: Records,
+    *,
+    inputs: bool,
+    named: bool,
+    has_template: bool,
 ) -> AuditData:
     """Query the model and count; inputs that were neither seen before nor ``named`` are doubted."""
     predictions = box.recorded(frame, len(records))
@@ -124,7 +132,7 @@ def _count(
             predictions = replace(predictions, codes=predictions.codes[kept])
     table, answers, row, size = _answered(box, frame, records, predictions, inputs=inputs)
     warn_of_idle_cut(box.threshold, answers)
-    if table is not None and not known:
+    if table is not None and not has_template:
         people = PeopleOnRows(
             n=len(records) if records.counts is None else round(records.counts.people.sum()),
             row=row,
@@ -192,13 +200,13 @@ def _answered(
 
 
 def _named_inputs(
-    frame: Frame | None, box: BlackBox, known: Frame | None, y: Any
+    frame: Frame | None, box: BlackBox, template: Frame | None, y: Any
 ) -> Sequence[str] | None:
     """The inputs as in fit, as in BlackBox, or as the model names them; None without names."""
     if frame is None:
         return None
-    if known is not None:
-        return known.names
+    if template is not None:
+        return template.names
     named = box.inputs_among(frame.names, named=not frame.is_array)
     if named is not None and isinstance(y, str) and y in named:
         fix = "Name another column; if the model does read what really happened, pass y as values."

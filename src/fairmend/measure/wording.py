@@ -58,8 +58,8 @@ def _levelled(values: Sequence[float]) -> list[float]:
 
 def _tells(values: Sequence[float], decimals: int, tolerance: float) -> bool:
     shown = {abs(value): abs(round(100 * value, decimals)) for value in values}
-    apart = len(set(shown.values())) == len(shown)
-    return apart and all(seen > 0 for value, seen in shown.items() if value > tolerance)
+    distinct = len(set(shown.values())) == len(shown)
+    return distinct and all(seen > 0 for value, seen in shown.items() if value > tolerance)
 
 
 def _figure(value: float, decimals: int, tolerance: float) -> str:

@@ -199,8 +199,8 @@ class Route:
         several = np.flatnonzero(start[row + 1] - entry > 1)
         if len(several) > 0:
             last = start[row[several] + 1] - 1
-            drawn = self._entries_up_to(row[several], uniform[several])
-            entry[several] = np.minimum(drawn, last)  # rounding may leave a hair of the whole
+            entries = self._entries_up_to(row[several], uniform[several])
+            entry[several] = np.minimum(entries, last)  # rounding may leave a hair of the whole
         return np.asarray(self.destination[entry], np.int64)
 
     def _entries_up_to(self, row: IntArray, uniform: FloatArray) -> IntArray:

@@ -32,7 +32,7 @@ class TradeOff:
 
     cut: Chance
     """k: a false positive costs k, a false negative 1 - k."""
-    told: bool = False
+    is_given: bool = False
     """Whether somebody said so; otherwise it is what the model's decisions imply."""
 
     @classmethod
@@ -51,7 +51,7 @@ class TradeOff:
             "For example {'false_positive': 1, 'false_negative': 5}.",
         )
         positive, negative = (float(costs[name]) for name in ERRORS)
-        return cls(positive / (positive + negative), told=True)
+        return cls(positive / (positive + negative), is_given=True)
 
     @classmethod
     def implied(cls, outcome: FloatArray, decision: FloatArray, weight: FloatArray) -> TradeOff:
@@ -88,6 +88,6 @@ class TradeOff:
         return float(1 - 2 * loss / weight.sum())
 
     def __str__(self) -> str:
-        whose = "as told" if self.told else "as the model's own decisions imply"
+        whose = "as given" if self.is_given else "as the model's own decisions imply"
         costs = f"a false positive costs {self.cut:.2f}, a false negative {1 - self.cut:.2f}"
         return f"{costs}, {whose}"

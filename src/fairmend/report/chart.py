@@ -17,7 +17,7 @@ from fairmend.tables import number
 
 __all__ = [
     "NAN", "SIDES", "Axis", "Mark", "Plane", "Point", "Row", "RowChart", "as_percent", "as_points",
-    "known",
+    "finite_values",
 ]  # fmt: skip
 
 NAN = float("nan")
@@ -52,8 +52,8 @@ class Axis:
         >>> [label for _, label in axis.ticks], axis.at(0.3)
         (['10', '20', '30', '40', '50'], '50.0%')
         """
-        known = [value for value in values if isfinite(value)] or [0.0]
-        low, high = min(known), max(known)
+        finite = [value for value in values if isfinite(value)] or [0.0]
+        low, high = min(finite), max(finite)
         if high - low < 1e-9:
             low, high = low - (abs(low) / 10 or 0.1), high + (abs(high) / 10 or 0.1)
         step = _step(high - low, most)
@@ -114,7 +114,7 @@ class Mark:
     """What stands beside the row; empty: nothing."""
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return not isnan(self.value)
 
     @property
@@ -123,7 +123,7 @@ class Mark:
 
     @property
     def filled(self) -> bool:
-        return self.known and not isnan(self.base)
+        return self.is_known and not isnan(self.base)
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class RowChart:
         rows = tuple(rows)
         values = (value for row in rows for mark in row.marks
                   for value in (mark.value, mark.low, mark.high, mark.base))  # fmt: skip
-        return cls(key, caption, rows, Axis.of([*at, *known(*values)], text, title), **more)
+        return cls(key, caption, rows, Axis.of([*at, *finite_values(*values)], text, title), **more)
 
     @property
     def high(self) -> int:
@@ -238,6 +238,6 @@ class Plane:
         return self.path([*above, *((x, low) for x, low, _ in reversed(self.area))])
 
 
-def known(*values: Any) -> list[float]:
+def finite_values(*values: Any) -> list[float]:
     """The finite values among them."""
     return [float(value) for value in values if isfinite(value)]

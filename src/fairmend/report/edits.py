@@ -125,10 +125,10 @@ class _Edits:
         return EditedFeature(name, float(self.share.sum()), how, edits, change, not_shown)
 
     def _change(self, old: FloatArray, new: FloatArray, smallest_cell: int) -> NumberChange | None:
-        known = np.isfinite(old) & np.isfinite(new)
-        if self.people[known].sum() < smallest_cell - SLACK:
+        present = np.isfinite(old) & np.isfinite(new)
+        if self.people[present].sum() < smallest_cell - SLACK:
             return None
-        share, old, new = self.share[known], old[known], new[known]
+        share, old, new = self.share[present], old[present], new[present]
         return NumberChange(
             share_of_edited=float(share.sum()),
             median=rounded(_median(new - old, share), 2),

@@ -174,8 +174,8 @@ class _Applied:
             by_outcome = np.maximum(flipped, 0.0) @ _people(old)
             people[f"people_{side}"] = float(by_outcome.sum())
             for place, name in enumerate(("negative", "positive")):
-                known = self.data.outcome_known
-                people[f"people_{side}_{name}"] = float(by_outcome[place]) if known else NAN
+                has_outcomes = self.data.outcome_known
+                people[f"people_{side}_{name}"] = float(by_outcome[place]) if has_outcomes else NAN
         cost, auc_after = 0.0, auc(new)
         if route is not None:
             edited = shares["edited"]

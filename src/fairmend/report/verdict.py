@@ -214,8 +214,8 @@ interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Ho
 
 
 def _size_and_sureness(gap: Gap, confidence: float) -> str:
-    known = f" ({100 * confidence:g} % interval {_span(gap)}, from {gap.given_target:,} and "
-    interval = "" if np.isnan(gap.low) else f"{known}{gap.given_baseline:,} people)"
+    within = f" ({100 * confidence:g} % interval {_span(gap)}, from {gap.given_target:,} and "
+    interval = "" if np.isnan(gap.low) else f"{within}{gap.given_baseline:,} people)"
     return f"{size(gap, gap.gap)}{unit(gap)}{interval}. {_how_sure(gap, confidence)}"
 
 

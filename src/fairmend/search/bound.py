@@ -63,7 +63,7 @@ class Bound:
 
     def __str__(self) -> str:
         sure = f"at {100 * self.confidence:g} % confidence"
-        told = []
+        sentences = []
         kinds = (
             (self.any_rule, "any rule on these inputs"),
             (self.modelled, f"any rule on what the inputs tell of outcome and group, by the "
@@ -73,15 +73,17 @@ class Bound:
             if gap is None:
                 continue
             if gap <= 0:
-                told.append(f"For {kind}, nothing can be excluded: it might close the gap.")
+                sentences.append(f"For {kind}, nothing can be excluded: it might close the gap.")
             else:
-                told.append(
+                sentences.append(
                     f"For {kind}: no alternative has a gap in {self.metric} below "
                     f"{100 * gap:.1f} points at a measure within the margin, {sure}."
                 )
         if self.any_rule is None:
-            told.append("Most people have a row of their own, so that not every rule is bounded.")
-        return " ".join([*told, "Models trained anew are not of these kinds."])
+            sentences.append(
+                "Most people have a row of their own, so that not every rule is bounded."
+            )
+        return " ".join([*sentences, "Models trained anew are not of these kinds."])
 
 
 def find_bound(
@@ -100,8 +102,8 @@ def find_bound(
     chosen on the people who choose: where these count, all that could have been chosen do.
     """
     gains = [one.gains(part.outcomes) for one, part in zip(measures, parts, strict=True)]
-    known = [each for each in gains if each is not None]
-    if len(known) < len(gains):
+    bounded = [each for each in gains if each is not None]
+    if len(bounded) < len(gains):
         return f"There is no bound for {measures[0].name}: it is no mean over people."
     for pair in pairs:
         for _, rate in parts_of(pair.disparity):
@@ -113,8 +115,8 @@ def find_bound(
     every = metrics * (groups - 1) * (groups if reference == "best" else 1)
     reduced, steps = _reduced(parts, rule)
     kinds = (
-        (_rows(parts), _People.pooled(parts, known), every),
-        (reduced, _People.pooled(parts[1:], known[1:]), len(pairs)),
+        (_rows(parts), _People.pooled(parts, bounded), every),
+        (reduced, _People.pooled(parts[1:], bounded[1:]), len(pairs)),
     )
     limits: list[list[tuple[float, float]] | None] = []
     for cells, people, comparisons in kinds:
@@ -298,9 +300,9 @@ def _reduced(parts: Sequence[Part], rule: BlindRule | None) -> tuple[IntArray | 
         return None, MOST_STEPS
     keys = []
     for part in parts:
-        told = rule.told(part.table)
-        outcome = rule.outcome.of(told, part.answers)
-        effect = np.sum([one.effect(told, outcome) for one in rule.shares], axis=0)
+        inputs = rule.visible(part.table)
+        outcome = rule.outcome.of(inputs, part.answers)
+        effect = np.sum([one.effect(inputs, outcome) for one in rule.shares], axis=0)
         keys.append(np.stack([outcome, *effect, part.answers.decision])[:, part.row])
     cells = len(parts[1]) / PEOPLE_A_CELL / 2  # of either decision
     count = int(np.clip(cells ** (1 / (len(keys[0]) - 1)), 2, MOST_STEPS))

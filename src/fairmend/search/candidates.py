@@ -85,13 +85,13 @@ class Candidate:
             score = now.score[part.row]
         for members, plan in self._laws(part):
             rows, inverse = np.unique(part.row[members], return_inverse=True)
-            told = now.take(rows)
+            answers = now.take(rows)
             law = plan.route if scores else plan.decisions
-            route = law(part.table.take(rows), told)
-            decision[members] = route.expected_decision(told)[inverse]
+            route = law(part.table.take(rows), answers)
+            decision[members] = route.expected_decision(answers)[inverse]
             if scores and score is not None and route.score is not None:
-                assert told.score is not None
-                score[members] = route.expected(told.score, route.score)[inverse]
+                assert answers.score is not None
+                score[members] = route.expected(answers.score, route.score)[inverse]
         return Answers(decision, score)
 
     def _laws(self, part: Part) -> Iterator[tuple[Any, Plan]]:
@@ -171,8 +171,8 @@ class Candidates:
         pairs = []
         for (one, _), (other, _) in combinations(nearest, 2):
             both = self._held(_held_inputs(one) | _held_inputs(other))
-            found = self._best_of([both])
-            pairs += [] if found is None else [found]
+            pair = self._best_of([both])
+            pairs += [] if pair is None else [pair]
         yield from (made for made, _ in sorted(pairs, key=lambda one: _order(one[1]))[:PAIRS_KEPT])
 
     def _best_of(self, candidates: Sequence[Candidate]) -> tuple[Candidate, Figures] | None:
@@ -210,7 +210,9 @@ class Candidates:
         values = table.take(np.array([rows[names[0]]]))
         for name in names[1:]:
             values = held_at(values, table.take(np.array([rows[name]])), (name,))
-        told = ", ".join(f"{name} held at {_shown(table, name, row)}" for name, row in rows.items())
+        label = ", ".join(
+            f"{name} held at {_shown(table, name, row)}" for name, row in rows.items()
+        )
         settings = self.settings
         plans: dict[Hashable, Plan] = {}
         for group, baseline in self._compared().items():
@@ -225,7 +227,7 @@ class Candidates:
                 labels=self.part.data.labels,
             )
             plans[group] = plan
-        return Candidate(told, "input held", self.part.box, settings, plans, source=dict(rows))
+        return Candidate(label, "input held", self.part.box, settings, plans, source=dict(rows))
 
     def _compared(self) -> dict[Hashable, Hashable]:
         """Each group, and the one it is compared with."""
@@ -306,7 +308,7 @@ def all_candidates(
 ) -> list[Candidate]:
     """Every candidate, the current one first; ``advance`` is told what is being made."""
     make = Candidates(part, judge, settings)
-    found = [make.current()]
+    candidates = [make.current()]
     steps: dict[str, Callable[[], Iterator[Candidate]]] = {
         "other models": lambda: make.models(others),
         "other cuts": make.cuts,
@@ -318,8 +320,8 @@ def all_candidates(
         warnings.simplefilter("ignore", FairmendWarning)  # of single repairs, for single repairs
         for what, step in steps.items():
             advance(what)
-            found += step()
-    twice = [name for name, times in Counter(one.name for one in found).items() if times > 1]
+            candidates += step()
+    twice = [name for name, times in Counter(one.name for one in candidates).items() if times > 1]
     check(
         not twice,
         "models",
@@ -327,4 +329,4 @@ def all_candidates(
         f"got {listed(twice)} twice",
         "Name it otherwise.",
     )
-    return found
+    return candidates

@@ -19,7 +19,7 @@ from fairmend.report.chart import (
     RowChart,
     as_percent,
     as_points,
-    known,
+    finite_values,
 )
 from fairmend.report.html import people
 from fairmend.report.html.page import render
@@ -77,35 +77,35 @@ _LIMITS = (
 )
 
 
-def dossier(found: Alternatives, *, command: str | None = None) -> str:
+def dossier(result: Alternatives, *, command: str | None = None) -> str:
     """The page, with everything it shows inside it."""
-    audit, made = found.audit, found.provenance
+    audit, made = result.audit, result.provenance
     sections = {key: title for part in _PARTS.values() for key, title in part.items()}
     context = {
-        "title": f"Alternatives: {found.title} by {audit.attribute}",
-        "subtitle": f"Search for alternatives · {found.title} by {audit.attribute} · judged on "
+        "title": f"Alternatives: {result.title} by {audit.attribute}",
+        "subtitle": f"Search for alternatives · {result.title} by {audit.attribute} · judged on "
         f"{made.reported:,} people, chosen on {made.audited:,} others · {made.made_at}",
         "data": {},
         "parts": _PARTS,
         "sections": sections,
         "question": QUESTION,
-        "headline": _headline(found),
-        "lead": _lead(found),
-        "figures": _figures(found),
-        "scatter": _scatter(found),
+        "headline": _headline(result),
+        "lead": _lead(result),
+        "figures": _figures(result),
+        "scatter": _scatter(result),
         "model_now": audit.verdict(),
         "gaps_now": people.gaps(audit.in_order(), (), audit, "gaps-now"),
-        "groups_now": _groups_now(found),
-        "about_candidates": _about_candidates(found),
-        "tried": _tried(found),
-        "every": _every(found),
-        "about_people": _about_people(found),
-        "who": _who(found),
-        "rule_lines": _rule_lines(found.best),
-        "rejected": _rejected(found),
-        "bound": str(found.bound),
-        "scenarios": _scenarios(found),
-        "method": _method(found),
+        "groups_now": _groups_now(result),
+        "about_candidates": _about_candidates(result),
+        "tried": _tried(result),
+        "every": _every(result),
+        "about_people": _about_people(result),
+        "who": _who(result),
+        "rule_lines": _rule_lines(result.best),
+        "rejected": _rejected(result),
+        "bound": str(result.bound),
+        "scenarios": _scenarios(result),
+        "method": _method(result),
         "limits": _LIMITS,
         "made": made,
         "command": command or made.command,
@@ -127,22 +127,22 @@ def _what(one: Alternative) -> str:
     return words[one.kind]
 
 
-def _headline(found: Alternatives) -> str:
-    best = found.best
+def _headline(result: Alternatives) -> str:
+    best = result.best
     if best is None:
-        tried = len(found.candidates) - 1
+        tried = len(result.candidates) - 1
         return (f"None was shown: of {tried} alternatives, none is shown to have a lesser gap and "
                 "to perform as well.")  # fmt: skip
-    now, then = (points(abs(one.gap)).removeprefix("+") for one in (found.current, best))
+    now, then = (points(abs(one.gap)).removeprefix("+") for one in (result.current, best))
     return (f"Yes: {_what(best)} cuts the gap from {now} to {then} points. It performs as well, "
             "within the margin.")  # fmt: skip
 
 
-def _lead(found: Alternatives) -> list[str]:
+def _lead(result: Alternatives) -> list[str]:
     """What happens to people now and then."""
-    best, names, now = found.best, found.names, found.current.judging.gap
+    best, names, now = result.best, result.names, result.current.judging.gap
     if best is None:
-        return [f"Now {_rates(now, names)}.", " ".join(found.sentences[1:])]
+        return [f"Now {_rates(now, names)}.", " ".join(result.sentences[1:])]
     then = best.judging.gap
     same = (now.metric, now.target, now.baseline) == (then.metric, then.target, then.baseline)
     other = "" if same else "the widest gap is another: "
@@ -160,26 +160,26 @@ def _rates(gap: Gap, names: GroupNames) -> str:
     return f"the gap in {gap.metric} of {target} against {baseline} {size}"
 
 
-def _figures(found: Alternatives) -> list[tuple[str, str, str]]:
-    now, then = found.current.judging, (found.best or found.current).judging
+def _figures(result: Alternatives) -> list[tuple[str, str, str]]:
+    now, then = result.current.judging, (result.best or result.current).judging
     figures = [
         (
-            f"gap in {found.title}, in points",
-            points(now.gap.gap) if found.best is None
+            f"gap in {result.title}, in points",
+            points(now.gap.gap) if result.best is None
             else f"{points(now.gap.gap)} → {points(then.gap.gap)}",
             f"95 % interval {points(then.gap.low)} to {points(then.gap.high)}",
         )
     ]  # fmt: skip
     performance = then.performance
-    if found.best is not None:
+    if result.best is not None:
         low, high = performance.difference_low, performance.difference_high
         figures += [
             (
-                found.measure,
-                f"{found.measure_text(now.performance.value)} → "
-                f"{found.measure_text(performance.value)}",
-                f"change {found.measure_text(low, signed=True)} to "
-                f"{found.measure_text(high, signed=True)}; margin {found.margin_text}",
+                result.measure,
+                f"{result.measure_text(now.performance.value)} → "
+                f"{result.measure_text(performance.value)}",
+                f"change {result.measure_text(low, signed=True)} to "
+                f"{result.measure_text(high, signed=True)}; margin {result.margin_text}",
             ),
             (
                 "decisions that change",
@@ -188,20 +188,22 @@ def _figures(found: Alternatives) -> list[tuple[str, str, str]]:
             ),
         ]
     else:
-        value = found.measure_text(performance.value)
-        figures.append((found.measure, value, f"the margin is {found.margin_text}"))
+        value = result.measure_text(performance.value)
+        figures.append((result.measure, value, f"the margin is {result.margin_text}"))
     least, why = "not known", "see “How far any alternative could go”"
-    if isinstance(found.bound, Bound):
-        least = f"{100 * found.bound.gap:.1f} points" if found.bound.gap > 0 else "no limit shown"
-        why = f"within the margin, at {100 * found.bound.confidence:g} % confidence"
+    if isinstance(result.bound, Bound):
+        least = f"{100 * result.bound.gap:.1f} points" if result.bound.gap > 0 else "no limit shown"
+        why = f"within the margin, at {100 * result.bound.confidence:g} % confidence"
     figures.append(("how low any alternative could go", least, why))
     return figures
 
 
-def _scatter(found: Alternatives) -> Plane:
+def _scatter(result: Alternatives) -> Plane:
     """Gap against measure, every candidate with its intervals, the margin as a band."""
-    now = found.current
-    drawn = [one for one in found.candidates if one.judging.gap.judged and not _worse(one, now)]
+    now = result.current
+    points_shown = [
+        one for one in result.candidates if one.judging.gap.judged and not _worse(one, now)
+    ]
     table = Table.of(
         "scatter-table",
         "Candidates that no other beats in both",
@@ -209,14 +211,14 @@ def _scatter(found: Alternatives) -> Plane:
             Column("candidate", read="name"),
             Column("gap, points", "points", "gap"),
             Column("95 % interval", "spans", "judging.gap.low judging.gap.high"),
-            Column(found.measure, _kind(found), "judging.performance.value"),
+            Column(result.measure, _kind(result), "judging.performance.value"),
         ),
-        found.frontier,
+        result.frontier,
     )
-    hidden = len(found.candidates) - len(drawn)
+    hidden = len(result.candidates) - len(points_shown)
     left_out = f" {hidden} that are worse than the model in both are not drawn." if hidden else ""
     performance = now.judging.performance
-    labels = {id(now): "the model as it is", id(found.best): "the best"}
+    labels = {id(now): "the model as it is", id(result.best): "the best"}
     dots = tuple(
         Point(
             one.gap,
@@ -226,26 +228,26 @@ def _scatter(found: Alternatives) -> Plane:
             (performance.value + one.judging.performance.difference_low,
              performance.value + one.judging.performance.difference_high),
             labels.get(id(one), ""),
-            below=one is now and found.best is not None,
+            below=one is now and result.best is not None,
             large=id(one) in labels,
         )
-        for one in sorted(drawn, key=lambda one: id(one) in labels)
+        for one in sorted(points_shown, key=lambda one: id(one) in labels)
     )  # fmt: skip
     band = performance.value - performance.margin, performance.value + performance.margin
-    relative = found.relative_margin
+    relative = result.relative_margin
     return Plane(
         "scatter",
-        f"What each candidate leaves of the gap, and its {found.measure}",
-        Axis.of([0.0, *known(*(value for dot in dots for value in dot.across))], as_points,
-                f"gap in {found.metric} that is left, in points"),
-        Axis.of([*band, *known(*(value for dot in dots for value in dot.along))],
+        f"What each candidate leaves of the gap, and its {result.measure}",
+        Axis.of([0.0, *finite_values(*(value for dot in dots for value in dot.across))], as_points,
+                f"gap in {result.metric} that is left, in points"),
+        Axis.of([*band, *finite_values(*(value for dot in dots for value in dot.along))],
                 number if relative else as_percent,
-                found.measure if relative else f"{found.measure}, per cent"),
+                result.measure if relative else f"{result.measure}, per cent"),
         dots,
         band=band,
         guides=(0.0, None),
-        legend=tuple(_KINDS[kind] for kind in _KINDS if kind in {one.kind for one in drawn}),
-        beneath=f"Further left is a lesser gap, higher a better {found.measure}. The shaded band "
+        legend=tuple(_KINDS[kind] for kind in _KINDS if kind in {one.kind for one in points_shown}),
+        beneath=f"Further left is a lesser gap, higher a better {result.measure}. The shaded band "
         f"is the margin. Lines are 95 % intervals.{left_out}",
         table=table,
         high=360,
@@ -258,15 +260,15 @@ def _worse(one: Alternative, now: Alternative) -> bool:
     return one is not now and lower and abs(one.gap) >= abs(now.gap)
 
 
-def _kind(found: Alternatives) -> str:
-    return "number" if found.relative_margin else "rate"
+def _kind(result: Alternatives) -> str:
+    return "number" if result.relative_margin else "rate"
 
 
 # -------------------------------------------------------------------- tables
 
 
-def _groups_now(found: Alternatives) -> Table:
-    audit = found.audit
+def _groups_now(result: Alternatives) -> Table:
+    audit = result.audit
     return Table.of(
         "groups-now",
         "Groups, as the model decides about them",
@@ -282,45 +284,45 @@ def _groups_now(found: Alternatives) -> Table:
     )
 
 
-def _about_candidates(found: Alternatives) -> str:
-    kinds = Counter(one.kind for one in found.candidates[1:])
-    told = "; ".join(f"{_KINDS[kind][1]}: {count}" for kind, count in kinds.items())
+def _about_candidates(result: Alternatives) -> str:
+    kinds = Counter(one.kind for one in result.candidates[1:])
+    by_kind = "; ".join(f"{_KINDS[kind][1]}: {count}" for kind, count in kinds.items())
     return (
-        f"{len(found.candidates) - 1} candidates were tried ({told}). None of them retrains the "
-        f"model. All figures are of the {found.provenance.reported:,} people who judged."
+        f"{len(result.candidates) - 1} candidates were tried ({by_kind}). None of them retrains "
+        f"the model. All figures are of the {result.provenance.reported:,} people who judged."
     )
 
 
-def _tried(found: Alternatives) -> RowChart:
+def _tried(result: Alternatives) -> RowChart:
     """The gaps of those that were named to judge, and of the best that reads the group."""
-    least = found.current.judging.performance.margin
-    reading = [one for one in found.candidates if one.reads_group]
+    least = result.current.judging.performance.margin
+    reading = [one for one in result.candidates if one.reads_group]
     within = [one for one in reading if one.judging.performance.difference >= -least]
-    shown = [found.current, *found.named]
+    shown = [result.current, *result.named]
     shown += sorted(within or reading, key=lambda one: abs(one.gap))[:1]
     rows = []
     for one in sorted(shown, key=lambda one: -abs(one.gap)):
         gap, performance = one.judging.gap, one.judging.performance
-        change = found.measure_text(performance.difference, signed=True)
+        change = result.measure_text(performance.difference, signed=True)
         text = f"{points(gap.gap)} ({points(gap.low)} to {points(gap.high)})"
         mark = Mark(_KINDS[one.kind][0], gap.gap, gap.low, gap.high, text=text)
-        fate = "chosen" if one is found.best else "" if one is found.current else one.why
-        says = "" if one is found.current else f"{found.measure} changes by {change}"
+        fate = "chosen" if one is result.best else "" if one is result.current else one.why
+        says = "" if one is result.current else f"{result.measure} changes by {change}"
         rows.append(Row(one.name, (mark,), fate, says))
     return RowChart.of(
         "tried",
         "The candidates that were judged in turn, and the best that reads the group",
         rows,
         as_points,
-        f"gap in {found.metric} that is left, in points",
+        f"gap in {result.metric} that is left, in points",
         at=[0.0],
         guide=0.0,
         beneath="Lines are 95 % intervals.",
     )
 
 
-def _every(found: Alternatives) -> Table:
-    kind = _kind(found)
+def _every(result: Alternatives) -> Table:
+    kind = _kind(result)
     one, both = ("points", "spans") if kind == "rate" else ("change", "changes")
     performance = "judging.performance"
     return Table.of(
@@ -330,7 +332,7 @@ def _every(found: Alternatives) -> Table:
             Column("candidate", read="name"),
             Column("gap, points", "points", "gap"),
             Column("95 % interval", "spans", "judging.gap.low judging.gap.high"),
-            Column(found.measure, kind, "judging.performance.value"),
+            Column(result.measure, kind, "judging.performance.value"),
             Column("change", one, "judging.performance.difference"),
             Column(
                 "95 % interval", both, f"{performance}.difference_low {performance}.difference_high"
@@ -340,35 +342,35 @@ def _every(found: Alternatives) -> Table:
             Column("lose", "share", "judging.lose"),
             Column("what became of it", read="why"),
         ),
-        found.candidates,
-        f"equivalent: two one-sided tests at a margin of {found.margin_text}, corrected for the "
+        result.candidates,
+        f"equivalent: two one-sided tests at a margin of {result.margin_text}, corrected for the "
         "number of candidates. no worse: shown not to lose the margin; it may be better by more.",
         "gain, lose: shares of all people whose decision becomes the one they want, or no longer "
         "is.",
     )
 
 
-def _about_people(found: Alternatives) -> str:
-    best = found.best
+def _about_people(result: Alternatives) -> str:
+    best = result.best
     if best is None:
         return "No alternative was chosen: nobody's decision would change."
     after = best.judging
-    told = (f"Under “{best.name}”, {share(after.gain)} of all people gain the decision they want "
+    text = (f"Under “{best.name}”, {share(after.gain)} of all people gain the decision they want "
             f"and {share(after.lose)} lose it.")  # fmt: skip
     if after.lose > after.gain:
-        told += (" It narrows the gap mostly by taking favourable decisions away. Whether that is "
+        text += (" It narrows the gap mostly by taking favourable decisions away. Whether that is "
                  "wanted is for the people responsible to say.")  # fmt: skip
-    return told
+    return text
 
 
-def _who(found: Alternatives) -> RowChart | None:
-    best = found.best
+def _who(result: Alternatives) -> RowChart | None:
+    best = result.best
     if best is None:
         return None
-    now = {one.group: one for one in found.current.judging.groups}
+    now = {one.group: one for one in result.current.judging.groups}
     rows = [
         Row(
-            found.names(one.group),
+            result.names(one.group),
             (
                 Mark(
                     SIDES[0], now[one.group].selected, text=f"{share(now[one.group].selected)} now"
@@ -383,7 +385,7 @@ def _who(found: Alternatives) -> RowChart | None:
         "who-table",
         f"What “{best.name}” does to each group",
         (
-            Column("group", read=lambda one: found.names(one.group)),
+            Column("group", read=lambda one: result.names(one.group)),
             Column("positive decisions now", "rate", lambda one: now[one.group].selected),
             Column("then", "rate", "selected"),
             Column("gain the decision they want", "share", "gain"),
@@ -415,8 +417,8 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
-def _rejected(found: Alternatives) -> Table:
-    skipped = [one for one in found.candidates[1:] if one is not found.best]
+def _rejected(result: Alternatives) -> Table:
+    skipped = [one for one in result.candidates[1:] if one is not result.best]
     reasons = Counter(one.why for one in skipped)
     rows = [
         (why, count, "; ".join([one.name for one in skipped if one.why == why][:3]))
@@ -434,10 +436,10 @@ def _rejected(found: Alternatives) -> Table:
     )
 
 
-def _scenarios(found: Alternatives) -> Table:
+def _scenarios(result: Alternatives) -> Table:
     """One line a gap: group, measure, value, threshold, mitigation, trigger."""
-    audit, best = found.audit, found.best
-    looked_at = {(found.current.judging.gap.metric, found.current.judging.gap.target)}
+    audit, best = result.audit, result.best
+    looked_at = {(result.current.judging.gap.metric, result.current.judging.gap.target)}
 
     def mitigation(gap: Any) -> str:
         if (gap.metric, gap.target) not in looked_at:
@@ -462,17 +464,17 @@ def _scenarios(found: Alternatives) -> Table:
     )  # fmt: skip
 
 
-def _method(found: Alternatives) -> list[tuple[str, str]]:
-    made, named = found.provenance, found.named
+def _method(result: Alternatives) -> list[tuple[str, str]]:
+    made, named = result.provenance, result.named
     order = "; ".join(f"{one.place}. {one.name}: {one.why}" for one in named) or "nobody was named"
     worth = ""
-    if found.measure == "worth":
-        worth = f" Worth is the share of right decisions, wrong ones weighed: {found.trade_off}."
+    if result.measure == "worth":
+        worth = f" Worth is the share of right decisions, wrong ones weighed: {result.trade_off}."
     return [
         (
             "What was compared?",
-            f"The model as it is with {len(found.candidates) - 1} candidates that need no "
-            f"retraining, by the gap in {found.metric} and by {found.measure}.{worth}",
+            f"The model as it is with {len(result.candidates) - 1} candidates that need no "
+            f"retraining, by the gap in {result.metric} and by {result.measure}.{worth}",
         ),
         (
             "Why two parts of the people?",
@@ -489,8 +491,8 @@ def _method(found: Alternatives) -> list[tuple[str, str]]:
         ),
         (
             "What does equivalent mean?",
-            f"The margin is {found.margin_text}. A chosen alternative passed two tests: that it is "
-            "not worse than the model by the margin, and that its gap is lesser. Both compare "
+            f"The margin is {result.margin_text}. A chosen alternative passed two tests: that it "
+            "is not worse than the model by the margin, and that its gap is lesser. Both compare "
             "decisions about the same people. The column “equivalent” asks more: that it is not "
             "better by the margin either (two one-sided tests).",
         ),

@@ -239,12 +239,12 @@ def _search(
 def _judged(
     candidates: Sequence[Candidate], part: Part, judge: Judge, *, scores: bool, what: str
 ) -> list[Figures]:
-    found = []
+    judged = []
     with progress(f"{what} candidates", len(candidates)) as advance:
         for one in candidates:
-            found.append(judge.figures(one.answers(part, scores=scores)))
+            judged.append(judge.figures(one.answers(part, scores=scores)))
             advance(1)
-    return found
+    return judged
 
 
 def _tested(
@@ -342,7 +342,7 @@ def _amounts(column: Any) -> FloatArray:
 
 
 def _trade_off(part: Part, settings: RepairSettings, measure: Any) -> TradeOff:
-    """What wrong decisions cost: as told, or as the model's own decisions imply."""
+    """What wrong decisions cost: as given, or as the model's own decisions imply."""
     if isinstance(measure, Mapping):
         return TradeOff.of_costs(measure, "measure")
     tally = pooled_tally(part.data)

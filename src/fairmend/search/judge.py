@@ -191,12 +191,12 @@ def width(gap: Gap) -> float:
 
 def pairs_to_judge(part: Part, disparities: Sequence[Disparity], reference: Hashable) -> list[Pair]:
     """The gaps to narrow, the widest first: of every group worse off than its reference."""
-    found = []
+    worse_off = []
     for disparity in disparities:
         gaps = audit_data(part.data, metrics=[disparity], reference=reference).gaps
-        found += [(gap.gap, Pair(disparity, gap.target, gap.baseline))
+        worse_off += [(gap.gap, Pair(disparity, gap.target, gap.baseline))
                   for gap in judged(gaps) if gap.gap > 0]  # fmt: skip
-    return [pair for _, pair in sorted(found, key=lambda one: -one[0])]
+    return [pair for _, pair in sorted(worse_off, key=lambda one: -one[0])]
 
 
 def any_judged(part: Part, disparities: Sequence[Disparity], reference: Hashable) -> bool:

@@ -101,9 +101,9 @@ class Part:
     """Of the people who count."""
 
     @classmethod
-    def read(cls, name: str, box: BlackBox, given: Given, known: Part | None = None) -> Part:
+    def read(cls, name: str, box: BlackBox, given: Given, earlier: Part | None = None) -> Part:
         """Check and count people; ``known`` are those on whom candidates were made."""
-        labels = None if known is None else known.data.labels
+        labels = None if earlier is None else earlier.data.labels
         data = tabulate(
             box,
             given.X,
@@ -112,11 +112,11 @@ class Part:
             sample_weight=given.sample_weight,
             ids=given.ids,
             pos_label=given.pos_label if labels is None else labels.positive,
-            known=None if known is None else known.data.table,
+            template=None if earlier is None else earlier.data.table,
         )
-        if known is not None:
-            strange = [group for group in data.groups if group not in known.data.groups]
-            missing = [group for group in known.data.groups if group not in data.groups]
+        if earlier is not None:
+            strange = [group for group in data.groups if group not in earlier.data.groups]
+            missing = [group for group in earlier.data.groups if group not in data.groups]
             check(
                 not strange and not missing,
                 "holdout",

@@ -151,19 +151,19 @@ class Alternatives:
         """The candidates that read no group and that no other beats in both gap and measure."""
         some = [one for one in self.candidates if not one.reads_group]
         some.sort(key=lambda one: (-one.judging.performance.value, width(one.judging.gap)))
-        found, least = [], float("inf")
+        frontier, least = [], float("inf")
         for one in some:
             if width(one.judging.gap) < least:
-                found.append(one)
+                frontier.append(one)
                 least = width(one.judging.gap)
-        return tuple(found)
+        return tuple(frontier)
 
     def __getitem__(self, name: str) -> Alternative:
-        known = [one.name for one in self.candidates]
-        if name not in known:
-            must = f"must be one of the {len(known)} that to_frame() lists"
-            raise DataError("candidate", must, f"got {name!r}", nearest(name, known))
-        return self.candidates[known.index(name)]
+        names = [one.name for one in self.candidates]
+        if name not in names:
+            must = f"must be one of the {len(names)} that to_frame() lists"
+            raise DataError("candidate", must, f"got {name!r}", nearest(name, names))
+        return self.candidates[names.index(name)]
 
     def to_frame(self) -> pd.DataFrame:
         """One row a candidate; figures of the people who judge."""
@@ -208,27 +208,29 @@ class Alternatives:
     def verdict(self) -> str:
         """The answer in a few sentences."""
         best = self.best
-        told = "No alternative is shown." if best is None else f"There is one: {best.name}."
-        return f"{told} {' '.join(self.sentences)}"
+        opening = "No alternative is shown." if best is None else f"There is one: {best.name}."
+        return f"{opening} {' '.join(self.sentences)}"
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What the answer rests on."""
         best, now = self.best, self.current.judging.gap
         who, other = self.names(now.target), self.names(now.baseline)
-        told = [f"The model's gap in {now.metric} is {points(now.gap)} points for {who} against "
-                f"{other}."]  # fmt: skip
+        sentences = [
+            f"The model's gap in {now.metric} is {points(now.gap)} points for {who} "
+            f"against {other}."
+        ]
         if best is None:
-            told.append(self._why_none())
-            told.append("That is not proof that there is none.")
-            return tuple(told)
+            sentences.append(self._why_none())
+            sentences.append("That is not proof that there is none.")
+            return tuple(sentences)
         after = best.judging
         change, low, high = (
             self.measure_text(value, signed=True)
             for value in (after.performance.difference, after.performance.difference_low,
                           after.performance.difference_high)
         )  # fmt: skip
-        told += [
+        sentences += [
             f"The alternative leaves {points(after.gap.gap)} points (95 % interval "
             f"{points(after.gap.low)} to {points(after.gap.high)}).",
             f"It changes {self.measure} by {change} ({low} to {high}); it is shown to be no worse "
@@ -238,8 +240,8 @@ class Alternatives:
             "lose it.",
         ]
         if after.lose > after.gain:
-            told.append("It narrows the gap mostly by taking favourable decisions away.")
-        return tuple(told)
+            sentences.append("It narrows the gap mostly by taking favourable decisions away.")
+        return tuple(sentences)
 
     def _what_it_reads(self) -> str:
         telling = telling_inputs(self.choosing.data)
@@ -297,8 +299,8 @@ class Alternatives:
 
     def __repr__(self) -> str:
         best = self.best
-        told = "none better shown" if best is None else f"best: {best.name}"
-        return f"<Alternatives: {len(self.candidates)} candidates for {self.metric}, {told}>"
+        outcome = "none better shown" if best is None else f"best: {best.name}"
+        return f"<Alternatives: {len(self.candidates)} candidates for {self.metric}, {outcome}>"
 
     # ---------------------------------------------------------------- to deploy and to file
 

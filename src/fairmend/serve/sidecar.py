@@ -264,7 +264,7 @@ class Sidecar:
     async def outcomes(self, outcomes: Sequence[tuple[str, int]]) -> int:
         """Log the outcomes of decisions; one that is not in the log refuses them all."""
         decisions = [decision for decision, _ in outcomes]
-        logged = await asyncio.to_thread(self.log.known, decisions)
+        logged = await asyncio.to_thread(self.log.logged_of, decisions)
         if not logged.issuperset(decisions):
             raise RequestFailed("unknown_decision", "a decision is not in the log", 422)
         now = time.time()

@@ -132,17 +132,17 @@ class BlindLevels:
         problems = _problems(self.data, settings, self.box, self._gaps, self._against)
         if level == 0:
             return {group: problem.identity() for group, problem in problems.items()}
-        rule, feasible = _solved(self._known, settings, self._against)
+        rule, feasible = _solved(self._fit_inputs, settings, self._against)
         status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
         plans = {
             group: BlindPlan(**problem.common(status), rule=rule)
             for group, problem in problems.items()
         }
         rivals = {gap.target: gap.rivals for gap in self._gaps}
-        return _finished(self._known.audited, plans, problems, rivals)
+        return _finished(self._fit_inputs.audited, plans, problems, rivals)
 
     @cached_property
-    def _known(self) -> _Known:
+    def _fit_inputs(self) -> _FitInputs:
         """Models, donors and prices, which do not depend on the level."""
         audited = Audited.of(self.data)
         check(
@@ -156,7 +156,7 @@ class BlindLevels:
         problems = _problems(self.data, self.settings, self.box, self._gaps, self._against)
         for target in self._against:
             problems[target].warn_if_not_significant()
-        return _Known.fit(audited, self.settings, self.box, problems[next(iter(self._against))])
+        return _FitInputs.fit(audited, self.settings, self.box, problems[next(iter(self._against))])
 
 
 def _problems(
@@ -249,7 +249,7 @@ def _as_decided(
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
+class _FitInputs:
     """What a blind rule of any level rests on."""
 
     audited: Audited
@@ -267,12 +267,12 @@ class _Known:
     @classmethod
     def fit(
         cls, audited: Audited, settings: RepairSettings, box: BlackBox, problem: RepairProblem
-    ) -> _Known:
+    ) -> _FitInputs:
         kept_out = telling_inputs(audited.data)
         _say_what_is_kept_out(kept_out, audited.data)
         models = _Models(audited, settings, kept_out)
         outcome = models.outcome(box)
-        chance = outcome.of(models.told, audited.answers)
+        chance = outcome.of(models.visible, audited.answers)
         weight = audited.tally.by_row
         trade_off = _trade_off(settings, chance, audited.answers.decision, weight)
         donors = _donors(audited, settings, problem, kept_out)
@@ -284,50 +284,52 @@ class _Known:
 
 
 def _solved(
-    known: _Known, settings: RepairSettings, against: Mapping[Hashable, Hashable]
+    inputs: _FitInputs, settings: RepairSettings, against: Mapping[Hashable, Hashable]
 ) -> tuple[BlindRule, bool]:
     """The cheapest rule, and whether one closes all gaps by the outcomes expected of people."""
-    data, trade_off, price = known.audited.data, known.trade_off, known.price
-    gaps = Gaps(known.audited, settings, against)
-    kind = known.audited.kinds(known.kept_out)
+    data, trade_off, price = inputs.audited.data, inputs.trade_off, inputs.price
+    gaps = Gaps(inputs.audited, settings, against)
+    kind = inputs.audited.kinds(inputs.kept_out)
     solved = []
     for rate in gaps.common_rates():
         constraints = gaps.constraints(rate)
-        shares = known.models.shares(constraints)
-        effect = np.sum([one.effect(known.models.told, known.chance) for one in shares], axis=0)
-        flips = FlipSearch(known.audited, constraints, effect, price, kind).solved()
+        shares = inputs.models.shares(constraints)
+        effect = np.sum(
+            [one.effect(inputs.models.visible, inputs.chance) for one in shares], axis=0
+        )
+        flips = FlipSearch(inputs.audited, constraints, effect, price, kind).solved()
         solved.append((flips, constraints, shares, effect))
     best, constraints, shares, effect = min(solved, key=lambda one: one[0].order)
     rule = BlindRule(
-        outcome=known.outcome,
+        outcome=inputs.outcome,
         shares=shares,
         prices=best.prices,
         trade_off=trade_off,
-        by=known.by,
-        donors=known.donors,
-        kept_out=known.kept_out,
-        proxy_auc=known.models.proxy_auc(),
+        by=inputs.by,
+        donors=inputs.donors,
+        kept_out=inputs.kept_out,
+        proxy_auc=inputs.models.proxy_auc(),
         protected=settings.protected(data.labels),
         capped=best.capped,
     )
     if settings.words:
         search = WordSearch(
-            known.audited,
-            known.models.told,
+            inputs.audited,
+            inputs.models.visible,
             constraints,
             effect=effect,
             price=price,
             prices=best.prices,
-            trade_off=trade_off if known.by == "worth" and data.outcome_known else None,
+            trade_off=trade_off if inputs.by == "worth" and data.outcome_known else None,
         )
-        words = _in_words(known.audited, search, trade_off, best, np.isfinite(price))
+        words = _in_words(inputs.audited, search, trade_off, best, np.isfinite(price))
         return replace(rule, words=words), best.feasible
     if len(best.exceptions) == 0:
         return rule, best.feasible
     return replace(
         rule,
-        exceptions=known.models.told.take(best.exceptions),
-        exception_answers=known.audited.answers.take(best.exceptions),
+        exceptions=inputs.models.visible.take(best.exceptions),
+        exception_answers=inputs.audited.answers.take(best.exceptions),
         turned=best.turned[best.exceptions].astype(np.float64),
     ), best.feasible
 
@@ -384,8 +386,8 @@ class _Models:
 
     def __init__(self, audited: Audited, settings: RepairSettings, kept_out: Sequence[str]) -> None:
         self.audited, self.settings = audited, settings
-        self.told = audited.told(kept_out)
-        self._alike = self.told.distinct()
+        self.visible = audited.visible(kept_out)
+        self._alike = self.visible.distinct()
         self._shares: dict[tuple[tuple[int, ...], tuple[int, ...]], RowProbabilities] = {}
 
     def outcome(self, box: BlackBox) -> AnsweredOutcome:
@@ -396,21 +398,21 @@ class _Models:
         inputs = self._fit(tally, "P(Y=1 | x)", _FINER)
         if not data.outcome_known:
             return AnsweredOutcome(inputs, None, 0.0, 1.0, probability=False)
-        return AnsweredOutcome.fit(inputs, self.told, self.audited.answers, tally, box)
+        return AnsweredOutcome.fit(inputs, self.visible, self.audited.answers, tally, box)
 
     def shares(self, constraints: Sequence[Constraint]) -> tuple[GroupShare, ...]:
         """P(s | x) among the people by way of whom decisions move the gaps."""
         weights = np.stack([one.weights for one in constraints])  # (gaps, groups, outcomes)
         alike = (weights[:, :, 0] == weights[:, :, 1]).all(axis=1)
-        found = []
+        shares = []
         for outcomes, some in (((0, 1), alike), ((0,), ~alike), ((1,), ~alike)):
             part = np.where(some[:, None], weights[:, :, outcomes[0]], 0.0)
             if np.abs(part).max(initial=0.0) > 0:
                 sets = self._sets(part, outcomes)
                 every = sets[:1] if len(sets) == 2 else sets
                 chances = tuple(self._share(groups, outcomes) for groups in every)
-                found.append(GroupShare(outcomes, chances, part[:, [one[0] for one in sets]]))
-        return tuple(found)
+                shares.append(GroupShare(outcomes, chances, part[:, [one[0] for one in sets]]))
+        return tuple(shares)
 
     def _sets(self, part: FloatArray, outcomes: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The groups that the gaps are of, and all others together unless they are too few."""
@@ -448,7 +450,7 @@ class _Models:
             tally = Tally(*sums)
         there = np.flatnonzero(tally.by_row > 0)
         some = Tally(*(part[there] for part in tally.sums))
-        rows = self.told.take(first[there])
+        rows = self.visible.take(first[there])
         return RowProbabilities.fit_event(rows, some, self.settings, what, choice)
 
 

@@ -67,7 +67,7 @@ class Audited:
         assert self.data.table is not None
         return self.data.table.take(self.rows)
 
-    def told(self, kept_out: Sequence[str]) -> Frame:
+    def visible(self, kept_out: Sequence[str]) -> Frame:
         """The inputs that a rule may look at."""
         if not kept_out:
             return self.table
@@ -75,7 +75,7 @@ class Audited:
 
     def kinds(self, kept_out: Sequence[str]) -> IntArray:
         """The same number for rows that are one to a rule: equal inputs with equal answers."""
-        columns = [self.told(kept_out).distinct().inverse, self.answers.decision]
+        columns = [self.visible(kept_out).distinct().inverse, self.answers.decision]
         if self.answers.score is not None:
             columns.append(self.answers.score)
         _, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
@@ -139,14 +139,14 @@ class Gaps:
 
     def constraints(self, rate_at: float | None = None) -> list[Constraint]:
         """One a gap; of rates over decisions one a group, all at a common rate."""
-        found: list[Constraint] = []
+        constraints: list[Constraint] = []
         for disparity in self.settings.disparities:
             parts = [(1.0, disparity)]
             if isinstance(disparity, Combination):
                 parts = list(disparity.parts)
             for target, baseline in self.against.items():
-                found += self._of(parts, target, baseline, rate_at)
-        return found
+                constraints += self._of(parts, target, baseline, rate_at)
+        return constraints
 
     def _of(
         self,
@@ -182,7 +182,7 @@ class Gaps:
     ) -> list[Constraint]:
         """Each side's excess over the common rate; of the target over what may remain as well."""
         assert rate_at is not None
-        found = []
+        constraints = []
         rates = [r / t for r, t in (self._sums(rate, members) for members in sides)]
         may_remain = (1 - self.settings.level) * (rates[0] - rates[1])
         for members, aim in zip(sides, (rate_at + may_remain, rate_at), strict=True):
@@ -193,8 +193,8 @@ class Gaps:
             tolerance = max(half_a_person(rate, self.audited.data.populations[m]) for m in members)
             over = np.zeros_like(weights)
             over[members] = slope_t / t
-            found.append(Constraint(weights, (r - aim * t) / t, tolerance, over))
-        return found
+            constraints.append(Constraint(weights, (r - aim * t) / t, tolerance, over))
+        return constraints
 
     def _members(self, group: Hashable, target: Hashable) -> list[int]:
         if group != "rest":

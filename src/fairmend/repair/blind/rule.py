@@ -97,8 +97,8 @@ class GroupShare:
 
     def agrees(self) -> bool:
         groups = self.weights.shape[1] if self.weights.ndim == 2 else 0
-        known = self.outcomes in ((0, 1), (0,), (1,))
-        return known and groups >= 2 and len(self.chances) == (1 if groups == 2 else groups)
+        of_outcomes = self.outcomes in ((0, 1), (0,), (1,))
+        return of_outcomes and groups >= 2 and len(self.chances) == (1 if groups == 2 else groups)
 
     def of(self, rows: Frame) -> FloatArray:
         """P(s | x, outcomes), shape (groups, rows)."""
@@ -187,8 +187,8 @@ class BlindRule:
 
     def margin(self, rows: Frame, answers: Answers, cost: FloatArray | None = None) -> FloatArray:
         """By how much the prices outweigh what turning each row's decision costs."""
-        outcome = self.outcome.of(self.told(rows), answers)
-        effect = np.sum([one.effect(self.told(rows), outcome) for one in self.shares], axis=0)
+        outcome = self.outcome.of(self.visible(rows), answers)
+        effect = np.sum([one.effect(self.visible(rows), outcome) for one in self.shares], axis=0)
         gain = self.prices @ effect * (1 - 2 * answers.decision)
         price = flip_prices(self.by, self.trade_off, outcome, answers.decision, cost)
         return np.asarray(gain - price, np.float64)
@@ -208,10 +208,10 @@ class BlindRule:
         turned = self.margin(rows, answers, cost) > 0
         if self.exceptions is not None and self.exception_answers is not None:
             assert self.turned is not None
-            place = find_seen(self.exceptions, self.exception_answers, self.told(rows), answers)
+            place = find_seen(self.exceptions, self.exception_answers, self.visible(rows), answers)
             at = np.maximum(place, 0)
-            known = (place >= 0) & is_same(answers, self.exception_answers.take(at))
-            turned = np.where(known, self.turned[at] > 0, turned)
+            seen = (place >= 0) & is_same(answers, self.exception_answers.take(at))
+            turned = np.where(seen, self.turned[at] > 0, turned)
         return turned
 
     def reached(self, rows: Frame, answers: Answers) -> BoolArray:
@@ -223,7 +223,7 @@ class BlindRule:
                 reached[own] = donors.reach(rows.take(own))
         return reached
 
-    def told(self, rows: Frame) -> Frame:
+    def visible(self, rows: Frame) -> Frame:
         """The inputs that the rule may look at."""
         if not self.kept_out:
             return rows

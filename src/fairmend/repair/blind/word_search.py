@@ -98,19 +98,19 @@ class _Axis:
         flag: bool = False,
         of_score: bool = False,
     ) -> _Axis:
-        known = np.abs(numbers) <= LARGE
-        values, place = np.unique(numbers[known], return_inverse=True)
+        finite = np.abs(numbers) <= LARGE
+        values, place = np.unique(numbers[finite], return_inverse=True)
         near = SAME_ANSWER if of_score else 0.0
-        apart = np.diff(values, prepend=-np.inf) > near
-        share = np.cumsum(np.bincount(place, weight[known], len(values)))
-        if np.count_nonzero(apart) > _BINS:
+        starts = np.diff(values, prepend=-np.inf) > near
+        share = np.cumsum(np.bincount(place, weight[finite], len(values)))
+        if np.count_nonzero(starts) > _BINS:
             step = np.floor(_BINS * (share - 1e-9) / max(share[-1], 1e-300))
-            apart &= np.diff(step, prepend=-1) > 0
-        number = np.cumsum(apart) - 1
-        first = np.flatnonzero(apart)
+            starts &= np.diff(step, prepend=-1) > 0
+        number = np.cumsum(starts) - 1
+        first = np.flatnonzero(starts)
         last = np.r_[first[1:], len(values)] - 1
         codes = np.full(len(numbers), len(first))
-        codes[known] = number[place]
+        codes[finite] = number[place]
         ends = tuple(zip(values[first].tolist(), values[last].tolist(), strict=True))
         return cls(name, codes, len(first) + 1, ends, flag=flag, of_score=of_score)
 
@@ -168,26 +168,26 @@ class _Axis:
         return Condition(self.name, low, high, flag=self.flag, of_score=self.of_score)
 
     def _between(self, place: int) -> float:
-        return cut_between(self.ends[place][1], self.ends[place + 1][0], apart=self.of_score)
+        return cut_between(self.ends[place][1], self.ends[place + 1][0], strict=self.of_score)
 
 
-def cut_between(low: float, high: float, *, apart: bool = False) -> float:
+def cut_between(low: float, high: float, *, strict: bool = False) -> float:
     """The shortest decimal number that is below ``high`` and not below ``low``.
 
-    With ``apart`` it is above ``low``: a score may differ in its last digit another time.
+    With ``strict`` it is above ``low``: a score may differ in its last digit another time.
 
     >>> cut_between(37, 38), cut_between(0.3812, 0.3941), cut_between(48_123, 53_999)
     (37.0, 0.39, 50000.0)
-    >>> cut_between(25.8, 25.9), cut_between(25.8, 25.9, apart=True)
+    >>> cut_between(25.8, 25.9), cut_between(25.8, 25.9, strict=True)
     (25.8, 25.81)
     """
     for digits in range(-12, 18):
         step = 10.0**-digits
         if abs(low / step) > LARGE:
             break
-        least = math.floor(low / step) + 1 if apart else math.ceil(low / step)
+        least = math.floor(low / step) + 1 if strict else math.ceil(low / step)
         for cut in (round(least * step, digits), round((least - 1) * step, digits)):
-            if low <= cut < high and (low < cut or not apart):
+            if low <= cut < high and (low < cut or not strict):
                 return cut + 0.0
     return float(low)
 
@@ -241,8 +241,8 @@ class _Beam:
 
     def best(self) -> _Conjunction:
         """A further condition is kept if it adds enough."""
-        found = _Conjunction(value=float(self.worth.sum()))
-        beam = [found]
+        best_so_far = _Conjunction(value=float(self.worth.sum()))
+        beam = [best_so_far]
         for _ in range(MOST_CONDITIONS):
             longer = {one.key: one for start in beam for one in self._extended(start)}
             ranked = sorted(longer.values(), key=lambda one: (-round(one.value, 12), one.key))
@@ -250,10 +250,10 @@ class _Beam:
             if not beam:
                 break
             best = max(beam, key=lambda one: one.value)
-            if best.value <= found.value + _LEAST_GAIN * abs(found.value):
+            if best.value <= best_so_far.value + _LEAST_GAIN * abs(best_so_far.value):
                 break
-            found = best
-        return found
+            best_so_far = best
+        return best_so_far
 
     def _sums(self, axis: _Axis, met: Any) -> FloatArray:
         """What the rows of each bin are worth, of those that meet the other conditions."""
@@ -343,8 +343,8 @@ class WordSearch:
         turnable = np.isfinite(price)
         cost = np.where(turnable, price, 0.0) * weight / self._total
         if trade_off is not None:
-            known = audited.weight.sum(axis=0) @ (trade_off.cut - np.array([0.0, 1.0]))
-            cost = (1 - OBSERVED) * cost + OBSERVED * known * way / self._total
+            base_worth = audited.weight.sum(axis=0) @ (trade_off.cut - np.array([0.0, 1.0]))
+            cost = (1 - OBSERVED) * cost + OBSERVED * base_worth * way / self._total
         self._cost = cost
         self._gain = (1 - OBSERVED) * effect * weight * way + OBSERVED * self._observed
         self._sides = []
@@ -459,7 +459,7 @@ class WordSearch:
         for place in np.unique(np.linspace(1, len(values) - 1, most).round().astype(int)):
             if not 0 < place < len(values):
                 continue
-            end = cut_between(scores[scores < values[place]].max(), values[place], apart=True)
+            end = cut_between(scores[scores < values[place]].max(), values[place], strict=True)
             above = whole.decision == 0
             kept = whole.rows[(scores > end) == above]
             low, high = (end, None) if above else (None, end)
@@ -480,14 +480,14 @@ class WordSearch:
         if len(rule.parts) >= MOST_CONDITIONS:
             return []
         used = {place for place, _ in rule.parts}
-        met, found = rule.matches(side.axes), []
+        met, narrowed = rule.matches(side.axes), []
         for place, axis in enumerate(side.axes):
             for kept in _single(axis) if place not in used else ():
                 rows = side.rows[met & kept[axis.codes]]
                 if 0 < len(rows) < len(whole.rows):
                     conditions = (*(whole.conditions or ()), axis.condition(kept))
-                    found.append(replace(whole, conditions=conditions, rows=rows))
-        return sorted(found, key=lambda one: -round(float(worth[one.rows].sum()), 12))
+                    narrowed.append(replace(whole, conditions=conditions, rows=rows))
+        return sorted(narrowed, key=lambda one: -round(float(worth[one.rows].sum()), 12))
 
 
 def _sought(side: _Side, worth: FloatArray) -> _Conjunction:

@@ -150,18 +150,18 @@ class WordRule:
             return ("the rule in words: every decision of the model stands",)
         lines = ["the rule in words; every other decision of the model stands:"]
         for place, rule in enumerate(self.rules, 1):
-            told = ", ".join(map(str, rule.conditions)) or "everybody"
+            conditions = ", ".join(map(str, rule.conditions)) or "everybody"
             new, old = self.labels[int(rule.decision)], self.labels[1 - int(rule.decision)]
-            lines.append(f"  {place}. {told}: decide {new} instead of {old}")
+            lines.append(f"  {place}. {conditions}: decide {new} instead of {old}")
         return (*lines, *self._legibility())
 
     def _legibility(self) -> tuple[str, ...]:
         if np.isnan(self.accuracy[0]):
             return ()
-        told = [f"accuracy {_compared(self.accuracy)}"]
+        parts = [f"accuracy {_compared(self.accuracy)}"]
         if abs(self.worth[0] - self.accuracy[0]) > 0.01:
-            told.append(f"worth, with the two errors weighed, {_compared(self.worth)}")
-        return (f"what words cost, on the audit people: {'; '.join(told)}",)
+            parts.append(f"worth, with the two errors weighed, {_compared(self.worth)}")
+        return (f"what words cost, on the audit people: {'; '.join(parts)}",)
 
 
 def _compared(figures: tuple[float, float]) -> str:

@@ -140,9 +140,9 @@ def paper(problem: RepairProblem) -> Plan:
         **asdict(problem.options(PaperOptions)),
     )
     rng = np.random.default_rng(problem.settings.seed)
-    drawn = rng.multinomial(problem.source.n, counterfactual.mass / counterfactual.mass.sum())
+    counts = rng.multinomial(problem.source.n, counterfactual.mass / counterfactual.mass.sum())
     walk = Walk(problem, disparity, counterfactual, Coupler.of(problem, None, ties="any"))
-    step = walk.with_mass(drawn / drawn.sum())
+    step = walk.with_mass(counts / counts.sum())
     return _finished(problem, step, walk.coupler, unseen="stay")
 
 

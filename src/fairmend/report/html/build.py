@@ -93,15 +93,15 @@ def _rates(report: Report) -> list[Any]:
     metrics = dict.fromkeys(
         name for plan in report.plans for name in verdict.metrics_of(report, plan)
     ) or {report.metric: None}
-    drawn = []
+    charts = []
     for place, metric in enumerate(list(metrics)[:MOST_RATES]):
         chart = people.rates(report.before, report.after, metric, f"rates-{place}")
         pairs = [pair for pair in report.gaps_in_order if pair[0].metric == metric]
         if chart is None and pairs:
             old, new = zip(*pairs, strict=True)
             chart = people.gaps(old, new, report.before, f"rates-{place}")
-        drawn += [] if chart is None else [chart]
-    return drawn
+        charts += [] if chart is None else [chart]
+    return charts
 
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
@@ -146,7 +146,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 def of_audit(audit: Audit) -> str:
     """What there is without a repair."""
     headline = verdict.audit_headline(audit)
-    found = audit.verdict()
+    sentence = audit.verdict()
     worst = next((gap.metric for gap in audit.gaps if verdict.rates_in_words(gap, audit.names)[1:]
                   == headline[1:-1]), audit.gaps[0].metric if audit.gaps else "")  # fmt: skip
     chart = people.rates(audit, None, worst, "rates-0") if audit.gaps else None
@@ -156,7 +156,7 @@ def of_audit(audit: Audit) -> str:
         "groups",
         "report": None,
         "headline": [[("", headline)]],
-        "lead": [] if headline == found else [found],
+        "lead": [] if headline == sentence else [sentence],
         "others": [],
         "pictures": [] if chart is None else [chart],
         "tiles": [],

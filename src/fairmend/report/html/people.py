@@ -61,8 +61,8 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "
     def mark(side: str, gap: Gap | None) -> Iterator[Mark]:
         if gap is not None and gap.judged:
             interval = "" if isnan(gap.low) else f" ({size(gap, gap.low)} to {size(gap, gap.high)})"
-            drawn = (gap.gap, gap.low, gap.high) if unit(gap) else (NAN, NAN, NAN)
-            yield Mark(side, *drawn, 0.0, text=f"{size(gap, gap.gap)}{interval}")
+            values = (gap.gap, gap.low, gap.high) if unit(gap) else (NAN, NAN, NAN)
+            yield Mark(side, *values, 0.0, text=f"{size(gap, gap.gap)}{interval}")
 
     rows = [
         Row(

@@ -19,7 +19,7 @@ from fairmend.report.chart import (
     RowChart,
     as_percent,
     as_points,
-    known,
+    finite_values,
 )
 from fairmend.report.edits import EditedFeature
 from fairmend.report.findings import (
@@ -57,20 +57,20 @@ def suppressed(what: str, n: int, smallest_cell: int) -> list[str]:
 # -------------------------------------------------------------------- the explanation
 
 
-def explained(found: Explanation) -> dict[str, Any]:
+def explained(explanation: Explanation) -> dict[str, Any]:
     """What moves under the counterfactual, and how much of the gap each input carries."""
     return {
-        "shares": _shares(found) if found.shares else None,
-        "numbers": _numbers(found),
-        "scores": _scores(found),
+        "shares": _shares(explanation) if explanation.shares else None,
+        "numbers": _numbers(explanation),
+        "scores": _scores(explanation),
     }
 
 
-def _shares(found: Explanation) -> RowChart:
+def _shares(explanation: Explanation) -> RowChart:
     """Shares of people with a value: observed, counterfactual, and in the reference group."""
-    target, baseline = found.group_names
-    moving = [one for one in found.shares if abs(one.shift) >= SMALL_SHIFT][:MOST_ROWS]
-    shown = moving or found.shares[:3]
+    target, baseline = explanation.group_names
+    moving = [one for one in explanation.shares if abs(one.shift) >= SMALL_SHIFT][:MOST_ROWS]
+    shown = moving or explanation.shares[:3]
     rows = tuple(
         Row(
             one.feature if one.statistic == "1" else f"{one.feature} = {one.statistic}",
@@ -83,7 +83,7 @@ def _shares(found: Explanation) -> RowChart:
         )
         for one in shown
     )
-    hidden = len(found.shares) - len(shown)
+    hidden = len(explanation.shares) - len(shown)
     caption = f"Inputs of {target}: observed and counterfactual, beside {baseline}"
     table = Table.of(
         "marginals-table",
@@ -96,10 +96,10 @@ def _shares(found: Explanation) -> RowChart:
             Column(f"{target}, counterfactual", "rate", "counterfactual"),
             Column("shift", "points"),
         ),
-        found.shares,
+        explanation.shares,
         f"The shift is in points. Of a feature with many values at most {MOST_VALUES} are listed, "
         f"those that move most, by {100 * LEAST_SHIFT:g} points or more.",
-        *suppressed("value", found.values_not_shown, found.smallest_cell),
+        *suppressed("value", explanation.values_not_shown, explanation.smallest_cell),
     )
     folded = f" {hidden} more, which move less, are in the table." if hidden else ""
     return RowChart.of(
@@ -115,20 +115,21 @@ def _shares(found: Explanation) -> RowChart:
     )  # fmt: skip
 
 
-def _numbers(found: Explanation) -> dict[str, Any] | None:
+def _numbers(explanation: Explanation) -> dict[str, Any] | None:
     """Numbers: median, middle half and middle four fifths of each side; those that move first."""
-    if not found.numbers:
+    if not explanation.numbers:
         return None
     by_feature: dict[str, dict[str, Marginal]] = {}
-    for line in found.numbers:
+    for line in explanation.numbers:
         by_feature.setdefault(line.feature, {})[line.statistic] = line
     first = sorted(by_feature, key=lambda name: -_moves(by_feature[name]))
     moving = {name: by_feature[name] for name in first if _moves(by_feature[name]) > 0}
     charts = [
-        _number(found, place, name, lines) for place, (name, lines) in enumerate(moving.items())
+        _number(explanation, place, name, lines)
+        for place, (name, lines) in enumerate(moving.items())
     ]
     still = [name for name in by_feature if name not in moving]
-    target, baseline = found.group_names
+    target, baseline = explanation.group_names
     table = Table.of(
         "numbers",
         f"Numbers of {target}",
@@ -140,9 +141,9 @@ def _numbers(found: Explanation) -> dict[str, Any] | None:
             Column(f"{target}, counterfactual", "number", "counterfactual"),
             Column("shift", "change"),
         ),
-        found.numbers,
-        f"A quantile that fewer than {found.smallest_cell} people have exactly is rounded to 3 "
-        "digits.",
+        explanation.numbers,
+        f"A quantile that fewer than {explanation.smallest_cell} people have exactly is rounded "
+        "to 3 digits.",
     )
     return {"charts": charts[:MOST_ROWS], "still": still, "table": table}
 
@@ -153,8 +154,10 @@ def _moves(lines: dict[str, Marginal]) -> float:
     return max(abs(line.shift) for name, line in lines.items() if name != "mean") / spread
 
 
-def _number(found: Explanation, place: int, name: str, lines: dict[str, Marginal]) -> RowChart:
-    target, baseline = found.group_names
+def _number(
+    explanation: Explanation, place: int, name: str, lines: dict[str, Marginal]
+) -> RowChart:
+    target, baseline = explanation.group_names
     rows = []
     for side, who, read in (
         (SIDES[0], f"{target}, observed", "observed"),
@@ -169,10 +172,10 @@ def _number(found: Explanation, place: int, name: str, lines: dict[str, Marginal
     return RowChart.of(f"number-{place}", name, rows, number)
 
 
-def _scores(found: Explanation) -> RowChart:
+def _scores(explanation: Explanation) -> RowChart:
     """How much of the gap each input carries alone."""
-    sure = [one for one in found.feature_scores if one.more_than_noise]
-    shown = (sure or found.feature_scores[:3])[:MOST_ROWS]
+    sure = [one for one in explanation.feature_scores if one.more_than_noise]
+    shown = (sure or explanation.feature_scores[:3])[:MOST_ROWS]
     rows = tuple(
         Row(
             one.feature,
@@ -184,8 +187,8 @@ def _scores(found: Explanation) -> RowChart:
         )
         for one in shown
     )
-    hidden = len(found.feature_scores) - len(shown)
-    caption = f"How much of the gap of {found.group_names[0]} each input carries"
+    hidden = len(explanation.feature_scores) - len(shown)
+    caption = f"How much of the gap of {explanation.group_names[0]} each input carries"
     interval = "Low and high are a 95 % interval that holds for all features at once; everybody's "
     table = Table.of(
         "scores-table",
@@ -198,8 +201,9 @@ def _scores(found: Explanation) -> RowChart:
             Column("high", "rate"),
             Column("shift", "rate"),
         ),
-        found.feature_scores,
-        f"{found.features_verdict} {interval}part is explained by the values of other people.",
+        explanation.feature_scores,
+        f"{explanation.features_verdict} {interval}part is explained by the values of other "
+        "people.",
         "Of the gap: what closes if this feature's distribution alone moves to the "
         "counterfactual's.",
         "Of the influence: how much of each row's part in the gap the feature explains alone.",
@@ -216,7 +220,7 @@ def _scores(found: Explanation) -> RowChart:
         legend=(("bar", "of the gap, if it moves alone"),
                 ("after", "of the influence, with 95 % interval")),
         guide=0.0,
-        beneath=f"{found.features_verdict}{folded}",
+        beneath=f"{explanation.features_verdict}{folded}",
         table=table,
     )  # fmt: skip
 
@@ -425,15 +429,15 @@ def _in_force(
     """What the level in force does for the worst-off group, and what half of it would do."""
     first = next(group for group in report.order if any(one.group == group for one in at_level))
     half = min(levels, key=lambda one: abs(one - level / 2))
-    told = []
+    parts = []
     for one in at_level:
         if one.group == first and one.level in (level, half) and not isnan(one.gap):
             which = "in force" if one.level == level else "for comparison"
-            told.append(
+            parts.append(
                 f"at level {one.level:g}, {which}, the gap of {report.names(first)} is "
                 f"{points(one.gap)} points and {share(one.edited)} of them are edited"
             )
-    text = "; ".join(reversed(told))
+    text = "; ".join(reversed(parts))
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
@@ -450,9 +454,9 @@ def _curves(
                      cursors=tuple(levels), cursor=start, **more)  # fmt: skip
 
     area = tuple((one.level, one.low, one.high) for one in its if not isnan(one.low))
-    gaps = [0.0, *known(*(value for one in its for value in (one.gap, one.low, one.high)))]
+    gaps = [0.0, *finite_values(*(value for one in its for value in (one.gap, one.low, one.high)))]
     edited = [0.0, *(one.edited for one in its)]
-    drawn = [
+    charts = [
         plane("gap", Axis.of(gaps, as_points, f"{report.metric} gap, points", most=5), "gap",
               "after", area=area, guides=(None, 0.0)),
         plane("edited", Axis.of(edited, as_percent, "per cent of the group edited", most=5),
@@ -462,8 +466,8 @@ def _curves(
         accuracies = [one.accuracy for one in its]
         window = [min(accuracies) - 0.01, max(accuracies) + 0.01]  # noise must not fill it
         axis = Axis.of(window, as_percent, "accuracy of everybody, per cent", most=5)
-        drawn.append(plane("accuracy", axis, "accuracy", "fifth"))
-    return drawn
+        charts.append(plane("accuracy", axis, "accuracy", "fifth"))
+    return charts
 
 
 # -------------------------------------------------------------------- the price of blindness
@@ -494,12 +498,12 @@ def blindness(price: PriceOfBlindness) -> dict[str, Any]:
         places = [(price.gap, price.accuracy), *((one.gap, one.accuracy) for one in its)]
         curves.append((side, tuple(places)))
     heights = [value for dot in dots for value in (dot.y, *dot.along)]
-    drawn = Plane(
+    plane_chart = Plane(
         "blindness-chart",
         caption,
         Axis.of([0.0, *(dot.x for dot in dots)], as_points,
                 f"{price.metric} gap that is left, in points"),
-        Axis.of(known(*heights), as_percent, "accuracy, per cent"),
+        Axis.of(finite_values(*heights), as_percent, "accuracy, per cent"),
         tuple(dots),
         tuple(curves),
         guides=(0.0, None),
@@ -508,7 +512,7 @@ def blindness(price: PriceOfBlindness) -> dict[str, Any]:
     )  # fmt: skip
     return {
         "blindness": {
-            "chart": drawn,
+            "chart": plane_chart,
             "sentences": price.sentences,
             "trade_off": str(price.trade_off),
         }

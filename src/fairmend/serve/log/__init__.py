@@ -213,8 +213,8 @@ LOGS: Registry[LogStore] = Registry("log", __name__, "fairmend.logs")
 
 
 def _store(where: str | Path, *, read_only: bool) -> LogStore:
-    scheme, found, _ = str(where).partition("://")
-    return LOGS[scheme if found else "sqlite"](str(where), read_only=read_only)
+    scheme, separator, _ = str(where).partition("://")
+    return LOGS[scheme if separator else "sqlite"](str(where), read_only=read_only)
 
 
 def open_store(where: str | Path) -> closing[LogStore]:
@@ -272,15 +272,15 @@ class DecisionLog:
         rows = self._reader.execute("SELECT at FROM decisions ORDER BY seq LIMIT 1")
         return next((at for (at,) in rows), None)
 
-    def known(self, decisions: Sequence[str]) -> set[str]:
+    def logged_of(self, decisions: Sequence[str]) -> set[str]:
         """Which of some ids of decisions are in the log."""
-        known: set[str] = set()
+        logged: set[str] = set()
         for start in range(0, len(decisions), _IDS_AT_ONCE):
             part = decisions[start : start + _IDS_AT_ONCE]
             marks = ",".join("?" * len(part))
             query = f"SELECT decision FROM decisions WHERE decision IN ({marks})"
-            known.update(decision for (decision,) in self._reader.execute(query, *part))
-        return known
+            logged.update(decision for (decision,) in self._reader.execute(query, *part))
+        return logged
 
     def close(self) -> None:
         """Write what is queued, and let go of the log."""
