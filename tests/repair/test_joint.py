@@ -1,5 +1,6 @@
 """Several gaps at once: the program's optimum, or the closest point there is."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -241,8 +242,9 @@ def test_the_nearest_point_is_found_where_the_solver_needs_more_room(monkeypatch
 
     monkeypatch.setattr(flip_program, "_simplex", strict)
     nothing = np.zeros((0, 2)), np.zeros(0)
-    program = FlipProgram(np.full(2, 0.5), np.ones(2), np.array([[-0.1, -0.2]]), *nothing)
-    chance, prices = program.nearest(np.array([0.5]))  # all there is takes off 0.3
+    effect = np.array([[-0.1, -0.2], [-0.1, -0.2]])
+    program = FlipProgram(np.full(2, 0.5), np.ones(2), effect, *nothing)
+    chance, prices = program.nearest(np.array([0.5, 0.5]))  # all there is takes off 0.3
     np.testing.assert_allclose(chance, 1.0, atol=1e-5, err_msg="the room that was added")
     assert np.isfinite(prices).all()
     assert len(asked) == 3
@@ -269,3 +271,11 @@ def test_one_gap_alone_is_the_program_s_optimum_without_a_solver(seed):
         np.testing.assert_allclose(solved[0], answer.x, atol=1e-6)
         np.testing.assert_allclose(solved[1], answer.eqlin.marginals, atol=1e-6)
         np.testing.assert_allclose(program.effect @ solved[0], -excess, atol=1e-12)
+    twice = replace(program, effect=np.concatenate([effect, effect]))  # which a solver solves
+    nearest, prices = program.nearest(excess)
+    np.testing.assert_allclose(nearest, twice.nearest(np.repeat(excess, 2))[0], atol=1e-4)
+    if solved is None:
+        takes_off = free & (np.sign(excess) * effect[0] < 0)
+        np.testing.assert_array_equal(nearest, takes_off)
+        worth = prices @ effect  # that of the dearest row is what it costs
+        np.testing.assert_array_less((mass * cost - worth)[takes_off], 1e-12)

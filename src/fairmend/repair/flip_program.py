@@ -93,7 +93,7 @@ class FlipProgram:
         The rows that the last prices leave in no doubt stay as they were, as long as the new
         prices agree: the answer is then that of the whole program.
         """
-        if len(excess) == 1 and len(self.room) == 0:
+        if self._one_gap:
             return self._of_one_gap(float(excess[0]))
         if len(self.last) > 0 and self.effect.shape[1] > 2 * _IN_DOUBT:
             solved = self._sifted(excess, self.last[-1])
@@ -123,6 +123,18 @@ class FlipProgram:
         chance[order[:last]] = 1.0
         chance[order[last]] = min(1.0, (wanted - before) / (float(total[last]) - before))
         return chance, np.array([-np.sign(excess) * ratio[last]])
+
+    @property
+    def _one_gap(self) -> bool:
+        """Whether the program is a knapsack."""
+        return len(self.effect) == 1 and len(self.room) == 0
+
+    def _as_far_as_it_goes(self, excess: float) -> Solution:
+        """Every row that takes off an excess which all together cannot take off."""
+        order, ratio, _ = self._by_ratio[excess < 0]
+        chance = np.zeros(len(self.mass))
+        chance[order] = 1.0
+        return chance, -np.sign(excess) * ratio[-1:] if len(ratio) > 0 else np.zeros(1)
 
     @cached_property
     def _by_ratio(self) -> tuple[tuple[IntArray, FloatArray, FloatArray], ...]:
@@ -205,6 +217,9 @@ class FlipProgram:
 
     def nearest(self, excess: FloatArray) -> Solution:
         """Of the u with the smallest largest |excess_k + effect_k u| the cheapest; its prices."""
+        if self._one_gap:
+            solved = self._of_one_gap(float(excess[0]))
+            return self._as_far_as_it_goes(float(excess[0])) if solved is None else solved
         rows, count = self.effect.shape[1], len(excess)
         both_sides = np.concatenate([self.effect, -self.effect])
         smallest = _simplex(
