@@ -15,7 +15,7 @@ from fairmend.errors import FairmendError
 from fairmend.model.wire import RequestFailed
 from fairmend.report.html.monitor import POLICY, monitor_page
 from fairmend.report.monitoring import MonitorFigures
-from fairmend.serve.http import Port, reply
+from fairmend.serve.http import Port, is_allowed, reply
 from fairmend.serve.monitor import look
 from fairmend.serve.sidecar import Sidecar
 
@@ -53,7 +53,10 @@ class _Operators(Port):
     """What operators may request."""
 
     def __init__(self, sidecar: Sidecar) -> None:
-        super().__init__("admin", sidecar, sidecar.config.admin_token_env, 'Basic realm="fairmend"')
+        config = sidecar.config
+        super().__init__("admin", sidecar, config.admin_token_env, 'Basic realm="fairmend"')
+        self._may_operate = self.tokens
+        self.tokens += config.tokens(config.view_token_env)
         self._reading: asyncio.Task[MonitorFigures] | None = None
 
     def refusal(
@@ -84,6 +87,8 @@ class _Operators(Port):
         return PlainTextResponse(self.counts.text(), media_type="text/plain; version=0.0.4")
 
     async def reload(self, request: Request) -> Response:
+        if not is_allowed(request.headers, self._may_operate):
+            raise RequestFailed("forbidden", "with this token one may look, not operate", 403)
         if "fairmend-admin" not in request.headers:  # which no page elsewhere can add
             raise RequestFailed("bad_request", "send the header Fairmend-Admin", 400)
         try:

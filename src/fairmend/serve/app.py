@@ -208,7 +208,7 @@ class _Predicting:
             failed = RequestFailed("internal", "something went wrong here", 500)
             decided, code = self._problem(failed), failed.code
         await self._send(decided, send)
-        self._note(code, decided, time.perf_counter() - started)
+        self._note(code, decided, time.perf_counter() - started, _trace_of(headers))
 
     async def _decided(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Decided:
         sidecar, config = self._sidecar, self._config
@@ -249,12 +249,21 @@ class _Predicting:
         body = decided.content if decided.rest is None else b""
         await send({"type": "http.response.body", "body": body})
 
-    def _note(self, code: str, decided: Decided, seconds: float) -> None:
+    def _note(self, code: str, decided: Decided, seconds: float, trace: dict[str, str]) -> None:
         counts, protocol = self._sidecar.metrics, self._protocol.name
         counts.requests.labels(protocol, code).inc()
         counts.request_seconds.observe(seconds)
         note("request", protocol=protocol, code=code, status=decided.status,
-             ms=round(1000 * seconds, 2), decision=decided.decision)  # fmt: skip
+             ms=round(1000 * seconds, 2), decision=decided.decision, **trace)  # fmt: skip
+
+
+def _trace_of(headers: Mapping[str, str]) -> dict[str, str]:
+    """The trace that a request belongs to, by its W3C trace context, if it has one."""
+    if "traceparent" not in headers:
+        return {}
+    trace = re.fullmatch(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*",
+                         headers["traceparent"])  # fmt: skip
+    return {"trace": trace[1]} if trace else {}
 
 
 def _headers_of(scope: Scope) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -63,7 +64,16 @@ class Config:
     token_env: str = "FAIRMEND_TOKEN"
     """Where the clients' bearer token is found; without it clients need none."""
     admin_token_env: str = "FAIRMEND_ADMIN_TOKEN"
+    view_token_env: str = "FAIRMEND_VIEW_TOKEN"
+    """Where the token is found by which operators may look and change nothing."""
     upstream_token_env: str = "FAIRMEND_UPSTREAM_TOKEN"
+    upstream_headers: list[str] | None = None
+    """Headers that the vendor is sent, each as its name and the variable that holds it."""
+    upstream_ca: str | None = None
+    """Who vouches for the vendor's certificate, as a PEM file, where that is nobody public."""
+    tls_certificate: str | None = None
+    """The certificate of both ports, with its chain, as a PEM file; without it no TLS."""
+    tls_key: str | None = None
 
     timeout: Positive = 10.0
     """Seconds for a whole request, everything asked of the vendor included."""
@@ -73,6 +83,8 @@ class Config:
     concurrency: Count = 64
     most_bytes: Count = 4 << 20
     most_rows: Count = 10_000
+    most_failed_rows: Count = 600
+    """Rows a minute about requests that failed; more of them are counted only."""
     drain_seconds: Annotated[float, Between(0, LARGE)] = 10.0
     probe_seconds: Positive = 300.0
     """How often rows of the audit are put to the vendor again, to see whether it answers alike."""
@@ -104,10 +116,19 @@ class Config:
             'Say --basis TEXT, or basis = "TEXT" in the file of --config: the legal basis, and who '
             "approved it. It is recorded in the log.",
         )
-        for name, host, who, token in (
-            ("host", self.host, "clients", self.token_env),
-            ("admin_host", self.admin_host, "administrators", self.admin_token_env),
-        ):
+        self._check_tokens()
+        check(
+            (self.tls_certificate is None) == (self.tls_key is None),
+            "config tls_certificate and tls_key",
+            "must be given together",
+            "got one of them",
+            "Name the PEM files of both.",
+        )
+        self.vendor_headers()
+        return self
+
+    def _check_tokens(self) -> None:
+        for token in (self.token_env, self.admin_token_env, self.view_token_env):
             check(
                 all(map(_can_be_sent, self.tokens(token))),
                 f"the token in {token}",
@@ -115,6 +136,17 @@ class Config:
                 "it has fewer, or others",
                 "Make one with: python -c 'import secrets; print(secrets.token_urlsafe())'.",
             )
+        check(
+            self.secret(self.admin_token_env) or not self.tokens(self.view_token_env),
+            f"the token in {self.view_token_env}",
+            "must come beside one for those who operate",
+            f"{self.admin_token_env} is not set",
+            f"Set {self.admin_token_env} too: without it, everybody may operate.",
+        )
+        for name, host, who, token in (
+            ("host", self.host, "clients", self.token_env),
+            ("admin_host", self.admin_host, "administrators", self.admin_token_env),
+        ):
             check(
                 host in _LOOPBACK or self.secret(token),
                 f"config {name}",
@@ -122,7 +154,29 @@ class Config:
                 f"got {host!r}",
                 f"Set a token in the environment variable {token}.",
             )
-        return self
+
+    def vendor_headers(self) -> dict[str, str]:
+        """What `upstream_headers` stands for, by names in small letters."""
+        headers = {}
+        for entry in self.upstream_headers or ():
+            name, _, variable = entry.partition(":")
+            check(
+                _HEADER.fullmatch(name) and name.lower() not in _NOT_STATIC,
+                f"config upstream_headers: {name}",
+                "must be a header that can be the same for all requests",
+                "it is not",
+                'For example upstream_headers = {X-Api-Key = "ACME_API_KEY"}.',
+            )
+            value = self.secret(variable) or ""
+            check(
+                value.isascii() and value.isprintable() and value.strip(),
+                f"the environment variable {variable!r} of config upstream_headers: {name}",
+                "must hold printable characters of ASCII",
+                "it holds none, or others",
+                "Set it before the start.",
+            )
+            headers[name.lower()] = value
+        return headers
 
     @classmethod
     def tokens(cls, name: str) -> tuple[str, ...]:
@@ -142,6 +196,9 @@ _REQUIRED = {
 """How to give the settings that have no default."""
 _SHORTEST = 6
 """Characters of a token."""
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_STATIC = ("connection", "content-length", "content-type", "content-encoding", "host",
+               "transfer-encoding", "upgrade")  # fmt: skip
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 

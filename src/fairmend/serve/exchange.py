@@ -19,6 +19,7 @@ import msgspec
 from fairmend.errors import FairmendError
 from fairmend.model.protocols.v2 import HEAD_LENGTH
 from fairmend.model.wire import JSON, BadAnswer, BadRequest, RequestFailed, media_type
+from fairmend.serve.cap import Cap
 from fairmend.serve.config import Config
 from fairmend.serve.log import TABLES, Entry, Reply, day_of, event
 from fairmend.serve.metrics import Metrics
@@ -32,7 +33,13 @@ from fairmend.serve.people import (
 )
 from fairmend.serve.repairer import Answer, Law, Repairer
 from fairmend.serve.schema import Row
-from fairmend.serve.upstream import CLIENTS_OWN, Upstream, UpstreamError, VendorAnswer
+from fairmend.serve.upstream import (
+    CLIENTS_OWN,
+    Upstream,
+    UpstreamError,
+    VendorAnswer,
+    follow_trace,
+)
 
 __all__ = ["Decided", "Exchange"]
 
@@ -61,6 +68,7 @@ class Around(Protocol):
     config: Config
     upstream: Upstream
     metrics: Metrics
+    failures: Cap
 
     @property
     def serving(self) -> Repairer: ...
@@ -106,6 +114,7 @@ class Exchange:
 
     async def run(self) -> Decided:
         """The answer, on disk before it is returned; a `RequestFailed` otherwise."""
+        follow_trace(self.incoming.headers)
         try:
             self._read()
             given = await self._first()
@@ -419,6 +428,10 @@ class Exchange:
 
     async def _record(self, decided: Decided, given: VendorAnswer, status: str) -> Decided:
         """Have it on disk; in shadow and off the answer is given even if that is impossible."""
+        decided_somebody = self.people or (self.repairs and given.status == 200)
+        if not decided_somebody and not self._may_be_logged():
+            decided.decision = ""
+            return decided
         entry = self._entry(status)
         is_json = decided.rest is None and media_type(given.content_type) in ("", JSON)
         if self.idempotency is not None and decided.status == 200 and is_json:
@@ -488,11 +501,20 @@ class Exchange:
 
     async def _failed(self, error: RequestFailed) -> RequestFailed:
         """A failure, once it is on disk: that nobody was answered is part of the record."""
+        if not self._may_be_logged():
+            return error
         try:
             await self.sidecar.commit(Entry([("decisions", self._row(time.time(), error.code))]))
         except RequestFailed as worse:
             return worse if self.repairs else error
         return error
+
+    def _may_be_logged(self) -> bool:
+        """Whether one more row about a request that failed may be written now."""
+        may = self.sidecar.failures.admits()
+        if not may:
+            self.sidecar.metrics.failures_not_logged.inc()
+        return may
 
 
 async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -49,6 +49,9 @@ class Metrics:
             "not_repaired", "Requests passed on that could not be repaired, by reason.", "reason"
         )
         self.unrecorded = counter("unrecorded", "Requests passed on that could not be logged.")
+        self.failures_not_logged = counter(
+            "failures_not_logged", "Failed requests beyond the number that is logged a minute."
+        )
         self.probe_failed = gauge("probe_failed", "Whether the last look at the probes failed.")
         self.repairing = gauge("repairing", "Whether decisions are repaired now.")
         self.in_flight = gauge("in_flight", "Requests in progress.")

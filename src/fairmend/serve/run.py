@@ -12,7 +12,7 @@ import re
 import signal
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 import uvicorn
@@ -26,12 +26,13 @@ from fairmend.serve.app import make_app
 from fairmend.serve.config import Config
 from fairmend.serve.notes import flush, note, where
 from fairmend.serve.sidecar import Sidecar
+from fairmend.serve.tls import renew, served_by
 
 __all__ = ["run"]
 
 HEAD_BYTES, HEAD_SECONDS = 1 << 16, 10.0
 """Limits for the headers of a request."""
-_FLUSH_SECONDS, _LOG_SECONDS, _FORGET_SECONDS = 0.2, 1.0, 3_600.0
+_FLUSH_SECONDS, _LOG_SECONDS, _RENEW_SECONDS, _FORGET_SECONDS = 0.2, 1.0, 60.0, 3_600.0
 _AGAIN_SECONDS = 30.0
 """When the vendor is looked at again after that failed."""
 _GRACE_SECONDS = 0.2
@@ -119,11 +120,14 @@ class _Bounded(HttpToolsProtocol):
             self._waiting = None
 
 
-def _server(app: ASGIApp) -> _Server:
+def _server(app: ASGIApp, config: Config) -> _Server:
+    if config.tls_certificate is not None and config.tls_key is not None:
+        served_by(config.tls_certificate, config.tls_key)  # or the error would come too late
     return _Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, lifespan="off",
             http=_Bounded, timeout_keep_alive=75, proxy_headers=False, ws="none",
+            ssl_certfile=config.tls_certificate, ssl_keyfile=config.tls_key,
         )
     )  # fmt: skip
 
@@ -145,9 +149,9 @@ async def _serve(config: Config) -> None:
         _bound(config.admin_host, config.admin_port),
     ]
     sidecar = Sidecar(config)
+    servers = [_server(make(sidecar), config) for make in (make_app, make_admin)]
     await sidecar.start()
     stop, again = _on_signals()
-    servers = [_server(make_app(sidecar)), _server(make_admin(sidecar))]
     serving = [
         asyncio.create_task(server.serve(sockets=[listening]))
         for server, listening in zip(servers, sockets, strict=True)
@@ -162,6 +166,7 @@ async def _serve(config: Config) -> None:
             _repeat(_LOG_SECONDS, sidecar.try_log),
             _repeat(_FORGET_SECONDS, partial(_forget, sidecar)),
             _repeat(0, partial(_reload, sidecar, again)),
+            _repeat(_RENEW_SECONDS, partial(_renew, servers, config)),
         )
     ]
     ports = dict(
@@ -224,6 +229,14 @@ async def _repeat(seconds: float, chore: Callable[[], Awaitable[None]]) -> None:
     while True:
         await chore()
         await asyncio.sleep(seconds)
+
+
+async def _renew(servers: Sequence[_Server], config: Config) -> None:
+    """Certificates are replaced while we run: new connections get those in the files."""
+    if config.tls_certificate is not None and config.tls_key is not None:
+        for server in servers:
+            if server.config.ssl is not None:  # it serves already
+                renew(server.config.ssl, config.tls_certificate, config.tls_key)
 
 
 async def _flush() -> None:

@@ -21,6 +21,7 @@ from fairmend.data.columns import Frame
 from fairmend.errors import DataError, FairmendError, unreadable
 from fairmend.model.remote import as_answers, cells, kinds
 from fairmend.model.wire import Protocol, RequestFailed
+from fairmend.serve.cap import Cap
 from fairmend.serve.config import Config
 from fairmend.serve.exchange import Decided, Exchange
 from fairmend.serve.log import DecisionLog, Entry, LogUnavailable, event
@@ -54,6 +55,7 @@ class Sidecar:
         self.draining = False
         self.probes = Probes(config, self.upstream, self.metrics)
         self.retention = Retention(config.keep_days)
+        self.failures = Cap(config.most_failed_rows)
         self.current: Repairer | None = None
         self.in_flight = 0
         self._pseudonyms = Drawer(self.key, "person")
@@ -176,6 +178,9 @@ class Sidecar:
         if not self.log.healthy:
             with suppress(RequestFailed):
                 await self.record("log available again")
+        elif count := self.failures.take_left_out():
+            with suppress(RequestFailed):
+                await self.record("failures not logged", count=count)
 
     # ---------------------------------------------------------------- a request
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -22,12 +23,21 @@ from fairmend.model.remote import MOST_BYTES, read_address
 from fairmend.model.wire import JSON, BadAnswer, Protocol, RequestFailed, media_type, per_row
 from fairmend.serve.config import Config
 from fairmend.serve.metrics import Metrics
+from fairmend.serve.tls import trusting
 
 __all__ = ["CLIENTS_OWN", "Breaker", "Upstream", "UpstreamError", "VendorAnswer"]
 
 _PAUSE = 0.05  # seconds before the first retry; doubled each time
 _reused: ContextVar[bool] = ContextVar("reused", default=False)
 """Whether the current request was sent over a connection that had been used before."""
+
+_trace: ContextVar[Mapping[str, str]] = ContextVar("trace", default=MappingProxyType({}))
+"""The W3C trace context of the current request."""
+
+
+def follow_trace(headers: Mapping[str, str]) -> None:
+    """Pass a request's trace context on with whatever the vendor is asked because of it."""
+    _trace.set({name: headers[name] for name in ("traceparent", "tracestate") if name in headers})
 
 
 async def _note_reuse(*_: object) -> None:
@@ -153,15 +163,22 @@ class Upstream:
         where = place._replace(path=self.protocol.path(place.path)).geturl()
         self._url = URL(where, encoded=True)
         self.breaker = Breaker(config.breaker_failures, config.breaker_seconds)
-        self._token = config.secret(config.upstream_token_env)
+        token = config.secret(config.upstream_token_env)
+        self._static = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._static |= config.vendor_headers()
         self._takes_authorization = config.secret(config.token_env) is None
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
+        authorities = self.config.upstream_ca
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self.config.concurrency, keepalive_timeout=15),
+            connector=aiohttp.TCPConnector(
+                limit=self.config.concurrency,
+                keepalive_timeout=15,
+                ssl=True if authorities is None else trusting(authorities),
+            ),
             trace_configs=[trace],
             skip_auto_headers=_AUTO,
             auto_decompress=False,
@@ -184,7 +201,8 @@ class Upstream:
     ) -> tuple[list[Any], list[Any]]:
         """The vendor's answers, and the one value of each that the decision is read from."""
         body = self.protocol.encode(names, rows, kinds)
-        return self.read(await self.send(body, _JSON_HEADERS, deadline, own=False), len(rows))
+        headers = {**_JSON_HEADERS, **_trace.get()}
+        return self.read(await self.send(body, headers, deadline, own=False), len(rows))
 
     def read(
         self, given: VendorAnswer, n: int, *, own: bool = False
@@ -214,11 +232,10 @@ class Upstream:
             return None
         assert self._session is not None
         url = self._url.with_path(self._url.path.removesuffix("/infer"))
-        token = {} if self._token is None else {"authorization": f"Bearer {self._token}"}
         try:
             async with (
                 asyncio.timeout(self.config.timeout),
-                self._session.get(url, headers=token, allow_redirects=False) as response,
+                self._session.get(url, headers=self._static, allow_redirects=False) as response,
             ):
                 return await response.read() if response.status == 200 else None
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -263,8 +280,8 @@ class Upstream:
             self.breaker.enter()
         started = time.perf_counter()
         code = "internal"
-        if self._token is not None:
-            headers = {**headers, "authorization": f"Bearer {self._token}"}
+        if self._static:
+            headers = {**headers, **self._static}
         url = self._url
         if query:
             url = URL(f"{url}{'&' if url.query_string else '?'}{query}", encoded=True)
@@ -301,6 +318,9 @@ class Upstream:
             _reused.set(False)
             try:
                 return await self._post(url, body, headers)
+            except aiohttp.ClientSSLError:
+                code, message = "upstream_untrusted", "the vendor's certificate is not trusted"
+                again = False
             except aiohttp.ClientConnectorError:
                 code, message = "upstream_refused", "no connection to the vendor could be made"
                 again = True
