@@ -326,6 +326,9 @@ def judge_retrained(one: Record) -> list[Check]:
     checks = [
         Check("gap beside retrained", one["every_estimated_gap"] - one["retrained_estimated_gap"],
               BEHIND, excuse=f" over {one['splits']} splits, chosen by estimates"),
+        Check("gap of blind repairs beside retrained",
+              one["blind_estimated_gap"] - one["retrained_estimated_gap"], BEHIND,
+              excuse=f" over {one['splits']} splits, chosen by estimates"),
         Check("gap beside retrained, tested", one["every_gap"] - one["retrained_gap"], BEHIND,
               excuse=f" over {one['splits']} splits"),
     ]  # fmt: skip

@@ -29,6 +29,7 @@ from fairmend.repair.plan import Plan
 from fairmend.repair.plans import make_plans
 from fairmend.repair.problem import judged
 from fairmend.repair.settings import RepairSettings
+from fairmend.repair.telling import inputs_to_keep_out
 from fairmend.repair.together import repaired_population
 from fairmend.repair.trade_off import TradeOff
 from fairmend.tables import TextTable, percent, points
@@ -148,8 +149,10 @@ def price_of_blindness(
     ``blind_at`` are the plans of a blind repair by level, where they are at hand.
     """
     blind, aware = replace(settings, blind=True), replace(settings, blind=False, rank=None)
+    if blind_at is None:
+        inputs_to_keep_out(data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FairmendWarning)  # about the same people, given by fit
+        warnings.simplefilter("ignore", FairmendWarning)  # of single repairs, for single repairs
         blind_at = blind_at or plans_by_level({}, data, blind, box)
         whole = blind_at(1.0)
         some = next(iter(whole.values()), None)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fairmend.data.columns import BoolArray, Encoded, FloatArray, IntArray, as_numbers
 from fairmend.data.naming import JOINER
+from fairmend.errors import check, listed, warn
 from fairmend.measure.population import AuditData
 
 ROWS_A_VALUE, MANY = 10, 1_000
@@ -38,6 +39,26 @@ def telling_inputs(data: AuditData) -> tuple[str, ...]:
         if (values := _values(column)) is not None
         and any(_tells(values, people, members) for members in questions)
     )
+
+
+def inputs_to_keep_out(data: AuditData) -> tuple[str, ...]:
+    """The telling inputs, which a blind rule does not look at; a warning names them."""
+    names = telling_inputs(data)
+    if not names:
+        return names
+    assert data.table is not None
+    check(
+        len(names) < len(data.table.names),
+        "X",
+        "must hold an input that does not say which group somebody is of",
+        f"got {listed(names)} alone",
+        "A blind rule looks at the other inputs: pass them.",
+    )
+    warn(
+        f"The model itself reads who is of which group, by {listed(names)}. The rule does not look "
+        f"at {'it' if len(names) == 1 else 'these'}, but the decisions that it starts from do."
+    )
+    return names
 
 
 def _values(column: Encoded) -> IntArray | None:

@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from fairmend.data.columns import BoolArray, FloatArray
-from fairmend.errors import check, listed, warn
+from fairmend.errors import check
 from fairmend.explain.crossfit import ModelChoice, pair_model, tree_model
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import parts_of
@@ -52,7 +52,7 @@ from fairmend.repair.problem import (
     judged,
 )
 from fairmend.repair.settings import RepairSettings
-from fairmend.repair.telling import telling_inputs
+from fairmend.repair.telling import inputs_to_keep_out
 from fairmend.repair.trade_off import TradeOff
 from fairmend.status import PlanStatus
 
@@ -268,8 +268,7 @@ class _FitInputs:
     def fit(
         cls, audited: Audited, settings: RepairSettings, box: BlackBox, problem: RepairProblem
     ) -> _FitInputs:
-        kept_out = telling_inputs(audited.data)
-        _say_what_is_kept_out(kept_out, audited.data)
+        kept_out = inputs_to_keep_out(audited.data)
         models = _Models(audited, settings, kept_out)
         outcome = models.outcome(box)
         chance = outcome.of(models.visible, audited.answers)
@@ -354,23 +353,6 @@ def _in_words(
         (by.worth(weight, mine), by.worth(weight, theirs)) for by in (TradeOff(0.5), trade_off)
     )
     return replace(words, accuracy=accuracy, worth=worth)
-
-
-def _say_what_is_kept_out(names: Sequence[str], data: AuditData) -> None:
-    if not names:
-        return
-    assert data.table is not None
-    check(
-        len(names) < len(data.table.names),
-        "X",
-        "must hold an input that does not say which group somebody is of",
-        f"got {listed(names)} alone",
-        "A blind rule looks at the other inputs: pass them.",
-    )
-    warn(
-        f"The model itself reads who is of which group, by {listed(names)}. The rule does not look "
-        f"at {'it' if len(names) == 1 else 'these'}, but the decisions that it starts from do."
-    )
 
 
 def _trade_off(
