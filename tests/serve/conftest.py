@@ -1,8 +1,14 @@
+import os
+import signal
+
 import pytest
 
 import fairmend
 import serving
 import vendors
+
+# lines are counted in processes that are started anew
+serving.Sidecar.forked = not any(name.startswith("COVERAGE_PROCESS") for name in os.environ)
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +35,18 @@ def vendor():
     vendor.close()
 
 
+@pytest.fixture(scope="session")
+def leaving():
+    """Sidecars that were told to stop: nobody waits for each, but all must have ended."""
+    told = []
+    yield told
+    for sidecar in told:
+        sidecar.stop()
+
+
 @pytest.fixture
-def start(tmp_path, artifact, vendor):
-    """Start sidecars that are stopped at the end of the test."""
+def start(tmp_path, artifact, vendor, leaving):
+    """Start sidecars that are told to stop at the end of the test."""
     running = []
     vendor.behave("well")
 
@@ -46,7 +61,8 @@ def start(tmp_path, artifact, vendor):
     yield start
     vendor.behave("well")
     for sidecar in running:
-        sidecar.stop()
+        sidecar.process.send_signal(signal.SIGTERM)
+    leaving.extend(running)
 
 
 @pytest.fixture(scope="session")

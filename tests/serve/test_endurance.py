@@ -37,13 +37,17 @@ class Load:
         def answered(_, status, headers, content, ms):
             self.answers.append((status, headers.get("Fairmend-Decision"), content, ms))
 
-        url = sidecar.url + "/predict"
-        self.thread = threading.Thread(
-            target=lambda: asyncio.run(serving.load(url, BODIES, seconds, clients, answered))
+        self.over = threading.Event()
+        asked = serving.load(
+            sidecar.url + "/predict", BODIES, seconds, clients, answered, over=self.over
         )
+        self.thread = threading.Thread(target=lambda: asyncio.run(asked))
         self.thread.start()
 
-    def done(self):
+    def done(self, *, now=False):
+        """The answers, once all have asked for as long as they should, or for as long as now."""
+        if now:
+            self.over.set()
         self.thread.join()
         return self.answers
 
@@ -72,7 +76,7 @@ def test_ten_kills_lose_no_acknowledged_decision(tmp_path, artifact, vendor):
         time.sleep(rng.uniform(0.1, 0.6))
         sidecar.process.kill()
         sidecar.stop()
-        load.done()
+        load.done(now=True)
         assert load.acknowledged
         acknowledged += load.acknowledged
     kept = {decision.partition("/")[0] for decision in logged(sidecar.log)}
@@ -133,7 +137,7 @@ def test_twenty_reloads_drop_nobody(tmp_path, artifact, fitted, vendor):
     place = tmp_path / "served.zip"
     shutil.copy(artifact, place)
     sidecar = serving.Sidecar(tmp_path, place, vendor.url, mode="repair")
-    load = Load(sidecar, 8, clients=8)
+    load = Load(sidecar, 60, clients=8)
     served = {sidecar.artifact}
     for i in range(20):
         fresh = tmp_path / "fresh.zip"
@@ -150,7 +154,7 @@ def test_twenty_reloads_drop_nobody(tmp_path, artifact, fitted, vendor):
     place.write_bytes(b"no artifact")
     status, content, _ = serving.post(sidecar.admin + "/reload", b"", {"Fairmend-Admin": "1"})
     assert (status, content["error"]["code"]) == (422, "bad_artifact")
-    answers = load.done()
+    answers = load.done(now=True)
     assert {status for status, _, _, _ in answers} == {200}
     assert len(served) == 2
     assert set(logged(sidecar.log, "artifact")) <= served

@@ -52,7 +52,7 @@ def upstream():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Vendor)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/score", sent
     server.shutdown()
     server.server_close()

@@ -68,7 +68,7 @@ def keeping():
             server.socket = served_by(certificate, key).wrap_socket(server.socket, True)
             scheme = "https"
         server.url = f"{scheme}://127.0.0.1:{server.server_port}/score"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         running.append(server)
         return server
 

@@ -74,7 +74,7 @@ def test_the_walk_works_as_typed(tmp_path):
     blocks = [block for block in BLOCK.findall(text) if "pip install" not in block[1]]
     assert len(blocks) == text.count("```") // 2 - 1
     same, shell, printed, shown = doctest.OutputChecker(), Shell(tmp_path), "", 0
-    settings = f"port = {ports['8080']}\nadmin_port = {ports['8081']}\n"
+    settings = f"port = {ports['8080']}\nadmin_port = {ports['8081']}\ndrain_seconds = 0.1\n"
     try:
         for language, code in blocks:
             if language in ("py", "toml"):
