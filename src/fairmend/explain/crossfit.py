@@ -5,9 +5,10 @@ A logistic regression comes first. Products of inputs and gradient boosting are 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -178,9 +179,15 @@ def clipped(probability: FloatArray) -> FloatArray:
 
 def one_thread() -> Any:
     """The data are small: threads would spend more time waiting for each other than working."""
-    from threadpoolctl import threadpool_limits
+    return _thread_pools(len(sys.modules)).limit(limits=1)
 
-    return threadpool_limits(1)
+
+@lru_cache(maxsize=1)
+def _thread_pools(modules: int) -> Any:
+    """The libraries with threads that are loaded with so many modules; finding them takes long."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def fit_any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
