@@ -61,6 +61,7 @@ DETERMINISTIC = 0.96
 AUC_AHEAD = {"adult": 0.12, "compas": 0.04}
 ONE_SIDED_BEHIND = 0.017
 TWO_SIDED_APART = 0.002
+REDUCTIONS_BEHIND = 0.006
 GROWTH = 1.05
 
 
@@ -709,6 +710,42 @@ def ahead(
     return float(np.mean([by_split[ours][split] - by_split[theirs][split] for split in common]))
 
 
+def blind_bars(rows: list[dict[str, Any]]) -> list[Bar]:
+    """The bars of rules that read no group: the gap, and accuracy at the gap that a peer leaves.
+
+    The gaps are means over splits, so that two of them differ by their sampling errors too.
+    """
+    cells: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        cells.setdefault(f"{row['data']} {row['aim']}", {})[row["contestant"]] = row
+    bars = []
+    for rival, least in (("oxonfair.inferred", 0.0), ("fairlearn.reductions", -REDUCTIONS_BEHIND)):
+        wider, ahead_by = [], []
+        for where, here in cells.items():
+            same = accuracy_at(here, here[rival]["gap"]) if rival in here else None
+            if same is None:
+                continue
+            ours, theirs = (abs(here[key]["gap"]) for key in (FRONTIER[0], rival))
+            wider.append((ours - theirs, f"{where}, {ours:.3f} beside {theirs:.3f}"))
+            ahead_by.append((same - here[rival]["accuracy"], where))
+        name = title_of(rival).rsplit(",", 1)[0]
+        gap, accuracy = max(wider, default=None), min(ahead_by, default=None)
+        bars += [
+            Bar(
+                f"without the group: in no row a wider gap than {name}",
+                f"{gap[0]:+.3f} in the worst row ({gap[1]})" if gap else "",
+                gap[0] <= 0 if gap else None,
+            ),
+            Bar(
+                f"without the group: accuracy at the gap of {name} "
+                + ("above its own" if least == 0 else f"at most {-least} below its own"),
+                f"{accuracy[0]:+.3f} in the worst row ({accuracy[1]})" if accuracy else "",
+                accuracy[0] >= least if accuracy else None,
+            ),
+        ]
+    return bars
+
+
 def _labels_only(records: list[dict[str, Any]]) -> Iterator[Bar]:
     ours = [row for row in summarise(records) if row["contestant"] == "fairmend.labels"]
     drawn = max(
@@ -1158,16 +1195,19 @@ def tables(found: dict[str, Any]) -> list[TextTable]:
     judged = [
         Bar(bar["promise"], bar["measured"], {"met": True, "missed": False}.get(bar["verdict"]))
         for bar in found["bars"]
+        if rows
     ]
     blind = []
     if found.get("blind"):
         beside = found.get("beside_published")
         blind = [blind_table(found["blind"], found["did_not_run"], beside)]
+        judged += blind_bars(found["blind"])
     return [
         *(quality_table(rows, data, aim) for data, aim in present),
         *blind,
         *([cost_table(found["cost"])] if found["cost"] else []),
-        *([bars_table(judged), offers_table()] if rows else []),
+        *([bars_table(judged)] if judged else []),
+        *([offers_table()] if rows else []),
         *([absent_table(found["did_not_run"])] if found["did_not_run"] else []),
     ]
 
@@ -1225,7 +1265,8 @@ def main() -> int:
 
         save(chart(found["summary"]), picture)
     print(f"\n{found['seconds']} s; written to {options.out.name}, .md and .png")
-    return 1 if any(bar["verdict"] == "missed" for bar in found["bars"]) else 0
+    missed = [bar["verdict"] == "missed" for bar in found["bars"]]
+    return 1 if any(missed) or any(bar.met is False for bar in blind_bars(found["blind"])) else 0
 
 
 if __name__ == "__main__":

@@ -151,6 +151,31 @@ def test_levels_are_compared_at_the_gap_that_a_peer_leaves(peers):
     assert peers.accuracy_at(here, 0.15) is None
 
 
+def test_the_bars_without_the_group_name_the_worst_row(peers):
+    def row(aim, contestant, gap, accuracy):
+        return {"data": "adult", "aim": aim, "contestant": contestant, "gap": gap,
+                "accuracy": accuracy}  # fmt: skip
+
+    rows = [
+        row(aim, key, gap, right)
+        for aim in ("sp", "fnr")
+        for key, (gap, right) in zip(
+            peers.FRONTIER, [(0.0, 0.7), (0.1, 0.75), (0.2, 0.8), (0.4, 0.82)], strict=True
+        )
+    ]
+    rows += [row("sp", "oxonfair.inferred", 0.1, 0.76), row("fnr", "oxonfair.inferred", 0.2, 0.7)]
+    rows += [row("sp", "fairlearn.reductions", 0.1, 0.755)]
+    gap, accuracy, _, near = peers.blind_bars(rows)
+    assert (gap.met, accuracy.met, near.met) == (True, False, True)
+    assert "-0.010 in the worst row (adult sp)" in accuracy.measured
+    rows.append(row("fnr", "fairlearn.reductions", -0.0, 0.6))
+    rows[4]["gap"] = -0.001  # of fnr, at all of the gap
+    wider = peers.blind_bars(rows)[2]
+    assert wider.met is False
+    assert "adult fnr, 0.001 beside 0.000" in wider.measured
+    assert [bar.met for bar in peers.blind_bars(rows[:8])] == [None] * 4
+
+
 def test_only_those_who_retrain_are_given_the_training_part(peers):
     split = peers.Split.make(peers.load("compas"), 0)
     jobs = peers.jobs_of("fairlearn", 0, 0, peers.BLIND)
