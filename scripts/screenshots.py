@@ -4,7 +4,7 @@
 
 Runs the demo, a month behind the sidecar and the command line on the embedded data, opens the
 pages in a real browser, and writes pictures to docs/images/. Beside them stands made-from.json:
-the text that each picture shows, the style sheets, and a hash of each file. A test takes the pages'
+the text that each picture shows, the style, and a hash of each file. A test takes the pages'
 text again and compares, words exactly and figures nearly, so that a picture that no longer shows
 what fairmend does is noticed. Pixels are not compared: fonts differ between machines.
 """
@@ -17,7 +17,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import struct
 import subprocess
 import sys
@@ -36,7 +35,6 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 MADE_FROM = IMAGES / "made-from.json"
-STYLES = ("report/html/page.css",)
 WIDE, NARROW, MARGIN = 1280, 390, 20
 LEVEL = "0.8"
 """Where the slider of the frontier stands."""
@@ -101,7 +99,7 @@ def main() -> None:
     for shot in shots:
         (IMAGES / shot.name).write_bytes(shot.content)
         print(f"docs/images/{shot.name}: {len(shot.content) / 1000:.0f} kB")
-    made_from = {"styles": styles(), "pictures": {s.name: description(s) for s in shots}}
+    made_from = {"style": style(), "pictures": {s.name: description(s) for s in shots}}
     MADE_FROM.write_text(json.dumps(made_from, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
@@ -120,14 +118,12 @@ def description(shot: Shot) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(shot.content).hexdigest(), "text": list(shot.text)}
 
 
-def styles() -> dict[str, str]:
-    """The style sheets, told by what they say and not by their layout or comments."""
-    found = {}
-    for name in STYLES:
-        text = (ROOT / "src" / "fairmend" / name).read_text(encoding="utf-8")
-        said = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)).strip()
-        found[name] = hashlib.sha256(said.encode()).hexdigest()
-    return found
+def style() -> str:
+    """The style of pages and of cards, told by what it says and not by its layout."""
+    from fairmend.report.html import cards, page
+
+    said = " ".join(f"{page.style()} {cards.style()}".split())
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 # -------------------------------------------------------------------- the report

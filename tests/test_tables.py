@@ -30,21 +30,6 @@ def test_control_characters_cannot_break_up_a_table():
     assert str(table).splitlines() == ["by [31m", "group", "a b", " [31mred"]
 
 
-def test_html_escapes_everything():
-    hostile = '<script>alert("x")</script>'
-    html = TextTable(hostile, (hostile, hostile), [(hostile, hostile)], [hostile]).html()
-    assert "<script>" not in html
-    assert html.count("&lt;script&gt;") == 5 - 1  # a leading < in a header marks a column of words
-    assert '"x"' not in html
-
-
-def test_html_aligns_as_text_does():
-    html = TextTable("", ("<name", "age"), [("Ann", "9")]).html()
-    assert '<td style="text-align:left">Ann</td>' in html
-    assert '<td style="text-align:right">9</td>' in html
-    assert "<caption>" not in html
-
-
 def test_rates_are_printed_with_one_decimal():
     assert percent(0.1786) == "17.9 %"
     assert percent(0.1786, signed=True) == "+17.9 %"

@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import blake2b
 from inspect import cleandoc
 from os import PathLike
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from fairmend.errors import (
     check,
     check_given,
     check_whole,
+    require,
     warn,
 )
 from fairmend.explain.counterfactual import Counterfactual, counterfactual_data
@@ -68,13 +69,17 @@ from fairmend.report.findings import (
 )
 from fairmend.report.outcomes import frontier_points, make_report
 from fairmend.report.report import Report
+from fairmend.tables import counted
+
+if TYPE_CHECKING:
+    from fairmend.report.html.cards import Card
 
 _PASS_IDS = "Pass ids=..., or read positive_chance()."
 LEVELS = tuple(float(level) for level in np.linspace(0, 1, 11))
 """Of the frontier: nothing of the gap closed, a tenth of it, ... all of it."""
 
 
-class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A black-box classifier with the inputs of the worse-off groups repaired before it sees them.
 
     The model is never cloned or refitted. Only people of a group that is worse off than the
@@ -664,6 +669,34 @@ class RepairedClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # t
     def drawer(self, purpose: str) -> Drawer:
         """Draws for people, for ``"repair"`` or ``"decision"``; needs the key of the repair."""
         return self.fitted_repair.drawer(purpose)
+
+    # ---------------------------------------------------------------- in a notebook
+
+    def _card(self) -> Card:
+        check_is_fitted(self, "plans_")
+        require("jinja2", extra="report", why="a card")
+        from fairmend.report.html.cards import of_plans
+
+        settings = self.settings
+        names = ", ".join(disparity.name for disparity in settings.disparities)
+        rule = "one rule for everybody" if self.blind else settings.method_name
+        over = f"Repaired classifier · {names} by {rule} · fitted on {counted(self.data_.n)}"
+        return of_plans(
+            list(self.plans_.values()),
+            over,
+            "print(plan_) has a plan in sentences, report() what it does to new people, plot() "
+            "this chart.",
+        )
+
+    def _repr_html_(self) -> str:
+        """What the repair does; before it is fitted scikit-learn's picture of the settings."""
+        fitted = hasattr(self, "plans_")
+        html: str = super()._repr_html_() if fitted else BaseEstimator._repr_html_inner(self)
+        return html
+
+    def _repr_mimebundle_(self, **wanted: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**wanted)
+        return bundle | ({"text/html": self._repr_html_()} if "text/html" in bundle else {})
 
     def __sklearn_clone__(self) -> RepairedClassifier:
         """An unfitted copy of the same settings; the model is the vendor's, and stays itself."""

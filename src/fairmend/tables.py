@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from math import isnan
 
 UNKNOWN = "–"
@@ -60,22 +59,6 @@ class TextTable:
         heads = self._heads()
         marks = ("---" if flush_left else "---:" for _, flush_left in heads)
         return "\n".join([line(name for name, _ in heads), line(marks), *map(line, self.cells)])
-
-    def html(self) -> str:
-        """The same as a table element; every cell escaped."""
-
-        def row(tag: str, cells: Sequence[str]) -> str:
-            sides = ("left" if flush_left else "right" for _, flush_left in self._heads())
-            return "".join(
-                f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>'
-                for cell, side in zip(cells, sides, strict=True)
-            )
-
-        caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
-        head = row("th", [name for name, _ in self._heads()])
-        body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.cells)
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 def _printable(text: str) -> str:

@@ -63,7 +63,7 @@ def test_every_picture_is_shown_with_words_for_those_who_do_not_see_it(kept):
 
 
 def test_pages_are_dressed_as_in_the_pictures(kept):
-    assert screenshots.styles() == kept["styles"], AGAIN
+    assert screenshots.style() == kept["style"], AGAIN
 
 
 def test_the_terminal_shows_the_command_of_the_page():

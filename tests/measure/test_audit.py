@@ -571,7 +571,7 @@ def test_html_escapes_groups():
     h = np.where(s == "a", 1, h)  # so that the verdict names it too
     html = audit(h, None, y, sensitive_features=s, metrics=["sp"])._repr_html_()
     assert "<script>" not in html
-    assert html.count("&lt;script&gt;") >= 2
+    assert "&lt;script&gt;" in html
 
 
 def test_print_is_a_readable_table():

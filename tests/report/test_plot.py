@@ -1,6 +1,7 @@
 """Charts hold what the Counterfactual holds, and become files whole or not at all."""
 
 import importlib
+import json
 import re
 
 import numpy as np
@@ -11,6 +12,8 @@ from fairmend import DataError, MissingExtra, counterfactual, counterfactual_dat
 from fairmend.datasets import toy_descent
 from fairmend.report import plot
 from fairmend.report.findings import Explanation
+from fairmend.report.html import repair
+from fairmend.report.vega import chart_spec
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,12 @@ def values(chart, layer):
     return pd.DataFrame(chart.to_dict()["layer"][layer]["data"]["values"])
 
 
+def drawn_points(part):
+    """The points of a chart of rows: names, sides and values."""
+    layers = [one for one in part["layer"] if one["mark"]["type"] in ("point", "tick")]
+    return pd.DataFrame([entry for one in layers for entry in one["data"]["values"]])
+
+
 def test_the_trace_draws_both_curves(descended):
     chart = plot.trace(descended)
     drawn = values(chart, 1)
@@ -53,8 +62,6 @@ def test_the_trace_draws_both_curves(descended):
     assert spec["title"]["text"] == "FPR gap of target against baseline during the descent"
     assert "%" in spec["layer"][1]["encoding"]["y"]["axis"]["format"]
     assert " modelled, " in spec["title"]["subtitle"][0]
-    told = plot.feature_scores(Explanation.of(descended)).to_dict()
-    assert told["title"]["subtitle"][0] == spec["title"]["subtitle"][0]
 
 
 def test_without_holdout_there_is_one_curve_and_no_legend():
@@ -73,55 +80,55 @@ def test_a_projection_has_no_trace(mixed):
     )
 
 
-def test_marginals_are_drawn_as_they_are_tabled(mixed):
-    chart = plot.marginals(mixed)
-    table = mixed.marginals()
-    table = table[table["is_share"]]
-    labels = np.where(
-        table["statistic"] == "1", table["feature"], table["feature"] + " = " + table["statistic"]
+def test_inputs_are_drawn_as_they_are_tabled(mixed):
+    shares, *numbers = plot.marginals(mixed).to_dict()["vconcat"]
+    sides = {"a, observed": "observed", "b, observed": "baseline",
+             "a, counterfactual": "counterfactual"}  # fmt: skip
+    table = mixed.marginals().assign(
+        name=lambda t: np.where(t.statistic == "1", t.feature, t.feature + " = " + t.statistic)
     )
-    points = values(chart, 1).pivot(index="feature", columns="of", values="share").loc[labels]
-    for name, column in (
-        ("a, observed", "observed"),
-        ("b, observed", "baseline"),
-        ("a, counterfactual", "counterfactual"),
-    ):
-        np.testing.assert_allclose(points[name], table[column], atol=0)
-    title = chart.to_dict()["title"]
-    assert title["text"] == "Inputs of a under which the SP gap would be closed"
-    assert title["subtitle"][0].endswith(" observed, +0.0 % under the counterfactual")
-    assert title["subtitle"][1:] == ["means and quantiles of numbers are not drawn"]
+    points = drawn_points(shares).pivot(index="name", columns="of", values="value")
+    moving = table[table.is_share & (abs(table.counterfactual - table.observed) >= 0.01)]
+    assert set(points.index) == set(moving.name)
+    for side, column in sides.items():
+        expected = moving.set_index("name")[column].loc[points.index]
+        np.testing.assert_allclose(points[side], expected, atol=0)
+    assert shares["title"]["text"] == "Inputs of a: observed and counterfactual, beside b"
+    assert [part["title"]["text"] for part in numbers] == ["age"]
+    medians = drawn_points(numbers[0]).set_index("name")["value"]
+    for side, column in sides.items():
+        [median] = table[(table.feature == "age") & (table.statistic == "50 %")][column]
+        assert medians[side] == median
 
 
-def test_the_features_that_move_most_come_first_and_the_rest_is_counted(mixed, monkeypatch):
-    monkeypatch.setattr(plot, "MOST_BARS", 1)
-    chart = plot.marginals(mixed)
-    assert set(values(chart, 1)["feature"]) == {"member"}
-    assert "the first 1 of 3 values" in chart.to_dict()["title"]["subtitle"]
-    assert "the first 1 of 3 features" in plot.feature_scores(mixed).to_dict()["title"]["subtitle"]
-
-
-def test_numbers_alone_have_no_chart_of_shares():
+def test_numbers_alone_are_drawn_too():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 1)).round(2)
     found = counterfactual(
         lambda rows: (rows[:, 0] > 0).astype(int), X, rng.integers(0, 2, 200),
         sensitive_features=np.arange(200) % 2, disparity="sp",
     )  # fmt: skip
-    with pytest.raises(DataError, match=r"plot.marginals\(\): needs a yes-or-no feature"):
-        plot.marginals(found)
+    assert plot.marginals(found).to_dict() == found.plot().to_dict()
+    assert drawn_points(found.plot().to_dict())["value"].notna().all()
 
 
 def test_feature_scores_are_drawn_as_they_are_tabled(mixed):
-    table = mixed.feature_scores()
-    points = values(plot.feature_scores(mixed), 0)
-    for what, column in (
-        ("change in the gap if only this feature moves", "share_of_gap"),
-        ("influence it explains alone", "influence_share"),
-    ):
-        part = points[points["what"] == what]
-        assert part["feature"].tolist() == table["feature"].tolist()
-        np.testing.assert_allclose(part["share"], table[column], atol=0)
+    table = mixed.feature_scores().set_index("feature")
+    chart = plot.feature_scores(mixed).to_dict()
+    points = drawn_points(chart).set_index("name")
+    bars = pd.DataFrame(chart["layer"][1]["data"]["values"]).set_index("name")
+    np.testing.assert_allclose(points["value"], table["influence_share"][points.index], atol=0)
+    np.testing.assert_allclose(bars["end"], table["share_of_gap"][bars.index], atol=0)
+
+
+def test_a_mark_is_drawn_where_its_axis_says(mixed):
+    """Ticks, their texts and the ends of the axis are those of the page."""
+    chart = repair.scores(Explanation.of(mixed))
+    x = next(layer["encoding"]["x"] for layer in chart_spec(chart)["layer"] if
+             layer["encoding"]["x"]["field"] == "value")  # fmt: skip
+    assert x["axis"]["values"] == [tick for tick, _ in chart.axis.ticks]
+    assert x["scale"]["domain"] == [chart.axis.low, chart.axis.high]
+    assert json.dumps([text for _, text in chart.axis.ticks]) in x["axis"]["labelExpr"]
 
 
 # -------------------------------------------------------------------- files

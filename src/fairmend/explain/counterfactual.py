@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 import numpy as np
 
+from fairmend import doors
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.naming import shown
 from fairmend.data.outcomes import UNLABELLED
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 Method = Literal["projection", "descent"]
 
 
-@dataclass(frozen=True, eq=False)
-class Counterfactual:
+@dataclass(frozen=True, eq=False, repr=False)
+class Counterfactual(doors.Shown):
     """The target group's distinct rows under new masses, and how it was result."""
 
     source: Population
@@ -258,8 +258,11 @@ class Counterfactual:
         ]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
+    def __repr__(self) -> str:
+        names = ", ".join(d.name for d in self.disparities)
+        target, baseline = self.group_names
+        ends = f"{_points(self.before)} to {_points(self.after)} points"
+        return f"<Counterfactual: {names} of {target} against {baseline}, {ends}>"
 
 
 def _points(gap: float) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,8 +97,8 @@ class GroupSummary:
 
 
 @stored("Audit")
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(doors.Shown):
     """Every gap between groups, with its interval and its test."""
 
     gaps: tuple[Gap, ...]
@@ -302,9 +301,12 @@ class Audit:
         gaps, groups = self._tables()
         return f"{gaps}\n\n{groups}\n\n{fill(self.verdict(), 100)}"
 
-    def _repr_html_(self) -> str:
-        gaps, groups = self._tables()
-        return f"{gaps.html()}{groups.html()}<p>{escape(self.verdict())}</p>"
+    def __repr__(self) -> str:
+        certain = sum(gap.judged and gap.survives(self.confidence) for gap in self.gaps)
+        return (
+            f"<Audit: {self.who} in {len(self.groups)} groups by {self.attribute}; {certain} of "
+            f"{len(self.gaps)} gaps significant>"
+        )
 
 
 def _as_frame(rows: Sequence[Any], kind: type, why: str) -> pd.DataFrame:

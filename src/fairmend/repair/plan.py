@@ -13,11 +13,12 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fairmend import doors
 from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.limits import MOST, Between, Figure, Label, Side
 from fairmend.data.naming import shown
 from fairmend.data.stored import stored
-from fairmend.measure.wording import PlanText, describe_plan, share
+from fairmend.measure.wording import PlanText, describe_gap, describe_plan, share
 from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Destinations
 from fairmend.status import PlanStatus
@@ -264,8 +265,8 @@ class Outlook:
     people who are alone on their row."""
 
 
-@dataclass(frozen=True, eq=False)
-class Plan(ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(doors.Shown, ABC):
     """What to do with the inputs of one group."""
 
     target: Label
@@ -276,6 +277,16 @@ class Plan(ABC):
     outlook: Outlook
     known_as: tuple[str, str] = field(default=("", ""), kw_only=True)
     """What people read for the target and the reference group; empty: their labels."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """A plan's data class would print all of its law."""
+        super().__init_subclass__(**settings)
+        cls.__repr__ = Plan.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        gaps = "; ".join(describe_gap(*gap, self.outlook.tolerance) for gap in self.by_metric)
+        target, baseline = self.group_names
+        return f"<Plan for {target} against {baseline} by {self.method}; {gaps}>"
 
     def agrees(self) -> bool:
         """Whether the gap of a closed plan is closed; of several each has its own tolerance."""

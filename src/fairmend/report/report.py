@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.data.plain import as_plain
 from fairmend.measure.result import Audit, Gap
+from fairmend.measure.wording import figures
 from fairmend.repair.price_of_blindness import PriceOfBlindness
 from fairmend.report.edits import EditedFeature
 from fairmend.report.filing import PeopleCell, filed_tables, group_metrics, impact_tables
@@ -91,8 +91,8 @@ class GroupOutcome:
     people_unseen: float = 0.0
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(doors.Shown):
     """Gaps before and after with intervals, and what happened to whom."""
 
     before: Audit
@@ -256,12 +256,15 @@ class Report:
         price = [] if self.blindness is None else [str(self.blindness)]
         return "\n\n".join([tables, *notes, f"{accuracy}{whose(self)}", *price])
 
-    def _repr_html_(self) -> str:
-        answers = "".join(
-            f"<p><strong>{escape(question)}</strong> {escape(answer).replace(chr(10), '<br>')}</p>"
-            for question, answer in self.verdict()
-        )
-        return answers + "".join(table.html() for table in self._tables())
+    def __repr__(self) -> str:
+        gaps = [
+            f"{self.names(plan.target)} {figures(old.gap)[0]} to {figures(new.gap)[0]}"
+            for plan in self.plans_in_order
+            for old, new in [[self.gap(each, plan.target) for each in (self.before, self.after)]]
+            if old and new
+        ]
+        what = f"{self.metric} by {self.before.attribute}"
+        return f"<Report: {what}, {self.n:,} people; {'; '.join(gaps) or 'nobody is edited'}>"
 
 
 _KEYS = (

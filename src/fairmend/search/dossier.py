@@ -22,6 +22,7 @@ from fairmend.report.chart import (
     finite_values,
 )
 from fairmend.report.html import people
+from fairmend.report.html.cards import Card
 from fairmend.report.html.page import render
 from fairmend.report.table import Column, Table
 from fairmend.report.verdict import rates_in_words
@@ -29,7 +30,7 @@ from fairmend.search.bound import Bound
 from fairmend.search.result import Alternative, Alternatives
 from fairmend.tables import number, points
 
-__all__ = ["dossier"]
+__all__ = ["card", "dossier"]
 
 QUESTION = (
     "Was there a less discriminatory alternative to this model, with equivalent performance and "
@@ -111,6 +112,20 @@ def dossier(result: Alternatives, *, command: str | None = None) -> str:
         "command": command or made.command,
     }
     return render("html/dossier.html.j2", "html/page.js", "img-src data:", context)
+
+
+def card(result: Alternatives) -> Card:
+    """What a notebook shows of it."""
+    made = result.provenance
+    return Card(
+        f"Search for alternatives · {result.title} by {result.audit.attribute} · judged on "
+        f"{made.reported:,} people",
+        _headline(result),
+        (_scatter(result),),
+        tuple(_figures(result)),
+        _lead(result)[0],
+        "print() has the candidates, save_html() writes the dossier, plot() is this chart.",
+    )
 
 
 # -------------------------------------------------------------------- the answer

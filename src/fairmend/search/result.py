@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fairmend.classifier import RepairedClassifier
+    from fairmend.report.html.cards import Card
 
 __all__ = ["Alternative", "Alternatives"]
 
@@ -100,7 +101,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Alternatives:
+class Alternatives(doors.Shown):
     """What could be done about a model without retraining it, and how well each would do.
 
     Candidates were made and chosen on one part of the people ("choosing") and judged once on the
@@ -301,6 +302,9 @@ class Alternatives:
         best = self.best
         outcome = "none better shown" if best is None else f"best: {best.name}"
         return f"<Alternatives: {len(self.candidates)} candidates for {self.metric}, {outcome}>"
+
+    def _card(self) -> Card:
+        return doors.alternatives_card(self)
 
     # ---------------------------------------------------------------- to deploy and to file
 

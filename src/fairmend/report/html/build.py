@@ -7,12 +7,13 @@ from typing import Any
 from fairmend.measure.disparity import words_of
 from fairmend.measure.result import BY_PERSON, FOUR_FIFTHS, Audit
 from fairmend.report import verdict
+from fairmend.report.chart import RowChart
 from fairmend.report.filing import SMALL, cells_of_audit
 from fairmend.report.html import page, people, repair
 from fairmend.report.report import Report
 from fairmend.tables import counted, percent
 
-__all__ = ["of_audit", "of_report"]
+__all__ = ["of_audit", "of_report", "pictures", "subtitle", "tiles"]
 
 _PARTS = {
     "Report": {"verdict": "In short"},
@@ -44,8 +45,7 @@ def of_report(report: Report) -> str:
     title = words_of(report.metric).title or report.metric
     context: dict[str, Any] = {
         "title": f"Fairness report: {title} by {audit.attribute}",
-        "subtitle": f"Fairness report · {title} by {audit.attribute} · {counted(report.n)}"
-        f"{_which(report.holdout)}{f' · {made.made_at}' if made else ''}",
+        "subtitle": f"{subtitle(report)}{f' · {made.made_at}' if made else ''}",
         "report": report,
         "headline": [
             verdict.headline(report, plans[0]) if plans else [("", verdict.audit_headline(audit))],
@@ -58,8 +58,8 @@ def of_report(report: Report) -> str:
             for plan in plans[1:]
             if (lines := verdict.lead(report, plan))
         ],
-        "pictures": _rates(report),
-        "tiles": _tiles(report),
+        "pictures": pictures(report),
+        "tiles": tiles(report),
         "remains": verdict.remains(report) if plans else [],
         "reconcilable": verdict.reconcilable(report),
         "effects": verdict.effects(report).split("\n"),
@@ -82,18 +82,21 @@ def of_report(report: Report) -> str:
     return _render(context, audit, report.after, absent)
 
 
-def _which(holdout: bool | None) -> str:
-    return {True: " the repair was not fitted on", False: " the repair was fitted on", None: ""}[
-        holdout
+def subtitle(report: Report) -> str:
+    """What a report is about, and on whom."""
+    title = words_of(report.metric).title or report.metric
+    which = {True: " the repair was not fitted on", False: " the repair was fitted on", None: ""}[
+        report.holdout
     ]
+    return f"Fairness report · {title} by {report.before.attribute} · {counted(report.n)}{which}"
 
 
-def _rates(report: Report) -> list[Any]:
+def pictures(report: Report) -> list[RowChart]:
     """The rates of each group for each metric that is repaired; its gaps where it has no rates."""
     metrics = dict.fromkeys(
         name for plan in report.plans for name in verdict.metrics_of(report, plan)
     ) or {report.metric: None}
-    charts = []
+    charts: list[RowChart] = []
     for place, metric in enumerate(list(metrics)[:MOST_RATES]):
         chart = people.rates(report.before, report.after, metric, f"rates-{place}")
         pairs = [pair for pair in report.gaps_in_order if pair[0].metric == metric]
@@ -104,28 +107,28 @@ def _rates(report: Report) -> list[Any]:
     return charts
 
 
-def _tiles(report: Report) -> list[tuple[str, str, str]]:
+def tiles(report: Report) -> list[tuple[str, str, str]]:
     """Three numbers: the gaps of the worst-off group, people edited, accuracy."""
     audit, weighted = report.before, ", weighted" if report.before.weighted else ""
-    tiles = []
+    shown = []
     for plan in report.plans_in_order[:1]:
         for metric in verdict.metrics_of(report, plan):
             old, new = (report.gap(each, plan.target, metric) for each in (audit, report.after))
             label = f"gap in {words_of(metric).title or metric}, {report.names(plan.target)}"
             if old and new and old.judged and new.judged:
-                tiles.append((
+                shown.append((
                     f"{label}, points" if verdict.unit(new) else label,
                     f"{verdict.size(old, old.gap)} → {verdict.size_after(old, new)}",
                     f"{100 * audit.confidence:g} % interval now {verdict.size(new, new.low)} to "
                     f"{verdict.size(new, new.high)}",
                 ))  # fmt: skip
             elif old and new:
-                tiles.append((label, "not judged", old.note or new.note))
+                shown.append((label, "not judged", old.note or new.note))
     edited, gain, lose = (
         sum(getattr(one, f"people_{name}") for one in report.groups)
         for name in ("edited", "gained", "lost")
     )
-    tiles.append((
+    shown.append((
         "people whose inputs are edited",
         f"{edited:,.0f} of {report.n:,}",
         f"{gain:,.0f} gain the favourable decision, {lose:,.0f} lose it",
@@ -139,8 +142,8 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
         False: "on the people it was fitted on",
         None: "on the people of this report",
     }
-    tiles.append((f"accuracy of everybody{weighted}", accuracy, where[report.holdout]))
-    return tiles
+    shown.append((f"accuracy of everybody{weighted}", accuracy, where[report.holdout]))
+    return shown
 
 
 def of_audit(audit: Audit) -> str:

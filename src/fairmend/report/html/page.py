@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
+from functools import cache
 from hashlib import sha256
 from operator import itemgetter
 from typing import Any
@@ -18,9 +19,7 @@ from fairmend._version import __version__
 from fairmend.report.table import Column, Table
 from fairmend.report.templates import read, template
 
-__all__ = ["policy", "render"]
-
-STYLE = "html/page.css"
+__all__ = ["policy", "render", "style"]
 
 
 def render(layout: str, script: str, allow: str, context: dict[str, Any]) -> str:
@@ -29,7 +28,7 @@ def render(layout: str, script: str, allow: str, context: dict[str, Any]) -> str
         context,
         version=__version__,
         policy=policy(script, allow),
-        style=Markup(read(STYLE)),
+        style=Markup(style()),
         script=Markup(read(script)),
         table=_table,
         item=itemgetter,
@@ -47,12 +46,19 @@ def _table(
     return Table.of(key, caption, (Column(*column) for column in columns), records, *notes)
 
 
+@cache
+def style() -> str:
+    """The style of every page."""
+    return template("html/page.css.j2").render()
+
+
 def policy(script: str, allow: str) -> str:
     """The content security policy of a page with this script."""
-    style, code = (
-        base64.b64encode(sha256(read(name).encode()).digest()).decode() for name in (STYLE, script)
+    dress, code = (
+        base64.b64encode(sha256(text.encode()).digest()).decode()
+        for text in (style(), read(script))
     )
     return (
-        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{code}'; {allow}; "
+        f"default-src 'none'; style-src 'sha256-{dress}'; script-src 'sha256-{code}'; {allow}; "
         "base-uri 'none'; form-action 'none'"
     )

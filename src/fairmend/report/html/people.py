@@ -36,8 +36,9 @@ from fairmend.report.table import Column, Table
 from fairmend.report.verdict import size, unit
 from fairmend.tables import counted
 
-__all__ = ["filed", "gaps", "rates"]
+__all__ = ["LEGEND", "filed", "gaps", "rates"]
 
+LEGEND = ((SIDES[0], "the model alone"), (SIDES[1], "with the repair"))
 Cells = Sequence[PeopleCell]
 
 
@@ -100,17 +101,13 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "
         as_points,
         "gap in percentage points",
         at=[0.0],
-        legend=_legend(both),
+        legend=LEGEND if both else (),
         lines=SIDES if both else (),
         guide=0.0,
         beneath="Right of the line the group fares worse. "
         f"Lines are {100 * audit.confidence:g} % intervals.",
         table=Table.of(f"{key}-table", caption, columns, records, *notes),
     )
-
-
-def _legend(both: bool) -> tuple[tuple[str, str], ...]:
-    return ((SIDES[0], "the model alone"), (SIDES[1], "with the repair")) if both else ()
 
 
 def rates(before: Audit, after: Audit | None, metric: str, key: str) -> RowChart | None:
@@ -143,7 +140,7 @@ def rates(before: Audit, after: Audit | None, metric: str, key: str) -> RowChart
         rows,
         as_percent,
         "per cent",
-        legend=_legend(after is not None),
+        legend=LEGEND if after is not None else (),
         lines=SIDES if after else (),
         guide=judged.baseline_rate if reference not in ("", "rest") else None,
         beneath="The bands are the gaps. " + (
@@ -229,7 +226,7 @@ def impact(pair: dict[str, Any], table: Table, key: str) -> RowChart:
         "{:.2g}".format,
         f"{old.kind} rate over the highest",
         at=[0.0, 1.0],
-        legend=_legend(new is not None),
+        legend=LEGEND if new is not None else (),
         lines=SIDES if new is not None else (),
         guide=FOUR_FIFTHS,
         table=table,

@@ -34,7 +34,9 @@ from fairmend.report.table import Column, Table, typeset
 from fairmend.status import PlanStatus
 from fairmend.tables import counted, number, percent, points
 
-__all__ = ["blindness", "explained", "frontier", "groups", "suppressed", "who"]
+__all__ = [
+    "blindness", "explained", "frontier", "groups", "moves", "scores", "suppressed", "who",
+]  # fmt: skip
 
 MOST_ROWS = 12
 """Rows of a chart; the table has the others."""
@@ -62,8 +64,15 @@ def explained(explanation: Explanation) -> dict[str, Any]:
     return {
         "shares": _shares(explanation) if explanation.shares else None,
         "numbers": _numbers(explanation),
-        "scores": _scores(explanation),
+        "scores": scores(explanation),
     }
+
+
+def moves(explanation: Explanation) -> tuple[RowChart, ...]:
+    """What moves under the counterfactual: shares of people, then numbers."""
+    numbers = _numbers(explanation)
+    shares = (_shares(explanation),) if explanation.shares else ()
+    return (*shares, *(numbers["charts"] if numbers else ()))
 
 
 def _shares(explanation: Explanation) -> RowChart:
@@ -101,7 +110,7 @@ def _shares(explanation: Explanation) -> RowChart:
         f"those that move most, by {100 * LEAST_SHIFT:g} points or more.",
         *suppressed("value", explanation.values_not_shown, explanation.smallest_cell),
     )
-    folded = f" {hidden} more, which move less, are in the table." if hidden else ""
+    folded = f" {hidden} more move less." if hidden else ""
     return RowChart.of(
         "marginals",
         caption,
@@ -172,7 +181,7 @@ def _number(
     return RowChart.of(f"number-{place}", name, rows, number)
 
 
-def _scores(explanation: Explanation) -> RowChart:
+def scores(explanation: Explanation) -> RowChart:
     """How much of the gap each input carries alone."""
     sure = [one for one in explanation.feature_scores if one.more_than_noise]
     shown = (sure or explanation.feature_scores[:3])[:MOST_ROWS]
@@ -187,7 +196,6 @@ def _scores(explanation: Explanation) -> RowChart:
         )
         for one in shown
     )
-    hidden = len(explanation.feature_scores) - len(shown)
     caption = f"How much of the gap of {explanation.group_names[0]} each input carries"
     interval = "Low and high are a 95 % interval that holds for all features at once; everybody's "
     table = Table.of(
@@ -209,7 +217,7 @@ def _scores(explanation: Explanation) -> RowChart:
         "Of the influence: how much of each row's part in the gap the feature explains alone.",
         "Shift: the share of people whose value would have to differ.",
     )
-    folded = f" {hidden} more are in the table." if hidden else ""
+    drawn = f" The first {len(shown)} are drawn." if 0 < len(shown) < len(sure) else ""
     return RowChart.of(
         "scores",
         caption,
@@ -220,7 +228,7 @@ def _scores(explanation: Explanation) -> RowChart:
         legend=(("bar", "of the gap, if it moves alone"),
                 ("after", "of the influence, with 95 % interval")),
         guide=0.0,
-        beneath=f"{explanation.features_verdict}{folded}",
+        beneath=f"{explanation.features_verdict}{drawn}",
         table=table,
     )  # fmt: skip
 
