@@ -247,10 +247,12 @@ class Candidates:
             ("blind, raise only", {"do_no_harm": True}, FEW_LEVELS),
             ("blind, in words", {"words": True}, FEW_LEVELS),
         )
+        alike = None
         for name, more, some in ways:
             settings = replace(self.settings, **more)
-            at = BlindLevels(self.part.data, settings, self.part.box).at
-            yield from self._repairs(name, "blind", settings, at, some)
+            made = BlindLevels(self.part.data, settings, self.part.box, alike=alike)
+            alike = alike or made
+            yield from self._repairs(name, "blind", settings, made.at, some)
 
     def aware(self) -> Iterator[Candidate]:
         """Repairs that read the group, for comparison."""

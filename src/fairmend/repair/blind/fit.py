@@ -97,7 +97,15 @@ def storable(plans: Mapping[Hashable, Plan]) -> dict[Hashable, Plan]:
 class BlindLevels:
     """Blind repairs of one audit at any level: what they have in common is found once."""
 
-    def __init__(self, data: AuditData, settings: RepairSettings, box: BlackBox) -> None:
+    def __init__(
+        self,
+        data: AuditData,
+        settings: RepairSettings,
+        box: BlackBox,
+        *,
+        alike: BlindLevels | None = None,
+    ) -> None:
+        """``alike`` has other settings of do_no_harm and words alone: its models do here too."""
         for disparity in settings.disparities:
             for _, part in parts_of(disparity):
                 as_rate(part)
@@ -108,7 +116,7 @@ class BlindLevels:
             f"both are {settings.target!r}",
             "Name another group, or leave it out.",
         )
-        self.data, self.settings, self.box = data, settings, box
+        self.data, self.settings, self.box, self._alike = data, settings, box, alike
         self._plans: dict[float, dict[Hashable, Plan]] = {}
         self._gaps = audit_data(
             data, metrics=settings.disparities[:1], reference=settings.reference
@@ -144,6 +152,8 @@ class BlindLevels:
     @cached_property
     def _fit_inputs(self) -> _FitInputs:
         """Models, donors and prices, which do not depend on the level."""
+        if self._alike is not None:
+            return self._alike._fit_inputs.priced(self.settings)
         audited = Audited.of(self.data)
         check(
             bool(np.isin(audited.answers.decision, (0.0, 1.0)).all()),
@@ -280,6 +290,14 @@ class _FitInputs:
             audited, donors, settings, by=by, trade_off=trade_off, chance=chance
         )
         return cls(audited, models, outcome, chance, trade_off, by, donors, price, kept_out)
+
+    def priced(self, settings: RepairSettings) -> _FitInputs:
+        """The same where other decisions may be taken."""
+        price = _prices_of_rows(
+            self.audited, self.donors, settings, by=self.by, trade_off=self.trade_off,
+            chance=self.chance,
+        )  # fmt: skip
+        return replace(self, price=price)
 
 
 def _solved(
