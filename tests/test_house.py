@@ -1,6 +1,7 @@
 """The house: which room may import which, and what a user sees at the door."""
 
 import ast
+import functools
 import os
 import shutil
 import subprocess
@@ -79,12 +80,15 @@ def test_help_opens_with_one_sentence(name):
     assert len(first) < 200
 
 
+@functools.cache
 def functions_and_classes():
-    for path in sorted((ROOT / "src" / "fairmend").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                yield path.relative_to(ROOT).as_posix(), node, node in tree.body
+    return [
+        (path.relative_to(ROOT).as_posix(), node, node in tree.body)
+        for path in sorted((ROOT / "src" / "fairmend").rglob("*.py"))
+        for tree in [ast.parse(path.read_text(encoding="utf-8"))]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
 
 
 def test_no_function_is_longer_than_80_lines():

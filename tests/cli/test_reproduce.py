@@ -20,6 +20,7 @@ def test_it_runs_the_experiments_with_its_settings(tmp_path, capfd):
     assert capfd.readouterr().out == f"--splits 100 --jobs 4 --out {tmp_path / 'here'}\n"
 
 
+@pytest.mark.slow
 def test_the_checkout_is_this_one(capfd):
     # wrong settings are answered by the experiments themselves, in their own words
     assert run_experiments(splits=1) == 2

@@ -205,6 +205,7 @@ def test_parquet_and_arrow_keep_their_types(workdir, call, tmp_path, monkeypatch
     assert found[0].equals(found[1])
 
 
+@pytest.mark.slow
 def test_standard_input_and_output(workdir):
     raw = (workdir / "new.csv").read_bytes()
     secret = (workdir / "secret.key").read_text().strip()

@@ -444,6 +444,7 @@ def test_more_columns_than_rows_give_the_fit_they_would(monkeypatch):
     assert quickly.standard_error == pytest.approx(plainly.standard_error, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_boosting_keeps_to_one_thread_in_a_new_process():
     """A limit of threads holds for libraries already loaded, and scikit-learn is loaded late."""
     code = (

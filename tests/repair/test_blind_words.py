@@ -347,6 +347,7 @@ def test_the_report_has_the_rule(repaired, new):
     assert line.strip() in report.to_html()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default::fairmend.FairmendWarning")
 def test_the_command_line_prints_it(tmp_path, monkeypatch, capsys):
     X, y, s = people(1_000)

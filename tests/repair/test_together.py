@@ -138,6 +138,7 @@ def test_a_group_is_not_compared_with_itself():
 # -------------------------------------------------------------------- nobody loses
 
 
+@pytest.mark.slow
 def test_nobody_loses_by_several_gaps_closed_without_harm():
     """Truth: 20,000 new people, whose decisions may rise and never fall."""
     closed = Counter()

@@ -11,6 +11,12 @@ import vendors
 serving.Sidecar.forked = not any(name.startswith("COVERAGE_PROCESS") for name in os.environ)
 
 
+def pytest_itemcollected(item):
+    """A test with a sidecar of its own takes about a second."""
+    if {"start", "serve"} & set(item.fixturenames):
+        item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def fitted():
     """A repair of the stand-in vendor's model, whose edits need its word about mixtures."""
