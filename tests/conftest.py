@@ -85,9 +85,10 @@ def open_page(browser):
     """Open a file without a network, and watch what the page does."""
     contexts = []
 
-    def opened(path, *, width=1180, script=True):
+    def opened(path, *, width=1180, script=True, theme="light"):
         context = browser.new_context(
             offline=True,
+            color_scheme=theme,
             viewport={"width": width, "height": 900},
             java_script_enabled=script,
             accept_downloads=True,

@@ -132,21 +132,17 @@ def test_the_page_in_a_browser(month, browser, tmp_path):
     page.goto(month.admin + "/")
     assert page.locator("li[data-kind=inputs]").count() >= 1
     for curve in ("original", "repaired"):
-        drawn = page.locator(f"polyline[data-curve={curve}]").get_attribute("points")
+        drawn = page.locator(f"#gap-0 polyline[data-curve={curve}]").get_attribute("points")
         assert len(drawn.split()) == DAYS
     page.screenshot(path=tmp_path / "monitor.png", full_page=True)
     # by keyboard alone: skip link, pause, a table
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.id") == "pause"
+    tab_to(page, "document.activeElement.id === 'pause'")
     page.keyboard.press("Enter")
     assert page.locator("#pause").get_attribute("aria-pressed") == "true"
     page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "scroller", "a chart can scroll"
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+    tab_to(page, "document.activeElement.tagName === 'SUMMARY'")
     page.keyboard.press("Enter")
     assert page.locator("#gap-0-details").get_attribute("open") is not None
     # it refreshes by itself, and what was open stays open
@@ -155,9 +151,99 @@ def test_the_page_in_a_browser(month, browser, tmp_path):
                            arg=before, timeout=15_000)  # fmt: skip
     assert page.locator("#gap-0-details").get_attribute("open") is not None
     assert page.locator("#state").inner_text() == "live"
+    # another period, and from an edit to its decision
+    day = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 5 * 86_400))
+    for name in ("from", "to"):
+        page.locator(f"input[name={name}]").fill(day)
+    page.get_by_role("button", name="Show").click()
+    assert page.locator("input[name=from]").input_value() == day
+    assert page.locator("#now .figures strong").first.inner_text() == f"{A_DAY:,}"
+    page.locator("#edits-table a").first.click()
+    assert page.locator("h1").inner_text().startswith("Decision 25")
+    assert "urban" in page.locator("dl").inner_text() or "dose" in page.locator("dl").inner_text()
     assert errors == []
     assert all(url.startswith(month.admin) for url in asked), asked
     context.close()
+
+
+def tab_to(page, what):
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate(what):
+            return
+    raise AssertionError(f"no {what} is reached by the keyboard")
+
+
+@pytest.mark.slow
+def test_the_metrics_are_the_figures_of_the_page(month):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    def samples():
+        text = serving.get(month.admin + "/metrics")[1]
+        return {
+            (sample.name, *sorted(sample.labels.values())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    deadline = time.monotonic() + 20
+    while not (seen := samples()).get(("fairmend_decisions",)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    _, figures, _ = serving.get(month.admin + "/figures")
+    [one] = figures["monitored"]
+    for window, found in (("latest", one["windows"][-1]), ("all", one["overall"])):
+        for decisions, name in (("vendor", "original"), ("repair", "repaired")):
+            for end, value in zip(("value", "low", "high"), found[name], strict=True):
+                key = sorted(("fnr", "b", "a", window, decisions, end))
+                assert seen["fairmend_gap", *key] == pytest.approx(value)
+    for group in "ab":
+        for metric, name in (("selection_rate", "selected"), ("accuracy", "right")):
+            rates = one["overall_rates"][group]
+            key = sorted((group, "repair"))
+            assert seen[f"fairmend_{metric}", *key] == pytest.approx(rates[name][0])
+            key = sorted((group, "vendor"))
+            assert seen[f"fairmend_{metric}", *key] == pytest.approx(rates[f"{name}_alone"][0])
+    assert seen["fairmend_input_drift", *sorted(("b", "dose"))] > 0.1
+    assert seen["fairmend_alerts", "inputs"] == 1
+    assert seen["fairmend_alerts", "model"] == 0
+    assert seen["fairmend_edited",] == figures["edited"]
+    assert seen["fairmend_probe_rows",] == 64
+
+
+@pytest.mark.slow
+def test_a_period_has_its_own_figures(month):
+    def day(ago):
+        return time.strftime("%Y-%m-%d", time.gmtime((time.time() // 86_400 - ago) * 86_400))
+
+    _, everything, _ = serving.get(month.admin + "/figures")
+    _, early, _ = serving.get(f"{month.admin}/figures?to={day(DAYS - DRIFT + 1)}")
+    _, late, _ = serving.get(f"{month.admin}/figures?from={day(DAYS - DRIFT)}")
+    assert early["decisions"] == DRIFT * A_DAY
+    assert late["decisions"] == (DAYS - DRIFT) * A_DAY
+    for name in ("edited", "labelled"):
+        assert early[name] + late[name] == everything[name]
+    assert not any(alert["kind"] == "inputs" for alert in early["alerts"])
+    assert [len(each["monitored"][0]["inputs"]) for each in (early, late)] == [DRIFT, DAYS - DRIFT]
+    assert serving.get(f"{month.admin}/figures?from=yesterday")[0] == 422
+    assert serving.get(f"{month.admin}/decision?id=nobody")[0] == 404
+
+
+@pytest.mark.slow
+def test_reasons_of_failures_lead_to_their_decisions(start, vendor):
+    sidecar = start(mode="shadow")
+    odd = {"instances": [{"age": 61, "dose": 1, "urban": 1, "group": "nobody's", "id": 1}]}
+    _, _, headers = serving.post(sidecar.url + "/predict", odd)
+    vendor.behave("500")
+    serving.post(sidecar.url + "/predict", {"instances": [{"age": 61, "dose": 1, "urban": 1}]})
+    _, figures, _ = serving.get(sidecar.admin + "/figures")
+    reasons = {each["reason"]: each["count"] for each in figures["failures"]}
+    assert reasons == {"shadow_failed: unknown_group": 1, "upstream_error": 1}
+    [odd] = [each for each in figures["failures"] if each["reason"].startswith("shadow")]
+    assert odd["decision"] == headers["Fairmend-Decision"]
+    status, page, _ = serving.get(f"{sidecar.admin}/decision?id={odd['decision']}")
+    assert status == 200
+    assert "unknown_group" in page
 
 
 def test_a_page_never_has_more_windows_than_its_alerts_are_judged_for():

@@ -7,6 +7,7 @@ from scipy.stats import binom
 from fairmend.data.columns import Frame
 from fairmend.measure.drift import AuditedInputs
 from fairmend.measure.intervals import mean_gap
+from fairmend.measure.late import OutcomeChances
 from fairmend.measure.metrics import SP
 from fairmend.measure.result import Gap
 from fairmend.measure.windows import WindowedGap
@@ -14,6 +15,7 @@ from fairmend.measure.windows import WindowedGap
 FALSE_ALERTS = 0.05
 
 TOLERANCE = 0.05
+NOTHING_KNOWN = OutcomeChances({})
 
 
 def a_gap(n, seen, m, others):
@@ -56,11 +58,11 @@ def test_at_most_one_page_in_twenty_shows_a_gap_that_is_none():
             for group, chance in (("a", rate), ("b", rate + TOLERANCE)):
                 n = rng.integers(5, 80)
                 negative = int(rng.binomial(n, chance))
-                counts[window, group, 0, 0, None] = negative
-                counts[window, group, 1, 1, None] = int(n) - negative
-        windows, overall = compared.windows(counts)
-        shown += any(w.alert for w in windows) or compared.is_beyond(overall)
-        strayed += any(w.repaired[1] > TOLERANCE for w in windows)
+                counts[window, group, 0, 0, None, None] = negative
+                counts[window, group, 1, 1, None, None] = int(n) - negative
+        seen = compared.over_time(counts, NOTHING_KNOWN)
+        shown += any(w.alert for w in (*seen.windows, seen.overall))
+        strayed += any(w.repaired[1] > TOLERANCE for w in seen.windows)
     assert shown <= at_most(pages)
     assert strayed > pages / 2, "intervals judged one by one stray on most pages"
 
@@ -72,12 +74,12 @@ def test_a_small_gap_that_lasts_is_found_over_all_windows():
     for window in range(40):
         for group, chance in (("a", 0.3), ("b", 0.4)):
             negative = int(rng.binomial(100, chance))
-            counts[window, group, 0, 0, None] = negative
-            counts[window, group, 1, 1, None] = 100 - negative
-    windows, overall = compared.windows(counts)
-    assert not any(w.alert for w in windows)
-    assert compared.is_beyond(overall)
-    assert abs(overall[0] - 0.1) < 4 * np.sqrt((0.3 * 0.7 + 0.4 * 0.6) / 4_000)
+            counts[window, group, 0, 0, None, None] = negative
+            counts[window, group, 1, 1, None, None] = 100 - negative
+    seen = compared.over_time(counts, NOTHING_KNOWN)
+    assert not any(w.alert for w in seen.windows)
+    assert seen.overall.alert
+    assert abs(seen.overall.judged[0] - 0.1) < 4 * np.sqrt((0.3 * 0.7 + 0.4 * 0.6) / 4_000)
 
 
 def test_a_mean_of_no_gaps_is_none():

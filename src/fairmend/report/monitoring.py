@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import calendar
 import time
+from calendar import timegm
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 from fairmend.measure.drift import InputWindow
-from fairmend.measure.windows import GapWindow, Interval
+from fairmend.measure.late import Interval
+from fairmend.measure.windows import GapWindow, RateWindow
 
 __all__ = [
+    "ALERT_KINDS",
     "Alert",
+    "Failure",
+    "LoggedDecision",
     "LoggedEdit",
     "MonitorFigures",
     "Monitored",
+    "answer",
     "find_alerts",
 ]
+
+ALERT_KINDS = ("gap", "inputs", "model", "probe", "retention")
 
 
 @dataclass(frozen=True)
@@ -29,9 +38,11 @@ class Monitored:
     metric: str
     title: str
     windows: tuple[GapWindow, ...]
-    overall: Interval | None
-    """The mean gap with the repair over all windows, judged as they are."""
-    overall_alert: bool
+    overall: GapWindow | None
+    """All windows together, judged as they are."""
+    rates: dict[str, tuple[RateWindow, ...]]
+    """Selection rates and accuracy of the target group and of the reference."""
+    overall_rates: dict[str, RateWindow]
     inputs: tuple[InputWindow, ...]
     unseen_expected: float
     """Share of unseen rows to expect if nothing changes: see `AuditedInputs`."""
@@ -50,12 +61,38 @@ class LoggedEdit:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why some decisions failed, or were not repaired."""
+
+    reason: str
+    count: int
+    last: float
+    decision: str
+    """The last of them."""
+
+
+@dataclass(frozen=True)
+class LoggedDecision:
+    """One row of the log with what became of it."""
+
+    row: dict[str, Any]
+    outcomes: tuple[tuple[float, int], ...]
+    """Times and values; the last one counts."""
+    reasons: tuple[str, ...]
+    """Why the request was not repaired."""
+
+
+@dataclass(frozen=True)
 class Alert:
     """Something to look at."""
 
     at: float
     kind: str
     text: str
+    about: str = ""
+    """What it is about, the same from look to look."""
+    since: float = 0.0
+    """When it began, where that is known: later about the same thing is another alert."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +117,85 @@ class MonitorFigures:
     alerts: tuple[Alert, ...]
     blind: bool = False
     """Whether the repair reads no group."""
+    failures: tuple[Failure, ...] = ()
+    period: tuple[float, float] | None = None
+    """From when on, and until before when; None for everything."""
+    vendor: str = ""
+    version: str = ""
+    basis: str = ""
+    repair: str = ""
+    """The plans in a line."""
+
+
+# -------------------------------------------------------------------- the answer
+
+
+def answer(figures: MonitorFigures) -> str:
+    """Whether the gap stays closed, in one sentence; of several groups the worst decides."""
+    if not figures.monitored:
+        if figures.blind:
+            return (
+                "Not watched: the repair is blind and nobody's group is logged; log_groups = true "
+                "would watch the gap."
+            )
+        return "Nothing to watch: the artifact repairs no group."
+    answers = [_answer_about(one, figures) for one in figures.monitored]
+    worst, text = max(answers, key=itemgetter(0))
+    others = len(answers) - 1
+    alike = sum(rank == worst for rank, _ in answers) - 1
+    if others:
+        text += f" The same holds of {alike} of the {others} other groups." if alike else (
+            f" {'The other group is' if others == 1 else f'The {others} other groups are'} "
+            "nearer to closed."
+        )  # fmt: skip
+    return text
+
+
+def _answer_about(one: Monitored, figures: MonitorFigures) -> tuple[int, str]:
+    """How bad it is, from 0, and the sentence."""
+    seen, tolerance = one.overall, f"{100 * figures.tolerance:g} points"
+    title = one.title.partition(",")[0] or one.metric
+    gap = f"the gap in {title} of {one.target} against {one.baseline}"
+    if figures.mode == "repair":
+        verb = f"with the repair {gap} is"
+    elif figures.mode == "off":
+        verb = f"nothing is repaired, and {gap} is"
+    else:
+        verb = f"in shadow nothing is repaired; with the repair {gap} would be"
+    if seen is None:
+        return 1, f"Not known yet: nobody of {one.target} or {one.baseline} has been decided about."
+    if seen.repaired is None:
+        known = f"outcomes are known of {seen.labelled:,} of {seen.people:,} people"
+        if seen.estimate is None:
+            return 1, f"Not known yet: {known}."
+        return (
+            1,
+            f"Not known yet: {known}; estimated from people alike, {verb} {_span(seen.estimate)}.",
+        )
+    beyond = [window for window in one.windows if window.alert]
+    said = f"{verb} {_span(seen.repaired)}"
+    if seen.estimate is not None:
+        said += f", or {_span(seen.estimate)} where outcomes that are to come are estimated"
+    if seen.alert or beyond:
+        where = f"beyond the tolerance of {tolerance}"
+        if beyond:
+            last = time.strftime("%d %B %Y", time.gmtime(beyond[-1].start))
+            where += f" in {len(beyond)} of {len(one.windows)} windows, the last on {last}"
+        else:
+            where += " over all windows together"
+        return 3, f"No: {said}, and lies {where}."
+    _, low, high = seen.repaired
+    if max(-low, high) <= figures.tolerance:
+        return 0, f"Yes: {said}, within the tolerance of {tolerance}."
+    return 2, f"It cannot be told yet: {said}; the tolerance is {tolerance}."
+
+
+def _span(interval: Interval) -> str:
+    gap, low, high = (f"{100 * value:+.1f}" for value in interval)
+    return f"{gap} points ({low} to {high})"
+
+
+# -------------------------------------------------------------------- alerts
 
 
 def find_alerts(
@@ -112,19 +228,23 @@ def find_alerts(
                   "Check the clock.")
         )  # fmt: skip
     for one in monitored:
-        for at, text in _strays(one):
-            alerts.append(Alert(at, "gap", f"{one.metric} of {one.target}: {text}"))
+        alerts += _strays(one)
         for days in _drifts(one.inputs):
             last, moved = days[-1], days[-1].moved
             since = f" since {days[0].day}" if len(days) > 1 else ""
             alerts.append(
-                Alert(calendar.timegm(time.strptime(last.day, "%Y-%m-%d")), "inputs",
+                Alert(_midnight(last.day), "inputs",
                       f"Inputs of {one.target} have drifted from the audit{since}, most of all "
                       f"{moved.column}, in which {100 * moved.distance:.0f} % of people differ: "
                       f"{moved.value} went from {100 * moved.before:.0f} % to "
-                      f"{100 * moved.now:.0f} %.")
+                      f"{100 * moved.now:.0f} %.",
+                      f"{moved.column} of {one.target}", _midnight(days[0].day))
             )  # fmt: skip
     return sorted(alerts, key=lambda alert: -alert.at)
+
+
+def _midnight(day: str) -> float:
+    return timegm(time.strptime(day, "%Y-%m-%d"))
 
 
 _POLICIES = {
@@ -142,14 +262,17 @@ def _drifts(inputs: Sequence[InputWindow]) -> Iterator[list[InputWindow]]:
             yield list(days)
 
 
-def _strays(one: Monitored) -> Iterator[tuple[float, str]]:
-    """Gaps beyond the tolerance, each with its time."""
+def _strays(one: Monitored) -> Iterator[Alert]:
+    """Gaps beyond the tolerance."""
+    about = f"{one.metric} of {one.target}"
     for window in one.windows:
         if window.alert:
-            yield window.start, f"the gap under the repair is {_judged(window.judged)}"
-    if one.overall_alert:
-        text = f"over all {len(one.windows)} windows the gap under the repair is "
-        yield one.windows[-1].start, text + _judged(one.overall)
+            text = f"{about}: the gap under the repair is {_judged(window.judged)}"
+            yield Alert(window.start, "gap", text, about, window.start)
+    if one.overall is not None and one.overall.alert:
+        text = f"{about}: over all {len(one.windows)} windows the gap under the repair is "
+        text += _judged(one.overall.judged)
+        yield Alert(one.windows[-1].start, "gap", text, f"{about} over all windows")
 
 
 def _judged(interval: Interval | None) -> str:

@@ -19,6 +19,7 @@ __all__ = ["Cell", "Column", "Table", "csv_text", "typeset"]
 
 _FORMATS: dict[str, Callable[[Any], str]] = {
     "text": lambda value: "" if value is None else str(value),
+    "decision": str,
     "count": "{:,}".format,
     "rate": percent,
     "share": share,
@@ -36,6 +37,8 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "bracket": lambda ends: f"[{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]",
 }
 """How a value is shown, by the kind of its column."""
+_TEXTS = ("text", "decision")
+"""Kinds that are words; a decision's id is a link on the monitor's page."""
 _INTERVALS = ("rates", "spans", "changes", "ratios", "bracket")
 """Kinds with two ends: intervals of rates, of gaps in points, of ratios."""
 _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -55,7 +58,7 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        return self.kind != "text"
+        return self.kind not in _TEXTS
 
     @property
     def interval(self) -> bool:
@@ -125,13 +128,13 @@ class Table:
 
 def _text(value: Any, kind: str) -> str:
     first = value[0] if kind in _INTERVALS else value
-    unknown = kind != "text" and (first is None or not isfinite(first))
+    unknown = kind not in _TEXTS and (first is None or not isfinite(first))
     return UNKNOWN if unknown else _FORMATS[kind](value)
 
 
 def _cell(value: Any, kind: str) -> Cell:
     text = _text(value, kind)
-    if kind == "text":
+    if kind in _TEXTS:
         return Cell(text, text)
     first = value[0] if kind in _INTERVALS else value
     return Cell(text, "") if text == UNKNOWN else Cell(typeset(text), repr(float(first)))

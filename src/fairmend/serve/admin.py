@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,10 +14,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from fairmend.errors import FairmendError
 from fairmend.model.wire import RequestFailed
-from fairmend.report.html.monitor import POLICY, monitor_page
+from fairmend.report.html.monitor import POLICY, decision_page, monitor_page
 from fairmend.report.monitoring import MonitorFigures
 from fairmend.serve.http import Port, is_allowed, reply
-from fairmend.serve.monitor import look
+from fairmend.serve.log import EVER, Period
+from fairmend.serve.monitor import look, look_up
 from fairmend.serve.sidecar import Sidecar
 
 __all__ = ["make_admin"]
@@ -37,6 +39,7 @@ def make_admin(sidecar: Sidecar) -> Starlette:
         routes=[
             operators.route("/", operators.monitor),
             operators.route("/figures", operators.figures),
+            operators.route("/decision", operators.decision),
             operators.route("/metrics", operators.metrics),
             operators.route("/live", operators.live),
             operators.route("/ready", operators.ready),
@@ -58,6 +61,7 @@ class _Operators(Port):
         self._may_operate = self.tokens
         self.tokens += config.tokens(config.view_token_env)
         self._reading: asyncio.Task[MonitorFigures] | None = None
+        self._of_periods = asyncio.Lock()
 
     def refusal(
         self, headers: Mapping[str, str], path_params: Mapping[str, Any]
@@ -67,18 +71,28 @@ class _Operators(Port):
             return RequestFailed("bad_host", "use the local address", 421)
         return super().refusal(headers, path_params)
 
-    async def _figures(self) -> MonitorFigures:
+    async def _figures(self, request: Request) -> MonitorFigures:
         """The log is read once at a time, for all who wait: plans need the other threads."""
+        period = _period(request.query_params)
+        if period != EVER:
+            async with self._of_periods:
+                return await asyncio.to_thread(look, self.sidecar, period)
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(asyncio.to_thread(look, self.sidecar))
         return await asyncio.shield(self._reading)
 
-    async def monitor(self, _: Request) -> Response:
-        text = await asyncio.to_thread(monitor_page, await self._figures())
+    async def monitor(self, request: Request) -> Response:
+        text = await asyncio.to_thread(monitor_page, await self._figures(request))
         return HTMLResponse(text, headers=PAGE_HEADERS)
 
-    async def figures(self, _: Request) -> Response:
-        return reply(await self._figures())
+    async def figures(self, request: Request) -> Response:
+        return reply(await self._figures(request))
+
+    async def decision(self, request: Request) -> Response:
+        name = request.query_params.get("id", "").strip()
+        decisions = await asyncio.to_thread(look_up, self.sidecar, name)
+        text = await asyncio.to_thread(decision_page, name, decisions)
+        return HTMLResponse(text, 200 if decisions else 404, headers=PAGE_HEADERS)
 
     async def metrics(self, _: Request) -> Response:
         self.counts.in_flight.set(self.sidecar.in_flight)
@@ -95,3 +109,20 @@ class _Operators(Port):
             return reply({"artifact": await self.sidecar.reload()})
         except FairmendError as error:
             raise RequestFailed("bad_artifact", str(error), 422) from None
+
+
+def _period(params: Mapping[str, str]) -> Period:
+    """From the beginning of a day to the end of another, in UTC."""
+    first, last = (params.get(name, "").strip() for name in ("from", "to"))
+    return (
+        _midnight(first) if first else EVER[0],
+        _midnight(last, 1) if last else EVER[1],
+    )
+
+
+def _midnight(day: str, later: int = 0) -> float:
+    try:
+        moment = datetime.combine(date.fromisoformat(day) + timedelta(later), time(), UTC)
+        return max(0.0, moment.timestamp())
+    except (ValueError, OverflowError):
+        raise RequestFailed("bad_period", "from and to are days, as 2026-05-31", 422) from None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from fairmend.config import Option, read_toml, unknown_key
 from fairmend.data.limits import LARGE, Between, hints_of
@@ -90,6 +91,11 @@ class Config:
     """How often rows of the audit are put to the vendor again, to see whether it answers alike."""
     tolerance: Annotated[float, Between(0, 1)] = 0.05
     """The gap that is still all right, as a share: 0.05 is five points."""
+    watch_seconds: Positive = 60.0
+    """How often the log is read for the metrics and for the webhook."""
+    webhook_env: str = "FAIRMEND_WEBHOOK"
+    """Where the address is found that is told of alerts; it is often a secret itself."""
+    webhook_token_env: str = "FAIRMEND_WEBHOOK_TOKEN"
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -98,6 +104,14 @@ class Config:
     def check(self) -> Config:
         """Refuse what types alone cannot tell."""
         read_address(self.upstream)
+        webhook = self.secret(self.webhook_env)
+        check(
+            webhook is None or urlsplit(webhook).scheme in ("http", "https"),
+            f"the environment variable {self.webhook_env}",
+            "must hold an address that begins with https:// or http://",
+            "it does not",
+            "Name where alerts are posted, or leave it out.",
+        )
         if self.protocol is not None:
             fix = "Leave it out to tell by the address."
             check_choice("config protocol", self.protocol, protocol_names(), fix)

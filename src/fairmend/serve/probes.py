@@ -96,6 +96,8 @@ class Probes:
         self._last, self.failed = checked, ""
         self._metrics.probe_failed.set(0)
         self._metrics.probe_changed.set(checked.changed)
+        self._metrics.probe_rows.set(checked.asked)
+        self._metrics.probe_time.set(checked.at)
         note("probed", "warning" if checked.changed else "info", changed=checked.changed)
 
     async def check_start(self, serving: Repairer) -> None:

@@ -27,6 +27,7 @@ from fairmend.serve.config import Config
 from fairmend.serve.notes import flush, note, where
 from fairmend.serve.sidecar import Sidecar
 from fairmend.serve.tls import renew, served_by
+from fairmend.serve.watch import Watch
 
 __all__ = ["run"]
 
@@ -163,6 +164,7 @@ async def _serve(config: Config) -> None:
         for chore in (
             _repeat(_FLUSH_SECONDS, _flush),
             _probe(sidecar),
+            _watch(sidecar),
             _repeat(_LOG_SECONDS, sidecar.try_log),
             _repeat(_FORGET_SECONDS, partial(_forget, sidecar)),
             _repeat(0, partial(_reload, sidecar, again)),
@@ -263,6 +265,17 @@ async def _probe(sidecar: Sidecar) -> None:
             note("probe failed", "warning", code=getattr(error, "code", type(error).__name__))
         except Exception as error:
             note("probe failed", "error", error=where(error))
+
+
+async def _watch(sidecar: Sidecar) -> None:
+    """Read the log again and again, for the metrics and the webhook."""
+    watch, seconds = Watch(sidecar), sidecar.config.watch_seconds
+    while True:
+        try:
+            seconds = await watch.look()
+        except Exception as error:  # a log that cannot be read now may be read later
+            note("watch failed", "error", error=where(error))
+        await asyncio.sleep(seconds)
 
 
 async def _forget(sidecar: Sidecar) -> None:

@@ -58,7 +58,8 @@ def policy(script: str, allow: str) -> str:
         base64.b64encode(sha256(text.encode()).digest()).decode()
         for text in (style(), read(script))
     )
+    forms = "" if "form-action" in allow else "; form-action 'none'"
     return (
         f"default-src 'none'; style-src 'sha256-{dress}'; script-src 'sha256-{code}'; {allow}; "
-        "base-uri 'none'; form-action 'none'"
+        f"base-uri 'none'{forms}"
     )

@@ -29,16 +29,18 @@ import msgspec
 
 from fairmend.data.files import writing
 from fairmend.errors import check, check_choice, require
-from fairmend.measure.windows import WindowCounts
+from fairmend.measure.late import WindowCounts
 from fairmend.model.registry import Registry
 
 __all__ = [
+    "EVER",
     "TABLES",
     "DecisionLog",
     "Entry",
     "LogStore",
     "LogTotals",
     "LogUnavailable",
+    "Period",
     "Reply",
     "Verdict",
     "export",
@@ -78,6 +80,9 @@ _json = msgspec.json.Encoder()
 
 Head = tuple[int, bytes]
 """Number and chain of a row."""
+Period = tuple[float, float]
+"""From a time on until before another."""
+EVER: Period = (0.0, 1e18)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,32 +181,78 @@ class LogStore(ABC):
                 return deleted["through"], bytes.fromhex(deleted["chain"])
         return 0, _START
 
-    def totals(self) -> LogTotals:
+    def totals(self, period: Period = EVER) -> LogTotals:
         [totals] = self.execute(
             "SELECT min(at), max(at), count(*), count(*) - count(original), "
-            "count(CASE WHEN edited <> '' THEN 1 END) FROM decisions"
+            "count(CASE WHEN edited <> '' THEN 1 END) FROM decisions WHERE at >= ? AND at < ?",
+            *period,
         )
         return LogTotals(*totals)
 
-    def counts(self, width: int) -> WindowCounts:
-        """People in windows of so many seconds; the last outcome of a decision counts."""
+    def counts(
+        self, width: int, bands: Sequence[float] = (), period: Period = EVER
+    ) -> WindowCounts:
+        """People in windows of so many seconds; the last outcome of a decision counts.
+
+        ``bands`` are the scores at which a new band of scores begins.
+        """
+        cases = "".join(f" WHEN d.original_score < ? THEN {i}" for i in range(len(bands)))
+        band = f"CASE WHEN d.original_score IS NULL THEN NULL{cases} ELSE {len(bands)} END"
         rows = self.execute(
             "SELECT CAST(d.at / ? AS INTEGER) AS part, d.grp, d.original, "
-            "coalesce(d.repaired, d.original), o.y, count(*) FROM decisions d LEFT JOIN "
+            f"coalesce(d.repaired, d.original), o.y, {band}, count(*) FROM decisions d LEFT JOIN "
             "(SELECT decision, y, max(seq) FROM outcomes GROUP BY decision) o "
             "ON o.decision = d.decision WHERE d.original IS NOT NULL AND d.grp IS NOT NULL "
-            "GROUP BY 1, 2, 3, 4, 5",
+            "AND d.at >= ? AND d.at < ? GROUP BY 1, 2, 3, 4, 5, 6",
             float(width),
+            *bands,
+            *period,
         )
         return {(part * width, *key): n for part, *key, n in rows}
 
-    def last_edits(self, most: int) -> Iterable[tuple[Any, ...]]:
+    def last_edits(self, most: int, period: Period = EVER) -> Iterable[tuple[Any, ...]]:
         """Time, decision, group, columns, original and repaired decision; the last one first."""
         return self.execute(
             "SELECT at, decision, coalesce(grp, ''), edited, original, repaired FROM decisions "
-            "WHERE edited <> '' ORDER BY seq DESC LIMIT ?",
+            "WHERE edited <> '' AND at >= ? AND at < ? ORDER BY seq DESC LIMIT ?",
+            *period,
             most,
         )
+
+    def failures(self, period: Period = EVER) -> Iterable[tuple[str, int, float, str]]:
+        """What happened to decisions that are not ok: how often, when and to which one last."""
+        return self.execute(
+            "SELECT status, count(*), max(at), max(decision) FROM decisions "
+            "WHERE status <> 'ok' AND at >= ? AND at < ? GROUP BY status ORDER BY count(*) DESC",
+            *period,
+        )
+
+    def events_of(
+        self, kinds: Sequence[str], most: int, period: Period = EVER
+    ) -> Iterable[tuple[float, str, str]]:
+        """Time, kind and detail of events, the last one first."""
+        marks = ",".join("?" * len(kinds))
+        return self.execute(
+            f"SELECT at, kind, detail FROM events WHERE kind IN ({marks}) "
+            "AND at >= ? AND at < ? ORDER BY seq DESC LIMIT ?",
+            *kinds,
+            *period,
+            most,
+        )
+
+    def decisions_named(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Rows of decisions by their ids, in the order of the log."""
+        columns, marks = TABLES["decisions"], ",".join("?" * len(names))
+        rows = self.execute(
+            f"SELECT {', '.join(columns)} FROM decisions WHERE decision IN ({marks}) ORDER BY seq",
+            *names,
+        )
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def outcomes_named(self, decision: str) -> Iterable[tuple[float, int]]:
+        """Time and value of every outcome of a decision; the last one counts."""
+        query = "SELECT at, y FROM outcomes WHERE decision = ? ORDER BY seq"
+        return self.execute(query, decision)
 
     def inputs(self, artifact: str, group: str) -> Iterable[tuple[str, int, int]]:
         """Day, cell and count of a group's rows, by day."""
