@@ -24,7 +24,7 @@ import polars as pl
 
 from fairmend import ArtifactError, BlackBox, FairmendWarning, load
 from fairmend.artifact import inspect, store
-from fairmend.artifact.container import _DATE, _FILE, _UNIX, MANIFEST, opened
+from fairmend.artifact.container import MANIFEST, _entry, opened
 from fairmend.artifact.manifest import Member, write_manifest
 from fairmend.classifier import RepairedClassifier
 
@@ -216,9 +216,7 @@ def _heads(name: str) -> tuple[bytes, bytes]:
     """How a zip of ours speaks of an empty member, before it and in the directory."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        info = zipfile.ZipInfo(name, _DATE)
-        info.create_system, info.external_attr = _UNIX, _FILE
-        archive.writestr(info, b"")
+        archive.writestr(_entry(name), b"")
     whole = file.getvalue()
     start = whole.index(b"PK\1\2")
     return whole[:start], whole[start : whole.index(b"PK\5\6")]

@@ -28,10 +28,17 @@ MOST_BYTES = 1 << 30
 MOST_MEMBERS = 10_000
 _NAME = re.compile(r"[a-z]+(/[0-9]{4})?\.(json|bin|parquet)", re.ASCII)  # of any format so far
 _END = struct.Struct("<4s4H2LH")
-_ENTRY = 46  # bytes of an entry of the directory beside its name
-_DATE = (1980, 1, 1, 0, 0, 0)
+_IN_DIRECTORY = struct.Struct("<4s2B26s3H2L")
+"""An entry beside its name; most of it is as in the member's own header."""
 _VERSION, _UNIX = 20, 3
 _FILE = (stat.S_IFREG | 0o644) << 16
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    """The marks that every member has."""
+    info = zipfile.ZipInfo(name)  # of 1980, as no other date is given
+    info.create_system, info.external_attr = _UNIX, _FILE
+    return info
 
 
 # -------------------------------------------------------------------- writing
@@ -49,8 +56,7 @@ def pack(file: IO[bytes], members: Mapping[str, bytes]) -> None:
         )
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in members.items():
-            info = zipfile.ZipInfo(name, _DATE)
-            info.create_system, info.external_attr = _UNIX, _FILE
+            info = _entry(name)
             small = len(zlib.compress(content, 6, -zlib.MAX_WBITS)) * RATIO < len(content)
             info.compress_type = zipfile.ZIP_STORED if small else zipfile.ZIP_DEFLATED
             archive.writestr(info, content, compresslevel=6)
@@ -126,30 +132,32 @@ class Container:
     # ---------------------------------------------------------------- the directory
 
     def _directory(self) -> list[zipfile.ZipInfo]:
-        """The entries, if the file is what `pack` writes and nothing else."""
+        """The entries, if all that is around the members is what `pack` writes, byte for byte."""
         start, length, count = self._end()
         try:
             with zipfile.ZipFile(self._file) as archive:
                 infos = archive.infolist()
-        except (
-            zipfile.BadZipFile,
-            NotImplementedError,
-            ValueError,
-            struct.error,
-            OSError,
-        ) as error:
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
             self.refuse("must have a complete directory", f"it is broken: {in_a_line(error)}")
-        if len(infos) != count or length != sum(_ENTRY + len(info.filename) for info in infos):
-            self.refuse("must have a complete directory", "it is cut short, or has more")
-        at, seen = 0, set[str]()
+        if len({info.filename for info in infos}) < len(infos):
+            self.refuse("must name every member once", "one is there twice")
+        at, directory = 0, b""
         for info in infos:
-            if info.filename in seen:
-                self.refuse("must name every member once", f"{info.filename!r} is there twice")
-            seen.add(info.filename)
-            self._check(info, at)
-            at += len(info.FileHeader()) + info.compress_size
-        if at != start:
-            self.refuse("must hold its members and nothing else", "there is something between them")
+            self._check(info)
+            plain = _entry(info.filename)
+            plain.compress_type, plain.CRC = info.compress_type, info.CRC
+            plain.compress_size, plain.file_size = info.compress_size, info.file_size
+            head = plain.FileHeader()
+            if self._bytes(at, len(head)) != head:
+                got = f"what stands before {info.filename!r} is something else"
+                self.refuse("must hold its members, one behind the other, and nothing else", got)
+            directory += _IN_DIRECTORY.pack(
+                b"PK\1\2", _VERSION, _UNIX, head[4:30], 0, 0, 0, _FILE, at
+            ) + head[30:]  # fmt: skip
+            at += len(head) + info.compress_size
+        if at != start or len(infos) != count or self._bytes(start, length) != directory:
+            got = "its directory has other marks, more or less in it"
+            self.refuse("must be a zip as fairmend writes it", got)
         if sum(info.file_size for info in infos) > MOST_BYTES:
             must = f"must unpack to at most {MOST_BYTES >> 20:,} MiB"
             self.refuse(must, "it declares more")
@@ -165,50 +173,27 @@ class Container:
                 "Is it an artifact, written by RepairedClassifier.save or fairmend repair? On the "
                 "command line the artifact comes first, then the file.",
             )
-        sign, disk, first, here, count, length, start, comment = _END.unpack(
-            self._bytes(size - _END.size, _END.size)
-        )
-        plain = sign == b"PK\5\6" and not (disk or first or comment) and here == count
+        end = self._bytes(size - _END.size, _END.size)
+        _, _, _, _, count, length, start, _ = _END.unpack(end)
+        plain = end == _END.pack(b"PK\5\6", 0, 0, count, count, length, start, 0)
         if not plain or start + length + _END.size != size:
             got = "there is something behind it, or a part is missing"
             self.refuse("must end with its directory", got)
-        if count > MOST_MEMBERS or length > count * (_ENTRY + 64):
+        if count > MOST_MEMBERS or length > count * (_IN_DIRECTORY.size + 64):
             self.refuse(f"must have at most {MOST_MEMBERS:,} members", f"it declares {count:,}")
         return start, length, count
 
-    def _check(self, info: zipfile.ZipInfo, expected: int) -> None:
-        """Refuse an entry that `pack` would not have written, or not at this place."""
+    def _check(self, info: zipfile.ZipInfo) -> None:
+        """Refuse a member with a name that is none of ours, or that is packed in another way."""
         name, size, packed = info.filename, info.file_size, info.compress_size
-        marks = (
-            info.create_system, info.create_version, info.extract_version, info.flag_bits,
-            info.date_time, info.extra, info.comment, info.volume, info.internal_attr,
-            info.external_attr,
-        )  # fmt: skip
-        ours = (_UNIX, _VERSION, _VERSION, 0, _DATE, b"", b"", 0, 0, _FILE)
+        if info.orig_filename != name or not _NAME.fullmatch(name):
+            self.refuse("must hold only what fairmend writes", f"a member {name!r}")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            self.refuse("must be stored or deflated", f"member {name!r} is packed another way")
         stored = info.compress_type == zipfile.ZIP_STORED
-        most = size if stored else size + size // RATIO + 64
-        outside = info.orig_filename != name or re.search(r"^[/\\]|\.\.|[\\:]", name)
-        head = info.FileHeader()
-        alone, member = "must hold its members and nothing else", f"member {name!r}"
-        for wrong, must, got in (
-            (outside, "must not lead out of itself", f"a {member}"),
-            (not _NAME.fullmatch(name), "must hold only what fairmend writes", f"a {member}"),
-            (info.flag_bits & 1, "must not be encrypted", f"{member} is"),
-            (stat.S_ISLNK(info.external_attr >> 16), "must hold plain files",
-             f"{member} is a symbolic link"),
-            (info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
-             "must be stored or deflated", f"{member} is packed another way"),
-            (marks != ours, "must be a zip as fairmend writes it", f"{member} has other marks"),
-            (info.header_offset > expected, alone, f"there is something before {name!r}"),
-            (info.header_offset < expected, alone, f"{name!r} overlaps what is before it"),
-            (size > RATIO * packed or packed > most,
-             f"must not be packed by more than {RATIO} to 1",
-             f"{member} declares {size:,} bytes from {packed:,}"),
-            (self._bytes(expected, len(head)) != head,
-             "must say the same in both its directories", f"they differ about {name!r}"),
-        ):  # fmt: skip
-            if wrong:
-                self.refuse(must, got)
+        if size > RATIO * packed or packed > (size if stored else size + size // RATIO + 64):
+            got = f"member {name!r} declares {size:,} bytes from {packed:,}"
+            self.refuse(f"must not be packed by more than {RATIO} to 1", got)
 
     def _bytes(self, start: int, length: int) -> bytes:
         self._file.seek(start)
