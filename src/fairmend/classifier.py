@@ -68,6 +68,7 @@ from fairmend.report.findings import (
     repair_fingerprint,
 )
 from fairmend.report.outcomes import frontier_points, make_report
+from fairmend.report.persons import EditedPerson, edited_people
 from fairmend.report.report import Report
 from fairmend.tables import counted
 
@@ -462,6 +463,7 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         holdout: bool | None = None,
         left_out: int = 0,
         smallest_cell: int = SMALLEST_CELL,
+        ids: Any = None,
         apart: bool | None = None,
     ) -> Report:
         """What the repair does to people, before and after.
@@ -475,9 +477,15 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         None that it is not known; fairmend cannot check this. ``apart`` is its former name.
         ``left_out`` is the number of people you could not pass, because their outcome or group is
         not known. Rows and values that fewer than ``smallest_cell`` people share are suppressed.
+
+        ``ids`` (entries, or the name of a column of X) ask for a view of single people: of each who
+        is edited it shows what is edited and why. Such a report is as confidential as the data.
         """
         check_whole("smallest_cell", smallest_cell, 1, "1 shows everything.", of="people")
+        memory = ids is None or not is_elsewhere(X)
+        check(memory, "ids", "need people in memory", "got X elsewhere", "Leave ids out.")
         data = self._tabulate_new(X, y, sensitive_features, sample_weight)
+        people, others = self._edited_people(X, sensitive_features, ids)
         explained, why_not = self._explained(int(smallest_cell)) if explanation else (None, "")
         plans_at = self._plans_at() if frontier else None
         report = make_report(
@@ -494,6 +502,8 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         return replace(
             report,
             explanation=explained,
+            people=tuple(people),
+            people_not_shown=others,
             frontier=() if plans_at is None else tuple(self._frontier(data, levels, plans_at)),
             blindness=price_of_blindness(
                 self._audited_rows, self.settings, self.box_, blind_at=plans_at
@@ -513,6 +523,14 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
                 left_out=left_out,
             ),
         )
+
+    def _edited_people(
+        self, X: Any, sensitive_features: Any, ids: Any
+    ) -> tuple[list[EditedPerson], int]:
+        """Single people who are edited, and how many more there are; none without ids."""
+        if ids is None:
+            return [], 0
+        return edited_people(self._apply(X, None if self.blind else sensitive_features, ids))
 
     def _explained(self, smallest_cell: int) -> tuple[Explanation | None, str]:
         """What the gap rests on, or why that is not known.

@@ -238,6 +238,36 @@ def test_the_report_of_a_repair_on_another_file(workdir, call, tmp_path):
     assert "fnr: the gap of female against male" in crossed.err
 
 
+def test_a_report_prints_its_figures_and_names_people_by_their_ids(workdir, call, tmp_path):
+    page, key = tmp_path / "report.html", ("--key-file", "secret.key")
+    arguments = ("report", "repaired.fairmend", "new.csv", *NAMED[:2], *NAMED[8:10])
+    done = call(*arguments, *NAMED[-2:], *key, "-o", page, cwd=workdir)
+    assert "Gaps before and after the repair, in points" in done.out
+    assert f"wrote {page}" in done.err
+    data = json.loads(call(*arguments, *NAMED[-2:], *key, "--json", cwd=workdir).out)
+    applied = tmp_path / "applied.csv"
+    call("apply", "repaired.fairmend", "new.csv", *NAMED[-2:], "--missing", "n/a", *key,
+         "--emit", "both", "--edited", "edits", "-o", applied, cwd=workdir)  # fmt: skip
+    with applied.open(newline="", encoding="utf-8-sig") as file:
+        edited = {row["customer no"] for row in csv.DictReader(file, delimiter=";") if row["edits"]}
+    named = {one["id"] for one in data["people"]}
+    assert named
+    assert named <= edited, "those without an outcome are not in the report"
+    assert "One person at a time" in page.read_text(encoding="utf-8")
+    without = json.loads(call(*arguments, "--json", cwd=workdir).out)
+    assert without["people"] == []
+
+
+def test_an_audit_becomes_a_page(workdir, call, tmp_path):
+    page = tmp_path / "audit.html"
+    done = call("audit", "new.csv", *NAMED, "-o", page, cwd=workdir)
+    assert done.out.startswith("Audit of ")
+    assert "Fairness audit by sex" in page.read_text(encoding="utf-8")
+    again = call("audit", "new.csv", *NAMED, "-o", page, cwd=workdir)
+    assert again.code != 0
+    assert "--force" in again.err
+
+
 def test_inspect(workdir, call):
     said = json.loads(call("inspect", "repaired.fairmend", "--json", cwd=workdir).out)
     assert said["schema"].startswith("fairmend.")

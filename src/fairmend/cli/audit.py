@@ -13,9 +13,10 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.endings import Code
 from fairmend.cli.model import SoftModelOptions
-from fairmend.cli.output import note, print_json, say, show
+from fairmend.cli.output import check_output, note, print_json, say, show
 from fairmend.cli.people import ColumnOptions, read_people, refuse_repeated_ids
 from fairmend.cli.streams import figures
+from fairmend.data.files import writing
 from fairmend.errors import DataError
 from fairmend.measure.disparity import as_disparity, words_of
 from fairmend.measure.metrics import default_metrics
@@ -48,12 +49,16 @@ def audit(
     reference: o.Reference = "best",
     confidence: Annotated[float, o.option("Confidence level of the intervals.", "SHARE")] = 0.95,
     fail_on: o.FailOn = None,
+    output: o.Page = None,
+    force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Compare how the model treats the groups, with confidence intervals."""
     from fairmend import audit as run
 
     limits = [read_limit(text) for text in fail_on or []]
+    if output is not None:
+        check_output("--output", output, file, force=force)
     box = call.box()
     people = read_people(file, columns, box, cells.spelling)
     refuse_repeated_ids(people)
@@ -73,6 +78,10 @@ def audit(
     tell_backwards(result, people.positive)
     tell_small_reference(result, reference, {gap.baseline for gap in result.gaps})
     crossed = over_the_limit(result, limits)
+    if output is not None:
+        with writing(output, overwrite=force) as page:
+            page.write(result.to_html().encode())
+        say(f"wrote {output}")
     if as_json:
         content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}
         print_json(content.pop("schema"), content)

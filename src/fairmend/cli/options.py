@@ -372,6 +372,9 @@ IsHoldout: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Page: TypeAlias = Annotated[
+    str | None, output_option("Write the page here, in HTML.", "FILE", "--output", "-o")
+]
 AsJson: TypeAlias = Annotated[bool, output_option("Print JSON instead of text.", None, "--json")]
 FailOn: TypeAlias = Annotated[
     list[str] | None,

@@ -10,7 +10,7 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
-from fairmend.cli.model import ModelOptions, group_columns, load_repair
+from fairmend.cli.model import ModelOptions, check_draws, find_key, group_columns, load_repair
 from fairmend.cli.output import check_output, command_line, note, print_json, say, show
 from fairmend.cli.people import ColumnOptions, is_many, read_people
 from fairmend.measure.selection import refuse_selected
@@ -23,15 +23,23 @@ def report(
     label: o.Label = None,
     group: o.KnownGroup = None,
     weight: o.Weight = None,
+    id_: Annotated[
+        str | None,
+        o.column_option(
+            "The person's id. With it the page shows single people who are edited: what is edited "
+            "and why. Such a page is as confidential as the file.",
+            "COLUMN",
+            "--id",
+        ),
+    ] = None,
     cells: o.CellAndWordOptions,
     call: ModelOptions,
-    output: Annotated[
-        str | None, o.output_option("Write the page here, in HTML.", "FILE", "--output", "-o")
-    ] = None,
+    output: o.Page = None,
     frontier: Annotated[
         bool, o.output_option("Also show what closing less of the gap would do.")
     ] = True,
     holdout: o.IsHoldout = None,
+    key_file: o.KeyFile = None,
     fail_on: o.FailOn = None,
     force: o.Force = False,
     as_json: o.AsJson = False,
@@ -42,8 +50,12 @@ def report(
 
     limits = [read_limit(text) for text in fail_on or []]
     if output is not None:
-        check_output("--output", output, file, artifact, force=force)
-    repaired = load_repair(artifact, call)
+        check_output("--output", output, file, artifact, key_file, force=force)
+    if id_ is not None and is_many(file):
+        raise typer.BadParameter("must be left out where there are many files", param_hint="--id")
+    repaired = load_repair(artifact, call, find_key(key_file))
+    if id_ is not None:
+        check_draws(artifact, repaired, id_)
     if frontier and repaired.blind:
         note("what closing less of the gap would do is left out: the artifact of a blind repair "
              "does not say who is of which group")  # fmt: skip
@@ -56,6 +68,7 @@ def report(
         label=label,
         positive=None if label is None else str(repaired.data_.labels.positive),
         weight=weight,
+        id=id_,
     )
     types = dict(as_kind(table.native, "polars").schema)
     people = read_people(file, columns, repaired.box_, cells.spelling, types=types)
@@ -70,6 +83,7 @@ def report(
         command=command_line(),
         holdout=holdout,
         left_out=people.left_out,
+        ids=None if id_ is None else people.ids,
     )
     crossed = over_the_limit(result.after, limits)
     if output is not None:
@@ -78,7 +92,7 @@ def report(
     if as_json:
         content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}
         print_json(content.pop("schema"), content)
-    elif output is None:
+    else:
         show(result)
     gate(crossed)
 

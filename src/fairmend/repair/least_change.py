@@ -270,6 +270,15 @@ class FlipPlan(Plan):
     def search(self) -> str:
         return self.donors.words
 
+    @property
+    def order(self) -> str:
+        outcome = "negative" if self.ranking.turned else "positive"
+        return {
+            "score": "those nearest to the model's cut first",
+            "outcome": f"those most likely to have a {outcome} outcome first",
+            "cost": "those first for whom an edit does most for its cost",
+        }[self.ranking.rank]
+
     def route(self, rows: Frame, answers: Answers) -> Route:
         """One rule for rows seen and unseen: turn decisions from the highest key down."""
         eligible = np.flatnonzero(answers.decision == self.ranking.turned)

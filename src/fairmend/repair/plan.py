@@ -318,6 +318,11 @@ class Plan(doors.Shown, ABC):
         return ""
 
     @property
+    def order(self) -> str:
+        """Who is edited first, as the end of a sentence; empty where there is no such order."""
+        return ""
+
+    @property
     def way(self) -> str:
         """How the edits were found, for people to read."""
         return self.method
@@ -406,6 +411,10 @@ class HarmlessPlan(Plan):
     @property
     def search(self) -> str:
         return self.plan.search
+
+    @property
+    def order(self) -> str:
+        return self.plan.order
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         return self.plan.route(rows, answers).keeping(answers.decision, self.protected)

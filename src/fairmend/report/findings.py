@@ -289,11 +289,14 @@ class PlanSummary:
     """Where destinations are sought and how many of the nearest are found."""
     notes: tuple[str, ...] = ()
     """Further sentences about the plan, among them a rule in words."""
+    order: str = ""
+    """Who is edited first; empty where there is no such order."""
 
     @classmethod
     def of(cls, plan: Plan) -> PlanSummary:
         aim, status = (plan.target, plan.baseline, plan.metric, plan.method), plan.status
-        return cls(*aim, status.name, status.value, plan.outlook, plan.search, plan.notes)
+        return cls(*aim, status.name, status.value, plan.outlook, plan.search, plan.notes,
+                   plan.order)  # fmt: skip
 
 
 @dataclass(frozen=True)

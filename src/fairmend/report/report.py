@@ -32,6 +32,7 @@ from fairmend.report.findings import (
     PlanSummary,
     Provenance,
 )
+from fairmend.report.persons import EditedPerson
 from fairmend.report.table import Column, Table
 from fairmend.report.verdict import verdict, whose
 from fairmend.tables import TextTable, percent
@@ -117,6 +118,10 @@ class Report(doors.Shown):
     provenance: Provenance | None = None
     smallest_cell: int = SMALLEST_CELL
     """What fewer people share is suppressed."""
+    people: tuple[EditedPerson, ...] = ()
+    """Single people who are edited; none unless the maker of the report gave ids."""
+    people_not_shown: int = 0
+    """Edited people beyond those."""
 
     @property
     def outcome_known(self) -> bool:
@@ -270,7 +275,7 @@ class Report(doors.Shown):
 _KEYS = (
     "schema", "metric", "favourable", "favours_positive", "verdict", "accuracy_before",
     "accuracy_after", "smallest_cell", "before", "after", "groups", "plans", "explanation",
-    "frontier", "blind", "blindness", "filing", "provenance",
+    "frontier", "blind", "blindness", "filing", "people", "people_not_shown", "provenance",
 )  # fmt: skip
 """Of `Report.to_dict`."""
 _BEFORE_AFTER = (

@@ -15,9 +15,11 @@ from fairmend.tables import counted, p_text, percent
 
 if TYPE_CHECKING:
     from fairmend.report.findings import Explanation, PlanSummary
+    from fairmend.report.persons import EditedPerson
     from fairmend.report.report import GroupOutcome, Report
 
 __all__ = [
+    "NO_FACTS",
     "audit_headline",
     "audit_verdict",
     "carried",
@@ -36,6 +38,7 @@ __all__ = [
     "unit",
     "verdict",
     "whose",
+    "why_edited",
 ]
 Pieces = list[tuple[str, str]]
 """A sentence in pieces, each with the side whose figure it is, or none."""
@@ -342,6 +345,41 @@ def _effect(report: Report, group: GroupOutcome) -> str:
     mean = "weighted average" if report.before.weighted else "average"
     each = f"{group.edits_per_person:.1f} features each on {mean}"
     return describe_people(report.names(group.group), people, each)
+
+
+NO_FACTS = (
+    "Edits are of what the model reads. They are no facts about the person: never store them as "
+    "such, and give nobody's edited inputs to another system. Who may see the data of these people "
+    "may see this, and nobody else."
+)
+"""What stands before the view of single people."""
+
+
+def why_edited(report: Report, person: EditedPerson) -> list[str]:
+    """Why a person is edited, a sentence each."""
+    whose = [plan for plan in report.plans_in_order if plan.target == person.group]
+    plan = (whose or report.plans_in_order)[0]
+    score = after = ""
+    if not np.isnan(person.score_before):
+        score = f" (score {person.score_before:.3g}, cut {person.cut:.3g})"
+    if not np.isnan(person.score_after):
+        after = f" (score {person.score_after:.3g})"
+    first = f", {plan.order}" if plan.order else ""
+    if person.group is None:
+        why = f"The repair is one rule for everybody, which closes the gap in {plan.metric}."
+    else:
+        why = (f"{report.names(person.group)} is worse off in {plan.metric} than "
+               f"{report.names(plan.baseline)}. The repair edits as many of that group as it takes "
+               f"to close the gap{first}.")  # fmt: skip
+    lines = [
+        f"At this person's own inputs the model's decision is {person.decision_before}{score}.",
+        why,
+        f"At the edited inputs it is {person.decision_after}{after}.",
+    ]
+    if person.chance < 1 - EXACT:
+        lines.append("A draw keyed on the person's id decided that this person is edited. The "
+                     f"chance was {share(person.chance)}.")  # fmt: skip
+    return lines
 
 
 def whose(report: Report) -> str:

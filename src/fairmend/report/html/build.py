@@ -28,6 +28,7 @@ _PARTS = {
         "frontier": "How much to close",
         "blindness": "The price of blindness",
     },
+    "For the case worker": {"persons": "One person at a time"},
     "Reference": {"origin": "Limits and provenance"},
 }
 MOST_RATES = 3
@@ -40,6 +41,7 @@ def of_report(report: Report) -> str:
     absent = {"counterfactual"} if report.explanation is None else set()
     absent |= set() if report.frontier else {"frontier"}
     absent |= {"blindness"} if report.blindness is None else set()
+    absent |= set() if report.people else {"persons"}
     before, after = zip(*report.gaps_in_order, strict=True) if report.gaps_in_order else ((), ())
     plans = report.plans_in_order
     title = words_of(report.metric).title or report.metric
@@ -70,8 +72,12 @@ def of_report(report: Report) -> str:
         "followed": report.counterfactual_gaps(),
         "repaired": repair.groups(report),
     }  # fmt: skip
+    context["data"] = {}
     if report.frontier:
         context |= repair.frontier(report)
+    if report.people:
+        shown = repair.persons(report)
+        context |= {"persons": shown, "data": {**context["data"], "people": shown["people"]}}
     if report.blindness is not None:
         context |= repair.blindness(report.blindness)
     if report.explanation is not None:
@@ -166,7 +172,7 @@ def of_audit(audit: Audit) -> str:
         "remains": [],
         "gaps": people.gaps(audit.in_order(), (), audit),
     }
-    absent = {"counterfactual", "repair", "frontier", "blindness"}
+    absent = {"counterfactual", "repair", "frontier", "blindness", "persons"}
     context |= people.filed(audit, cells_of_audit(audit), None, ())
     return _render(context, audit, None, absent)
 

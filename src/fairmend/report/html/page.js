@@ -1,6 +1,6 @@
 "use strict";
-// Conveniences: tables sort by a click on their head, the slider shows another level, and what is
-// folded is open on paper in browsers whose style sheets cannot say so.
+// Conveniences: tables sort by a click on their head, the slider shows another level, a choice
+// another person, and what is folded is open on paper in browsers whose style sheets cannot say so.
 // Without this script the page shows the same figures, all levels in a table.
 
 function sortable(table) {
@@ -69,9 +69,38 @@ function connect(key, data) {
   window.addEventListener("afterprint", () => { input.value = chosen; show(); });
 }
 
-const all = JSON.parse(document.getElementById("data").textContent);
-for (const [key, data] of Object.entries(all)) connect(key, data);
-document.querySelectorAll("main table").forEach(sortable);
+// The page shows the first person; a choice shows another one in the same place.
+function choosePerson(people) {
+  const select = document.getElementById("person");
+  const shown = document.getElementById("person-shown");
+  const cell = (kind, text, head) => {
+    const one = document.createElement(kind);
+    one.textContent = text;
+    if (head) one.dataset.head = head; else one.scope = "row";
+    return one;
+  };
+  select.addEventListener("change", () => {
+    const { id, group, why, changes } = people[Number(select.value)];
+    shown.querySelector("h3").textContent = group ? id + ", " + group : id;
+    shown.querySelector("ul").replaceChildren(...why.map((text) => {
+      const line = document.createElement("li");
+      line.textContent = text;
+      return line;
+    }));
+    shown.querySelector("tbody").replaceChildren(...changes.map(([name, before, after]) => {
+      const row = document.createElement("tr");
+      row.append(cell("th", name), cell("td", before, "as it is"),
+                 cell("td", after, "as the model sees it"));
+      return row;
+    }));
+  });
+  document.getElementById("person-control").hidden = false;
+}
+
+const { people, ...sliders } = JSON.parse(document.getElementById("data").textContent);
+for (const [key, data] of Object.entries(sliders)) connect(key, data);
+if (people) choosePerson(people);
+document.querySelectorAll("main table[id]").forEach(sortable);
 
 let folded = [];
 window.addEventListener("beforeprint", () => {

@@ -8,6 +8,7 @@ from typing import Any
 from fairmend.explain.marginals import Marginal
 from fairmend.measure.wording import EXACT, describe_plan, share
 from fairmend.repair.price_of_blindness import PriceOfBlindness
+from fairmend.report import verdict
 from fairmend.report.chart import (
     NAN,
     SIDES,
@@ -35,7 +36,8 @@ from fairmend.status import PlanStatus
 from fairmend.tables import counted, number, percent, points
 
 __all__ = [
-    "blindness", "explained", "frontier", "groups", "moves", "scores", "suppressed", "who",
+    "blindness", "explained", "frontier", "groups", "moves", "persons", "scores", "suppressed",
+    "who",
 ]  # fmt: skip
 
 MOST_ROWS = 12
@@ -372,6 +374,36 @@ def _edit_lines(one: EditedFeature) -> list[tuple[str, str, float, str | None]]:
         text = typeset(f"{number(change.median, signed=True)}, {direction}")
         lines.insert(0, (old, new, change.share_of_edited, text))
     return lines or [("suppressed", "suppressed", NAN, None)]
+
+
+# -------------------------------------------------------------------- single people
+
+
+def persons(report: Report) -> dict[str, Any]:
+    """The people to choose from, the first of them as drawn, and all of them as a file."""
+    people = [
+        {
+            "id": one.id,
+            "group": "" if one.group is None else report.names(one.group),
+            "why": [typeset(line) for line in verdict.why_edited(report, one)],
+            "changes": [(change.feature, change.old, change.new) for change in one.changes],
+        }
+        for one in report.people
+    ]
+    table = Table(
+        "people",
+        "Edited inputs of single people: no facts about them",
+        tuple(map(Column, ("id", "input", "as it is", "as the model sees it"))),
+        tuple(
+            (one.id, change.feature, change.old, change.new)
+            for one in report.people
+            for change in one.changes
+        ),
+    )
+    others = report.people_not_shown
+    left_out = f"{counted(others)} more {'is' if others == 1 else 'are'} edited." if others else ""
+    return {"people": people, "first": people[0], "table": table, "left_out": left_out,
+            "warning": verdict.NO_FACTS}  # fmt: skip
 
 
 # -------------------------------------------------------------------- the frontier
