@@ -22,6 +22,7 @@ from fairmend.explain.logistic import (
     LogisticFits,
     PairLogistic,
     Pairs,
+    logistic_regression,
     row_space,
     stacked,
 )
@@ -52,8 +53,6 @@ BOOSTED_ROWS = 8
 """On fewer distinct rows than this there is nothing for gradient boosting to learn."""
 FEW_ROWS = 50
 """With fewer distinct rows than this, folds split the people of each row instead of the rows."""
-Fit = Callable[[FloatArray], Any]
-"""From weights by row and outcome to a fitted classifier."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +133,8 @@ class CandidateModel:
         return self.everybody()
 
 
+HeldOut = Callable[[_Fold], FloatArray]
+"""What a model fitted to the others says of a fold's rows."""
 Candidate = Callable[[CrossFitData], CandidateModel | None]
 """What makes a model of data; None where it is not for such data."""
 
@@ -205,17 +206,13 @@ def fit_any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
     return model.fit(np.repeat(inputs, times, axis=0), np.repeat(event, times))
 
 
-def held_out_answers(
-    fit: Fit, matrix: FloatArray, what: str, folds: Sequence[_Fold]
-) -> list[FloatArray]:
+def held_out_answers(held_out: HeldOut, what: str, folds: Sequence[_Fold]) -> list[FloatArray]:
     """For each fold what a model fitted on the others says of its rows."""
     answers = []
     with progress(f"fitting {what}", len(folds)) as advance:
         for fold in folds:
             _check_both_events(fold.events, what)
-            model = fit(fold.learn_from) if len(fold.rows) > 0 else None
-            at = matrix[fold.rows]
-            answers.append(np.empty(0) if model is None else clipped(model.predict_proba(at)[:, 1]))
+            answers.append(clipped(held_out(fold)) if len(fold.rows) > 0 else np.empty(0))
             advance(1)
     return answers
 
@@ -233,7 +230,7 @@ def _check_both_events(events: FloatArray, what: str) -> None:
 
 def _candidate(
     kind: str,
-    fit: Fit,
+    held_out: HeldOut,
     data: CrossFitData,
     everybody: Callable[[], Any],
     *,
@@ -241,7 +238,7 @@ def _candidate(
     penalty: float | None = None,
 ) -> CandidateModel:
     """A model with its answers on the folds."""
-    further = partial(held_out_answers, fit, data.matrix, data.what)
+    further = partial(held_out_answers, held_out, data.what)
     return CandidateModel(kind, everybody, further(data.folds), further, again, penalty)
 
 
@@ -266,22 +263,16 @@ def _tuned(
     kind = "l2 logistic regression" + ("" if pairs is None else " with pairs of inputs")
     for penalty in penalties:
         start = fits.fit(penalty, data.tally.weight, start=start)
-        fit = partial(_of_fold, fits, penalty, start, pairs)
+        held_out = partial(_of_fold, fits, penalty, start)
         again = partial(_tuned, (penalty,), pairs, start)
         fitted = partial(_with_pairs, pairs, start)
-        models.append(_candidate(kind, fit, data, fitted, again=again, penalty=penalty))
+        models.append(_candidate(kind, held_out, data, fitted, again=again, penalty=penalty))
         losses.append(float(np.dot(*data.losses(models[-1].held_out))))
     return models[int(np.argmin(losses))]
 
 
-def _of_fold(
-    fits: LogisticFits,
-    penalty: float,
-    start: Logistic,
-    pairs: Pairs | None,
-    weight: FloatArray,
-) -> Logistic | PairLogistic:
-    return _with_pairs(pairs, fits.fit(penalty, weight, start=start, flat=1e-6))
+def _of_fold(fits: LogisticFits, penalty: float, start: Logistic, fold: _Fold) -> FloatArray:
+    return fits.held_out(penalty, fold.learn_from, fold.rows, start=start, flat=1e-6)
 
 
 def _with_pairs(pairs: Pairs | None, model: Logistic) -> Logistic | PairLogistic:
@@ -374,12 +365,16 @@ def pair_model(data: CrossFitData) -> CandidateModel | None:
     lowest, highest = matrix.min(axis=0), matrix.max(axis=0)
     two_valued = ((matrix == lowest) | (matrix == highest)).all(axis=0)
     first, second = np.triu_indices(matrix.shape[1])
-    products = matrix[:, first] * matrix[:, second]
-    kept = (np.ptp(products, axis=0) > 0) & ~((first == second) & two_valued[first])
+    columns = np.ascontiguousarray(matrix.T)
+    kept = (np.ptp(columns[first] * columns[second], axis=1) > 0) & ~(
+        (first == second) & two_valued[first]
+    )
     first, second = first[kept], second[kept]
     if len(first) == 0 or len(matrix) * (matrix.shape[1] + len(first)) > MOST_CELLS:
         return None
-    return _tuned(PAIR_PENALTIES, (first, second), None, data)
+    plain = logistic_regression(PAIR_PENALTIES[0], matrix, data.tally.weight, flat=1e-4)
+    start = Logistic(plain.intercept, np.r_[plain.slope, np.zeros(len(first))])
+    return _tuned(PAIR_PENALTIES, (first, second), start, data)
 
 
 def boosted_model(data: CrossFitData) -> CandidateModel | None:
@@ -424,5 +419,9 @@ def foreign_model(
         fitted = fit_any(estimator, data.matrix, weight)
         return fitted if read is None else read(fitted)
 
+    def held_out(fold: _Fold) -> FloatArray:
+        answer: FloatArray = fit(fold.learn_from).predict_proba(data.matrix[fold.rows])[:, 1]
+        return answer
+
     again = partial(foreign_model, estimator, kind, read)
-    return _candidate(kind, fit, data, partial(fit, data.tally.weight), again=again)
+    return _candidate(kind, held_out, data, partial(fit, data.tally.weight), again=again)
