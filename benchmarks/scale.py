@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py [--rows 10000000] [--floats 2000000] [--continuous 0]
                                [--out results/scale.json]
-    python benchmarks/scale.py --cluster 50000000      # Dask and Spark alone
+    python benchmarks/scale.py --cluster 50000000 [--engine dask] [--keep rows]   # clusters alone
 
 Rows are generated into Parquet: 18 yes-or-no columns, a group, an outcome and an id. Every step
 runs in a process of its own, so that its peak memory is its own; what is compared takes turns. The
@@ -22,7 +22,8 @@ With --cluster, so many people with 10 amounts and 4 categories in Parquet are a
 decided about on Dask and on Spark, each with two workers of 2 GB. The audit must be exact to 12
 digits and take at most 3 times a plain scan by the same engine plus the model's own time, the fit
 at most 6 times; at most 1 % of the rows, or of keys, may come here; on all rows the gap must be
-closed to within half a person; workers and this process stay under 2 GB.
+closed to within half a person; each worker with what it started, and the driver, stay under 2 GB.
+--keep says where the rows are generated, and found by the next run.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -349,6 +351,8 @@ def main() -> int:
     parser.add_argument("--floats", type=int, default=2_000_000)
     parser.add_argument("--continuous", type=int, default=0)
     parser.add_argument("--cluster", type=int, help="rows on Dask and Spark; nothing else is run")
+    parser.add_argument("--engine", choices=_cluster.PLACES, help="with --cluster: this one alone")
+    parser.add_argument("--keep", type=Path, help="with --cluster: where its rows are and stay")
     parser.add_argument("--folder", type=Path, help="where to put the data; a temporary one")
     parser.add_argument("--out", type=Path, default=Path("results/scale.json"))
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
@@ -357,13 +361,15 @@ def main() -> int:
     if told.step:
         run_here(told.step, told.file)
         return 0
-    with tempfile.TemporaryDirectory(dir=told.folder) as name:
-        if told.cluster:
-            result = clusters(Path(name), told.cluster)
-        else:
+    if told.cluster:
+        chosen = [told.engine] if told.engine else list(_cluster.PLACES)
+        with kept_or_temporary(told.keep) as name:
+            result = clusters(Path(name), told.cluster, chosen)
+    else:
+        with tempfile.TemporaryDirectory(dir=told.folder) as name:
             result = measured(Path(name), told.rows, told.floats)
-        if told.continuous and not told.cluster:
-            add_continuous(result, Path(name), told.continuous)
+            if told.continuous:
+                add_continuous(result, Path(name), told.continuous)
     from _results import write_json  # not at the top: steps measure their own memory
 
     write_json(told.out, result)
@@ -372,20 +378,22 @@ def main() -> int:
     return 0 if all(line.startswith("ok") for line in result["lines"]) else 1
 
 
-def clusters(folder: Path, rows: int) -> dict[str, Any]:
-    """Both clusters over the same files."""
-    files = folder / "rows"
-    files.mkdir()
-    _cluster.generate(files, rows)
-    truth, model = _cluster.counted(files), _cluster.model_seconds(files, rows)
+def kept_or_temporary(folder: Path | None) -> AbstractContextManager[Any]:
+    """A folder that stays, or one that goes."""
+    return tempfile.TemporaryDirectory() if folder is None else nullcontext(folder)
+
+
+def clusters(folder: Path, rows: int, chosen: list[str]) -> dict[str, Any]:
+    """The chosen clusters over the same files, which are made where they are not there."""
+    files = folder / f"rows-{rows}"
+    truth = _cluster.generated(files, rows)
+    model = _cluster.model_seconds(files, rows)
     result: dict[str, Any] = {"rows": rows, "cores": os.cpu_count(), "lines": []}
-    for engine in _cluster.PLACES:
+    for engine in chosen:
         said = result[engine] = run(engine, files)
         result["lines"] += [
             line(fine, text) for fine, text in _cluster.lines_of(engine, said, rows, truth, model)
         ]
-        mb = said["peak_mb"]
-        result["lines"].append(line(mb <= WALK_MB, f"{engine}: here {mb:.0f} MB ({WALK_MB})"))
     return result
 
 

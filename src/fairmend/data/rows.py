@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import narwhals as nw
@@ -10,6 +11,9 @@ import numpy as np
 
 from fairmend.data.columns import BoolArray, Encoded, Frame, IntArray, distinct_rows, lookup_key
 from fairmend.data.containers import widened
+
+_FEW = 1 << 16
+"""Up to so many combinations of values are looked up in a table of all of them."""
 
 
 def mixed(mine: Frame, theirs: Frame, take_theirs: BoolArray) -> Frame:
@@ -153,10 +157,25 @@ def find_rows(table: Frame, rows: Frame) -> IntArray:
     >>> find_rows(table, Frame.read(np.array([[1, 1], [5, 1]]))).tolist()
     [1, -1]
     """
+    sizes = [len(column.values) + 1 for column in table.encoded]
+    if prod(sizes) <= _FEW:
+        return _looked_up(table.encoded, rows.encoded, sizes)
     there, wanted = numbered(table.encoded, rows.encoded)
     place = np.full(1 + max(there.max(initial=0), wanted.max(initial=0)), -1)
     place[there] = np.arange(len(table))
     return np.where(wanted < 0, -1, place[wanted])
+
+
+def _looked_up(here: Sequence[Encoded], there: Sequence[Encoded], sizes: list[int]) -> IntArray:
+    """The same by one small number a row, where there are few combinations of values."""
+    place = np.full(prod(sizes), -1)
+    place[np.ravel_multi_index([one.codes for one in here], sizes)] = np.arange(len(here[0].codes))
+    key = np.zeros(len(there[0].codes), np.int32)
+    for one, other, size in zip(here, there, sizes, strict=True):
+        code = codes_among(one, Encoded(np.arange(len(other.values)), other.values))
+        key *= size
+        key += np.where(code < 0, size - 1, code).astype(np.int32)[other.codes]
+    return place[key]
 
 
 def numbered(here: Sequence[Encoded], there: Sequence[Encoded]) -> tuple[IntArray, IntArray]:

@@ -115,9 +115,10 @@ def _summed(frame: nw.DataFrame[Any], columns: Sequence[str], sums: dict[str, Fl
         return keys.with_columns(nw.lit(0.0).alias(name) for name in sums).to_native()
     alike = Frame(keys.to_native(), tuple(columns)).distinct()
     size = len(alike.first)
-    order = np.argsort(alike.inverse, kind="stable")
-    starts = np.searchsorted(alike.inverse[order], np.arange(size))
     totals = []
+    if LOW in sums:
+        order = np.argsort(alike.inverse, kind="stable")
+        starts = np.searchsorted(alike.inverse[order], np.arange(size))
     for name, values in sums.items():
         if name in (LOW, HIGH):
             extreme = np.minimum if name == LOW else np.maximum

@@ -27,25 +27,31 @@ class Dask(Engine):
         from dask.delayed import delayed
 
         wanted = list(dict.fromkeys([*columns, *([] if weight is None else [weight])]))
-        counted = delayed(count, pure=True)
         together = delayed(_together, pure=True)
-        parts = [counted(part, list(columns), weight) for part in source.data[wanted].to_delayed()]
+        parts = _worked(source.data[wanted], count, list(columns), weight)
         whole = _tree(parts, lambda some: together(some, list(columns)))
         leaving: Counted = delayed(small.of, pure=True)(whole, list(columns)).compute()
         return leaving
 
     def distinct(self, source: Source, columns: Sequence[str], most: int) -> tuple[int, float]:
-        first = source.data[list(columns)].head(most, npartitions=-1, compute=True)
-        share = len(first.drop_duplicates()) / max(1, len(first))
-        return len(source.data), share
+        from dask.delayed import delayed
+
+        head, different = delayed(_head, pure=True), delayed(_different, pure=True)
+        parts = [head(part, most) for part in source.data[list(columns)].to_delayed()]
+        wanted, seen, distinct = 1, 0, 0
+        while True:  # no more partitions than it takes
+            seen, distinct = different(parts[:wanted], most).compute()
+            if seen == most or wanted >= len(parts):
+                return len(source.data), distinct / max(1, seen)
+            wanted *= 4
 
     def fold(self, source: Source, work: Fold) -> Any:
         from cloudpickle import dumps
         from dask.delayed import delayed
 
         sent = delayed(dumps(work), pure=True)  # once, not with every partition
-        step, merge = delayed(_folded, pure=True), delayed(_merged, pure=True)
-        parts = [step(part, sent) for part in source.data[work.reads].to_delayed()]
+        merge = delayed(_merged, pure=True)
+        parts = _worked(source.data[work.reads], _folded, sent)
         return _tree(parts, lambda some: merge(some, sent)).compute()
 
     def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
@@ -58,10 +64,29 @@ class Dask(Engine):
         return frame.map_partitions(_mapped, sent, meta=meta)
 
 
+def _worked(frame: Any, work: Callable[..., Any], *more: Any) -> list[Any]:
+    """What comes of each partition, in one task with what reads it: no rows wait or travel."""
+    done = frame.map_partitions(work, *more, meta=(None, object), enforce_metadata=False)
+    parts: list[Any] = done.to_delayed()
+    return parts
+
+
 def _tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
     while len(parts) > 1:
         parts = [merge(parts[k : k + _TOGETHER]) for k in range(0, len(parts), _TOGETHER)]
     return parts[0]
+
+
+def _head(part: Any, most: int) -> Any:
+    return part.iloc[:most]
+
+
+def _different(parts: list[Any], most: int) -> tuple[int, int]:
+    """How many rows there are, at most so many, and how many of these are distinct."""
+    import pandas as pd
+
+    rows = pd.concat(parts).iloc[:most]
+    return len(rows), len(rows.drop_duplicates())
 
 
 def _folded(part: Any, sent: bytes) -> Any:

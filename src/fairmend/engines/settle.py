@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairmend.data.columns import BoolArray, FloatArray, Frame
+from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.containers import as_fitted
 from fairmend.engines.continuous import Reader, audit_answers
 from fairmend.engines.summary import COUNTS, added
@@ -42,6 +43,18 @@ DEVIATIONS = 5
 
 
 @dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows as they came; those that are asked for come as the fit saw them."""
+
+    table: Frame
+    template: Frame
+
+    def take(self, at: IntArray) -> Frame:
+        some = self.table.take(at).select(self.template.names).native
+        return Frame(as_fitted(some, self.template), self.template.names)
+
+
+@dataclass(frozen=True, eq=False)
 class Lever:
     """A plan that flips the rows whose key passes a cut; below it nobody, above it all."""
 
@@ -65,16 +78,18 @@ class Lever:
         price = float(self.plan.rule.prices[0])
         return 1 / price if price != 0 else np.inf
 
-    def keys(self, rows: Frame, answers: Answers) -> FloatArray:
-        """Two keys a row as a `Ranking` has them; -inf for who is never flipped."""
+    def keys(self, rows: Rows, answers: Answers, at: IntArray) -> FloatArray:
+        """Two keys for each row at some places, as a `Ranking` has them; -inf: never flipped."""
         if isinstance(self.plan, BlindPlan):
-            return self._blind_keys(rows, answers)
-        ranking, keys = self.plan.ranking, np.full((len(rows), 2), -np.inf)
-        at = np.flatnonzero(answers.decision == ranking.turned)
-        if len(at) > 0:
-            some = rows.take(at)
+            return self._blind_keys(rows.take(at), answers.take(at))
+        ranking, keys = self.plan.ranking, np.full((len(at), 2), -np.inf)
+        mine = np.flatnonzero(answers.decision[at] == ranking.turned)
+        if len(mine) > 0:
+            own = at[mine]
+            # to rank by score takes no rows: one stands for them
+            some = rows.take(own[:1] if ranking.rank == "score" else own)
             cost = self.plan.donors.nearest(some).cost if ranking.rank == "cost" else None
-            keys[at] = ranking.keys(some, answers.take(at), cost)
+            keys[mine] = ranking.keys(some, answers.take(own), cost)
         return keys
 
     def _blind_keys(self, rows: Frame, answers: Answers) -> FloatArray:
@@ -126,7 +141,8 @@ class Window:
     def of(cls, lever: Lever, groups: Sequence[Any], table: Frame) -> Window:
         """From the sample: so many standard errors of the cut's rank on either side."""
         keys = np.concatenate([
-            lever.keys(table.take(np.asarray(group.rows)), group.answers)[:, 0] for group in groups
+            lever.keys(Rows(table.take(np.asarray(group.rows)), table), group.answers,
+                       np.arange(len(group)))[:, 0] for group in groups
         ])  # fmt: skip
         keys = np.sort(keys[keys > -np.inf])
         cut, n = abs(lever.cut) if isinstance(lever.plan, BlindPlan) else lever.cut, len(keys)
@@ -196,7 +212,7 @@ class Recount:
 
     reader: Reader
     template: Frame
-    """Of the fit: rows come in its container and types."""
+    """A row of the fit: rows come in its container and types."""
     plans: Mapping[int, Plan]
     """By the place of the group; a blind plan stands at every place."""
     windows: Mapping[int, Window] = field(default_factory=dict)
@@ -215,47 +231,36 @@ class Recount:
                 pd.DataFrame({name: np.empty(0) for name in names}),
             )
         batch = self.reader.read(table)
-        rows = Frame(as_fitted(table[list(self.template.names)] if hasattr(table, "loc") else
-                               table.select(list(self.template.names)), self.template),
-                     self.template.names)  # fmt: skip
+        rows = Rows(Frame.read(table), self.template)
         own = batch.answers.decision
         after, near = own.copy(), []
-        counted = batch.kind >= 0
         weight = np.ones(len(own)) if batch.weight is None else batch.weight
         for place, plan in self.plans.items():
             at = np.flatnonzero(batch.kind // 2 == place)
             if len(at) == 0:
                 continue
-            after[at], inside, keys = self._applied(place, plan, rows.take(at),
-                                                    batch.answers.take(at))  # fmt: skip
+            after[at], inside, keys = self._applied(place, plan, rows, batch.answers, at)
             whose = at[inside]
             near.append(
                 np.stack([batch.kind[whose], own[whose], *keys[inside].T, weight[whose]], axis=1)
             )
-        answers = pd.DataFrame(
-            {
-                _KIND: batch.kind,
-                _BEFORE: own,
-                _AFTER: after,
-                **dict(zip(COUNTS, (np.ones(len(own)), weight, weight**2), strict=True)),
-            }
-        )[counted]
+        answers = _by_answer(batch.kind, own, after, batch.weight)
         border_rows = np.concatenate(near) if near else np.empty((0, len(names)))
-        return self.merge([Recounted(answers, pd.DataFrame(border_rows, columns=names))])
+        return Recounted(answers, pd.DataFrame(border_rows, columns=names))
 
     def _applied(
-        self, place: int, plan: Plan, rows: Frame, answers: Answers
+        self, place: int, plan: Plan, rows: Rows, answers: Answers, at: IntArray
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
-        """Expected decisions, who is in the window, and everybody's keys."""
-        window = self.windows.get(place)
+        """For rows at some places expected decisions, who is in the window, and all their keys."""
+        window, own = self.windows.get(place), answers.take(at)
         if window is None:
-            route = plan.decisions(rows, answers)
-            return route.expected_decision(answers), np.zeros(len(rows), bool), np.zeros((0, 2))
-        keys, after = window.lever.keys(rows, answers), answers.decision.copy()
+            route = plan.decisions(rows.take(at), own)
+            return route.expected_decision(own), np.zeros(len(at), bool), np.zeros((0, 2))
+        keys, after = window.lever.keys(rows, answers, at), own.decision.copy()
         asked = np.flatnonzero(keys[:, 0] >= window.low)
-        reached = np.zeros(len(rows), bool)
+        reached = np.zeros(len(at), bool)
         if len(asked) > 0:
-            reached[asked] = window.lever.reach(rows.take(asked), answers.take(asked))
+            reached[asked] = window.lever.reach(rows.take(at[asked]), own.take(asked))
         above = keys[:, 0] > window.high
         after[above & reached] = 1 - after[above & reached]
         return after, reached & ~above, keys
@@ -268,6 +273,32 @@ class Recount:
             added([part.counts for part in parts], [_KIND, _BEFORE, _AFTER]),
             pd.concat(near, ignore_index=True),
         )
+
+
+def _by_answer(
+    kind: NDArray[Any], before: FloatArray, after: FloatArray, weight: FloatArray | None
+) -> pd.DataFrame:
+    """People of weight by kind and by decision before and after."""
+    import pandas as pd
+
+    there = kind >= 0
+    values, place = _decisions_of(after)
+    cell = (kind.astype(np.int64) * 2 + before.astype(np.int64)) * len(values) + place
+    cell, own = cell[there], None if weight is None else weight[there]
+    sums = [np.bincount(cell, each) for each in (None, own, None if own is None else own**2)]
+    at = np.flatnonzero(sums[0])
+    first, last = at // len(values), at % len(values)
+    return pd.DataFrame({
+        _KIND: first // 2, _BEFORE: (first % 2).astype(np.float64), _AFTER: values[last],
+        **{name: each[at].astype(np.float64) for name, each in zip(COUNTS, sums, strict=True)},
+    })  # fmt: skip
+
+
+def _decisions_of(after: FloatArray) -> tuple[FloatArray, IntArray]:
+    """The values among expected decisions, mostly 0 and 1, and the place of each."""
+    if ((after == 0) | (after == 1)).all():
+        return np.array([0.0, 1.0]), after.astype(np.int64)
+    return np.unique(after, return_inverse=True)
 
 
 # -------------------------------------------------------------------- what is made of it
@@ -288,7 +319,7 @@ class Settler:
         assert data.table is not None
         every = {data.groups.index(group): plan for group, plan in plans.items()}
         windows = _windows(data, every, settings.disparities)
-        work = Recount(self.reader, data.table, every, windows)
+        work = Recount(self.reader, data.table.take(np.arange(1)), every, windows)
         recounted = self.place.engine.fold(self.place, work)
         counts = recounted.counts
         if windows:

@@ -16,6 +16,8 @@ from fairmend.engines.source import Engine, Fold, Source
 _LEFT_OUT, _MOVED = "__left_out", "__moved"
 # Parts of a summary that are merged at a time.
 _TOGETHER = 8
+# Spark sends ten thousand rows at a time; what is paid once a batch is paid for so many.
+_BATCH_ROWS = 200_000
 
 
 class Spark(Engine):
@@ -75,7 +77,7 @@ class Spark(Engine):
 
         def summarised(tables: Iterator[Any]) -> Iterator[Any]:
             here, parts = received(sent), list[Any]()
-            for table in tables:
+            for table in _in_large_batches(tables):
                 parts.append(here(table))
                 if len(parts) == _TOGETHER:
                     parts = [here.merge(parts)]
@@ -134,6 +136,21 @@ def _merged(source: Source, counted: Any, columns: Sequence[str], small: Suppres
         return Counted(native, left_out=source.data.count())
     left_out, moved = (native.column(name)[0].as_py() for name in (_LEFT_OUT, _MOVED))
     return Counted(native.drop_columns([_LEFT_OUT, _MOVED]), left_out, moved)
+
+
+def _in_large_batches(tables: Iterator[Any]) -> Iterator[Any]:
+    """Tables put together to so many rows; the last has fewer."""
+    import pyarrow as pa
+
+    waiting, rows = list[Any](), 0
+    for table in tables:
+        waiting.append(table)
+        rows += len(table)
+        if rows >= _BATCH_ROWS:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], after: Any) -> Any:

@@ -60,6 +60,9 @@ Output = Literal["auto", "label", "probability", "score"]
 # Rows queried a second time, in reverse order: the answers must be the same.
 RECHECKED = 32
 
+# So many scores are not sorted to be read.
+_MANY = 10_000
+
 # Methods whose answers are about the model's classes_, in their order.
 _BY_CLASSES = ("predict_proba", "decision_function")
 
@@ -260,10 +263,12 @@ class BlackBox:
         """
         raw = self._query_all(rows, labels)
         try:
-            column = encode(raw)
+            various = _nearly_all_differ(raw)
+            column = Encoded(np.arange(len(raw)), raw) if various else encode(raw)
         except DataError as error:
             self._fail(error.must, error.got, error.fix)
-        answers = self.interpret(column, labels).take(column.codes)
+        answers = self.interpret(column, labels)
+        answers = answers if various else answers.take(column.codes)
         if not (self.random or trusted):
             self._recheck(rows, raw, labels)
             answers = self._as_predict_decides(rows, answers, labels)
@@ -536,6 +541,16 @@ class BlackBox:
     def _share(self, column: Encoded, which: BoolArray) -> str:
         unit = "distinct rows" if self.can_query else "entries"
         return f"{int(which.sum()):,} of {len(column.codes):,} {unit}"
+
+
+def _nearly_all_differ(raw: NDArray[Any]) -> bool:
+    """Whether many scores are known, and so various that each may stand for itself.
+
+    To sort them takes longer than to score; no reader needs them in order, or each only once.
+    """
+    if raw.dtype.kind != "f" or len(raw) < _MANY or np.isnan(raw).any():
+        return False
+    return len(np.unique(raw[:RECHECKED])) == RECHECKED
 
 
 def _are_probabilities(numbers: FloatArray) -> BoolArray:
