@@ -50,6 +50,7 @@ def kept_of(found: dict[str, Any], before: dict[str, Any] | None = None) -> dict
     blind = {
         "blind": [_rounded(row) for row in found.get("blind", [])],
         "beside_published": _rounded(found.get("beside_published") or {}) or None,
+        "blind_note": found.get("blind_note", ""),
     }
     if before and blind["blind"] and not found["summary"]:
         return {**before, **blind}

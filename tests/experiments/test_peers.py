@@ -37,7 +37,13 @@ def found(peers):
     """fairmend and fairlearn in this very environment: one split of COMPAS, a small cost race."""
     pythons = {name: Path(sys.executable) for name in ("fairlearn", "fairmend")}
     return peers.compare(
-        pythons, data=(DATA,), splits=SPLITS, slow_splits=0, sizes=(1_000,), repeats=1
+        pythons,
+        data=(DATA,),
+        splits=SPLITS,
+        slow_splits=0,
+        blind_splits=SPLITS,
+        sizes=(1_000,),
+        repeats=1,
     )
 
 

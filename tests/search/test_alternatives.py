@@ -7,12 +7,13 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 import fairmend
 from fairmend import BlackBox
 from fairmend.errors import DataError, FairmendError, FairmendWarning
-from fairmend.search import choice
+from fairmend.search import candidates, choice
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")]
 
@@ -127,6 +128,33 @@ def test_the_order_is_named_on_other_people_and_kept(found):
     assert all(choice.passes(one.judging) for one in named if one.passed)
     assert all(one.choosing.part == "choosing" and one.judging.part == "judging"
                for one in found.candidates)  # fmt: skip
+
+
+def test_levels_are_halved_where_a_blind_repair_stops_to_be_about_as_good(found):
+    level = {one.name: one.candidate.settings.level for one in found.candidates}
+    blind = [one for one in found.candidates if re.fullmatch(r"blind, [\d.]+ %", one.name)]
+    assert sorted(level[one.name] for one in blind) == [level[one.name] for one in blind]
+    within = [level[one.name] for one in blind if one.choosing.performance.difference >= -0.01]
+    beyond = [level[one.name] for one in blind if level[one.name] > max(within)]
+    low = max(one for one in candidates.LEVELS if one <= max(within))
+    high = min(one for one in candidates.LEVELS if one > low)
+    # closer than 2 ** HALVINGS of the gap between two levels; equal decisions are listed once
+    assert 0 < min(beyond) - max(within) <= 2 * (high - low) / 2**candidates.HALVINGS
+
+
+def test_the_measures_of_those_named_have_wider_intervals(found, judges):
+    def half(one):
+        performance = one.judging.performance
+        return (performance.high - performance.low) / 2
+
+    named = next(one for one in found.candidates if one.place and one.kind == "blind")
+    other = next(one for one in found.candidates if not one.place and one.kind == "blind")
+    X, y, _ = judges
+    for one, confidence in ((named, 1 - 0.05 / len(found.named)), (other, 0.95)):
+        right = decisions_of(found, one.name, X) == y
+        error = np.sqrt(np.mean(right) * (1 - np.mean(right)) / len(y))
+        # pseudo-people widen it by less than a hundredth
+        assert half(one) == pytest.approx(norm.ppf((1 + confidence) / 2) * error, rel=0.01)
 
 
 def test_the_frontier_is_what_nothing_beats(found):

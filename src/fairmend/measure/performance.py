@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -289,6 +289,18 @@ class Equivalence:
     def p_value(self) -> float:
         """Of the two one-sided tests together: the larger of both."""
         return max(self.p_worse, self.p_better)
+
+    def at(self, confidence: float) -> Equivalence:
+        """The same with intervals at another confidence."""
+        wider = normal_quantile(confidence) / normal_quantile(CONFIDENCE)
+
+        def sides(low: float, high: float) -> tuple[float, float]:
+            middle, half = (low + high) / 2, wider * (high - low) / 2
+            return middle - half, middle + half
+
+        low, high = sides(self.low, self.high)
+        lower, upper = sides(self.difference_low, self.difference_high)
+        return replace(self, low=low, high=high, difference_low=lower, difference_high=upper)
 
 
 def compare(

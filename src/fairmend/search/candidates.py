@@ -29,7 +29,7 @@ from fairmend.repair.plan import Plan
 from fairmend.repair.plans import make_plans
 from fairmend.repair.problem import RepairProblem
 from fairmend.repair.settings import RepairSettings
-from fairmend.search.judge import Figures, Judge, width
+from fairmend.search.judge import Figures, Judge, passing_chance, width
 from fairmend.search.people import Part
 from fairmend.status import PlanStatus
 from fairmend.tables import number
@@ -38,8 +38,11 @@ __all__ = ["Candidate", "Kind", "all_candidates"]
 
 Kind = Literal["current", "model", "cut", "input held", "blind", "reads the group"]
 
-LEVELS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Shares of the gap that blind repairs close."""
+LEVELS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.65, 0.8, 1.0)
+"""Shares of the gap that blind repairs close; between two of them it is halved where a repair stops
+to be about as good, and where it stops to have a fair chance to pass."""
+HALVINGS = 3
+FAIR_CHANCE = 0.7
 FEW_LEVELS = (0.25, 0.5, 0.75, 1.0)
 """The same for raise-only and worded rules, and for repairs that read the group."""
 CUTS = 40
@@ -85,9 +88,10 @@ class Candidate:
             score = now.score[part.row]
         for members, plan in self._laws(part):
             rows, inverse = np.unique(part.row[members], return_inverse=True)
-            answers = now.take(rows)
+            everybody = len(rows) == len(part.table)
+            answers = now if everybody else now.take(rows)
             law = plan.route if scores else plan.decisions
-            route = law(part.table.take(rows), answers)
+            route = law(part.table if everybody else part.table.take(rows), answers)
             decision[members] = route.expected_decision(answers)[inverse]
             if scores and score is not None and route.score is not None:
                 assert answers.score is not None
@@ -117,8 +121,9 @@ class Candidate:
 class Candidates:
     """Makes the candidates of one search on the people it may choose on."""
 
-    def __init__(self, part: Part, judge: Judge, settings: RepairSettings) -> None:
-        self.part, self.judge, self.settings = part, judge, settings
+    def __init__(self, part: Part, judge: Judge, settings: RepairSettings, judges: int) -> None:
+        """``judges`` is how many people will judge."""
+        self.part, self.judge, self.settings, self.judges = part, judge, settings, judges
 
     def current(self) -> Candidate:
         """The model as it is."""
@@ -240,49 +245,86 @@ class Candidates:
 
     # ---------------------------------------------------------------- repairs
 
-    def blind(self, levels: Sequence[float] = LEVELS) -> Iterator[Candidate]:
+    def blind(self) -> Iterator[Candidate]:
         """Repairs that read no group: both ways, raise-only, and in words."""
-        ways: tuple[tuple[str, dict[str, Any], Sequence[float]], ...] = (
-            ("blind", {}, levels),
-            ("blind, raise only", {"do_no_harm": True}, FEW_LEVELS),
-            ("blind, in words", {"words": True}, FEW_LEVELS),
+        ways: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("blind", {}),
+            ("blind, raise only", {"do_no_harm": True}),
+            ("blind, in words", {"words": True}),
         )
         alike = None
-        for name, more, some in ways:
+        for name, more in ways:
             settings = replace(self.settings, **more)
             made = BlindLevels(self.part.data, settings, self.part.box, alike=alike)
             alike = alike or made
-            yield from self._repairs(name, "blind", settings, made.at, some)
+            repairs = _Repairs(self, name, "blind", settings, made.at)
+            yield from repairs.at_levels(FEW_LEVELS) if more else repairs.sought()
 
     def aware(self) -> Iterator[Candidate]:
         """Repairs that read the group, for comparison."""
         settings = replace(self.settings, blind=False, rank=None)
         plans = make_plans(self.part.data, settings, self.part.box)
         at = plans_by_level(plans, self.part.data, settings, self.part.box)
-        yield from self._repairs("reads the group", "reads the group", settings, at, FEW_LEVELS)
+        repairs = _Repairs(self, "reads the group", "reads the group", settings, at)
+        yield from repairs.at_levels(FEW_LEVELS)
 
-    def _repairs(
+
+class _Repairs:
+    """Repairs of one kind at any level, and what each does to the people who choose."""
+
+    def __init__(
         self,
+        search: Candidates,
         name: str,
         kind: Kind,
         settings: RepairSettings,
         at: Callable[[float], Mapping[Hashable, Plan]],
-        levels: Sequence[float],
-    ) -> Iterator[Candidate]:
+    ) -> None:
+        self.search, self.name, self.kind, self.settings = search, name, kind, settings
+        self._at = at
+        self._made: dict[float, tuple[Candidate, Answers]] = {}
+
+    def made(self, level: float) -> tuple[Candidate, Answers]:
+        """The repair that closes so much of the gap."""
+        if level not in self._made:
+            settings = replace(self.settings, level=level)
+            label = f"{self.name}, {number(100 * level)} %"
+            box = self.search.part.box
+            made = Candidate(label, self.kind, box, settings, self._at(level))
+            self._made[level] = made, made.answers(self.search.part)
+        return self._made[level]
+
+    def at_levels(self, levels: Sequence[float]) -> Iterator[Candidate]:
+        """The repairs at these levels, each that decides otherwise than those before it."""
         seen: list[FloatArray] = []
         for level in levels:
-            plans = at(level)
-            made = Candidate(
-                f"{name}, {100 * level:g} %",
-                kind,
-                self.part.box,
-                replace(settings, level=level),
-                plans,
-            )
-            decision = made.answers(self.part).decision
-            if not any(np.array_equal(decision, one) for one in seen):
-                seen.append(decision)
+            made, answers = self.made(level)
+            if not any(np.array_equal(answers.decision, one) for one in seen):
+                seen.append(answers.decision)
                 yield made
+
+    def sought(self) -> Iterator[Candidate]:
+        """Repairs at `LEVELS`, and where they stop to be good enough."""
+        figures = {level: self._figures(level) for level in LEVELS}
+        for is_enough in (_is_within_margin, self._may_pass):
+            low = max((one for one, its in figures.items() if is_enough(its)), default=0.0)
+            high = min((one for one in figures if one > low), default=low)
+            for _ in range(HALVINGS if high > low else 0):
+                between = (low + high) / 2
+                figures[between] = self._figures(between)
+                low, high = (between, high) if is_enough(figures[between]) else (low, between)
+        return self.at_levels(sorted(figures))
+
+    def _figures(self, level: float) -> Figures:
+        return self.search.judge.figures(self.made(level)[1])
+
+    def _may_pass(self, figures: Figures) -> bool:
+        people = len(self.search.part)
+        return passing_chance(figures, people, self.search.judges) >= FAIR_CHANCE
+
+
+def _is_within_margin(figures: Figures) -> bool:
+    return figures.performance.difference >= -figures.performance.margin
 
 
 def _held_inputs(made: Candidate) -> dict[Any, int]:
@@ -306,10 +348,12 @@ def all_candidates(
     judge: Judge,
     settings: RepairSettings,
     others: Mapping[str, Any],
+    *,
+    judges: int,
     advance: Callable[[str], None],
 ) -> list[Candidate]:
     """Every candidate, the current one first; ``advance`` is told what is being made."""
-    make = Candidates(part, judge, settings)
+    make = Candidates(part, judge, settings, judges)
     candidates = [make.current()]
     steps: dict[str, Callable[[], Iterator[Candidate]]] = {
         "other models": lambda: make.models(others),

@@ -514,7 +514,9 @@ def _method(result: Alternatives) -> list[tuple[str, str]]:
         (
             "What do the intervals hold for?",
             "Each is a 95 % interval of one figure. Gaps use pseudo-counts (Agresti and Caffo), "
-            "measures the influence function of each person.",
+            "measures the influence function of each person. The alternative is chosen from the "
+            "candidates named by what the same people say. So the measures of those named have "
+            "wider intervals, by how many they are (Benjamini and Yekutieli, 2005).",
         ),
         (
             "Where does the bound come from?",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -205,7 +206,9 @@ def _search(
         for part, one in zip((choosing, judging), measures, strict=True)
     ]
     with progress("making candidates", 7) as advance:
-        candidates = all_candidates(choosing, judges[0], settings, models, lambda _: advance(1))
+        candidates = all_candidates(
+            choosing, judges[0], settings, models, judges=len(judging), advance=lambda _: advance(1)
+        )
     scores = isinstance(measures[0], AreaUnderCurve)
     _warn_if_spent(judging)
     chosen_on, judged_on = (
@@ -255,9 +258,15 @@ def _tested(
 ) -> tuple[Alternative, ...]:
     """Each candidate with its figures, its place in the order, and what the tests say of it.
 
-    Equivalence has two families of tests: the few named in order, and all others (Holm).
+    Equivalence has two families of tests: the few named in order, and all others (Holm). One of
+    those named is chosen, by what the same people say: so their intervals are wider, by how many
+    they are (Benjamini and Yekutieli, 2005).
     """
     tested = tested_in_order(order, judged_on)
+    judged_on = [
+        replace(one, performance=one.performance.at(1 - RISK / len(order))) if k in order else one
+        for k, one in enumerate(judged_on)
+    ]
     others = [k for k in range(1, len(candidates)) if k not in order]
     p_values = [judged_on[k].performance.p_value for k in others]
     adjusted = dict(zip(others, holm(p_values, len(others)), strict=True))
