@@ -434,7 +434,13 @@ class Frame:
             native = self.native[:, [self.names.index(name) for name in kept]]
         else:
             native = self.eager.select(nw.col(*kept)).to_native()  # a name may be a number
-        return Frame(native, kept)
+        selected, places = Frame(native, kept), [self.names.index(name) for name in kept]
+        if "encoded" in self.__dict__:
+            selected.__dict__["encoded"] = tuple(self.encoded[place] for place in places)
+        elif "_taken_from" in self.__dict__:
+            columns, rows = self.__dict__["_taken_from"]
+            selected.__dict__["_taken_from"] = tuple(columns[place] for place in places), rows
+        return selected
 
     @cached_property
     def encoded(self) -> tuple[Encoded, ...]:

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, as_numbers, encode, scalar
+from fairmend.data.columns import Frame, as_numbers, encode, scalar
 from fairmend.data.given import as_column
 from fairmend.errors import FairmendError, FairmendWarning, check, listed
 from fairmend.model.answers import Answers
@@ -53,7 +54,7 @@ VALUES = 3
 PAIRS_OF = 4
 """The inputs whose pairs are tried."""
 PAIRS_KEPT = 3
-Build = Callable[[], Mapping[Hashable, Plan]]
+PlansAt = Callable[[float], Mapping[Hashable, Plan]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,8 @@ class Candidate:
     plans: Mapping[Hashable, Plan] = field(default_factory=dict)
     source: Any = None
     """The other model, where it is one."""
+    finish: Callable[[], Mapping[Hashable, Plan]] | None = None
+    """The same plans with their figures, where those above only decide."""
 
     @property
     def reads_group(self) -> bool:
@@ -154,7 +157,7 @@ class Candidates:
             box = copy(self.part.box)
             box.threshold = cut[0]
             made = Candidate(f"cut at {number(cut[0])}", "cut", box, self.settings)
-            tried.append((made, self.judge.figures(made.answers(self.part))))
+            tried.append((made, self.judge.figures_of(made)))
         for some in np.array_split(np.arange(len(tried)), CUTS_KEPT):
             if len(some) > 0:
                 yield min((tried[k] for k in some), key=lambda one: _order(one[1]))[0]
@@ -185,12 +188,11 @@ class Candidates:
         judged = []
         for made in candidates:
             try:
-                answers = made.answers(self.part)
+                figures = self.judge.figures_of(made)
             except FairmendError:  # the model does not take that value with every other input
                 continue
-            if np.array_equal(answers.decision, self.part.current.decision):
-                continue
-            judged.append((made, self.judge.figures(answers)))
+            if figures.changed > 0:
+                judged.append((made, figures))
         return min(judged, key=lambda one: _order(one[1]), default=None)
 
     def _values_of(self, name: Any) -> list[Candidate]:
@@ -257,7 +259,7 @@ class Candidates:
             settings = replace(self.settings, **more)
             made = BlindLevels(self.part.data, settings, self.part.box, alike=alike)
             alike = alike or made
-            repairs = _Repairs(self, name, "blind", settings, made.at)
+            repairs = _Repairs(self, name, "blind", settings, made.decided, finished_at=made.at)
             yield from repairs.at_levels(FEW_LEVELS) if more else repairs.sought()
 
     def aware(self) -> Iterator[Candidate]:
@@ -278,29 +280,33 @@ class _Repairs:
         name: str,
         kind: Kind,
         settings: RepairSettings,
-        at: Callable[[float], Mapping[Hashable, Plan]],
+        at: PlansAt,
+        *,
+        finished_at: PlansAt | None = None,
     ) -> None:
+        """``finished_at`` gives the figures of plans that ``at`` gives without."""
         self.search, self.name, self.kind, self.settings = search, name, kind, settings
-        self._at = at
-        self._made: dict[float, tuple[Candidate, Answers]] = {}
+        self._at, self._finished_at = at, finished_at
+        self._made: dict[float, Candidate] = {}
 
-    def made(self, level: float) -> tuple[Candidate, Answers]:
+    def made(self, level: float) -> Candidate:
         """The repair that closes so much of the gap."""
         if level not in self._made:
             settings = replace(self.settings, level=level)
             label = f"{self.name}, {number(100 * level)} %"
-            box = self.search.part.box
-            made = Candidate(label, self.kind, box, settings, self._at(level))
-            self._made[level] = made, made.answers(self.search.part)
+            box, plans = self.search.part.box, self._at(level)
+            finish = None if self._finished_at is None else partial(self._finished_at, level)
+            self._made[level] = Candidate(label, self.kind, box, settings, plans, finish=finish)
         return self._made[level]
 
     def at_levels(self, levels: Sequence[float]) -> Iterator[Candidate]:
         """The repairs at these levels, each that decides otherwise than those before it."""
-        seen: list[FloatArray] = []
+        seen: set[Figures] = set()
         for level in levels:
-            made, answers = self.made(level)
-            if not any(np.array_equal(answers.decision, one) for one in seen):
-                seen.append(answers.decision)
+            made = self.made(level)
+            figures = self.search.judge.figures_of(made)
+            if figures not in seen:
+                seen.add(figures)
                 yield made
 
     def sought(self) -> Iterator[Candidate]:
@@ -316,7 +322,7 @@ class _Repairs:
         return self.at_levels(sorted(figures))
 
     def _figures(self, level: float) -> Figures:
-        return self.search.judge.figures(self.made(level)[1])
+        return self.search.judge.figures_of(self.made(level))
 
     def _may_pass(self, figures: Figures) -> bool:
         people = len(self.search.part)

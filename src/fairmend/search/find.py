@@ -209,13 +209,10 @@ def _search(
         candidates = all_candidates(
             choosing, judges[0], settings, models, judges=len(judging), advance=lambda _: advance(1)
         )
-    scores = isinstance(measures[0], AreaUnderCurve)
     _warn_if_spent(judging)
     chosen_on, judged_on = (
-        _judged(candidates, part, judge, scores=scores, what=what)
-        for part, judge, what in zip(
-            (choosing, judging), judges, ("choosing", "judging"), strict=True
-        )
+        _judged(candidates, judge, what)
+        for judge, what in zip(judges, ("choosing", "judging"), strict=True)
     )
     order = named_in_order(candidates, chosen_on, len(choosing), len(judging))
     rule = next((plan.rule for one in candidates for plan in one.plans.values()
@@ -239,13 +236,11 @@ def _search(
     )  # fmt: skip
 
 
-def _judged(
-    candidates: Sequence[Candidate], part: Part, judge: Judge, *, scores: bool, what: str
-) -> list[Figures]:
+def _judged(candidates: Sequence[Candidate], judge: Judge, what: str) -> list[Figures]:
     judged = []
     with progress(f"{what} candidates", len(candidates)) as advance:
         for one in candidates:
-            judged.append(judge.figures(one.answers(part, scores=scores)))
+            judged.append(judge.figures_of(one))
             advance(1)
     return judged
 

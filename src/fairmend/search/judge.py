@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,7 +13,13 @@ from fairmend.measure import special
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Disparity, RateGap, parts_of
 from fairmend.measure.intervals import normal_quantile
-from fairmend.measure.performance import PSEUDO_PEOPLE, Equivalence, Performance, compare
+from fairmend.measure.performance import (
+    PSEUDO_PEOPLE,
+    AreaUnderCurve,
+    Equivalence,
+    Performance,
+    compare,
+)
 from fairmend.measure.result import Gap
 from fairmend.model.answers import Answers
 from fairmend.repair.problem import judged
@@ -65,6 +71,12 @@ class Figures:
     groups: tuple[GroupChange, ...]
 
 
+class Decides(Protocol):
+    """What says how people are decided."""
+
+    def answers(self, part: Part, *, scores: bool = False) -> Answers: ...
+
+
 class Judge:
     """Judges decisions about the people of one part, beside the current ones."""
 
@@ -79,7 +91,15 @@ class Judge:
     ) -> None:
         self.part, self.pairs, self.measure, self.margin = part, pairs, measure, margin
         self._favours_positive = favours_positive
+        self._figures: dict[Decides, Figures] = {}
         self._now = self._rates(pairs[0], part.current.decision)
+
+    def figures_of(self, candidate: Decides) -> Figures:
+        """All figures of a candidate, which is asked once."""
+        if candidate not in self._figures:
+            scores = isinstance(self.measure, AreaUnderCurve)
+            self._figures[candidate] = self.figures(candidate.answers(self.part, scores=scores))
+        return self._figures[candidate]
 
     def figures(self, answers: Answers) -> Figures:
         """All figures of some decisions, one entry a person."""

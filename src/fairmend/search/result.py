@@ -391,7 +391,7 @@ def _as_answered(made: Candidate, part: Part) -> Any:
 
 def _finished(made: Candidate, data: Any) -> dict[Hashable, Plan]:
     """The plans with what they do to the people they were made on; repairs come so."""
-    plans = storable(made.plans)
+    plans = storable(made.plans if made.finish is None else made.finish())
     if not any(isinstance(plan, HeldPlan) for plan in plans.values()):
         return plans
     now = {

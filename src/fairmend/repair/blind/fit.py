@@ -117,6 +117,7 @@ class BlindLevels:
             "Name another group, or leave it out.",
         )
         self.data, self.settings, self.box, self._alike = data, settings, box, alike
+        self._decided: dict[float, dict[Hashable, Plan]] = {}
         self._plans: dict[float, dict[Hashable, Plan]] = {}
         self._gaps = audit_data(
             data, metrics=settings.disparities[:1], reference=settings.reference
@@ -130,24 +131,37 @@ class BlindLevels:
     def at(self, level: float) -> dict[Hashable, Plan]:
         """The plans that close so much of the gaps."""
         if level not in self._plans:
-            self._plans[level] = self._at(level)
+            plans = self.decided(level)
+            self._plans[level] = self._finished(plans, level) if level and plans else plans
         return self._plans[level]
+
+    def decided(self, level: float) -> dict[Hashable, Plan]:
+        """The same plans before edits are looked for: they decide, and have no figures."""
+        if level not in self._decided:
+            self._decided[level] = self._at(level)
+        return self._decided[level]
 
     def _at(self, level: float) -> dict[Hashable, Plan]:
         if not self._against:
             return {}
-        settings = replace(self.settings, level=level)
-        problems = _problems(self.data, settings, self.box, self._gaps, self._against)
+        problems = self._problems(level)
         if level == 0:
             return {group: problem.identity() for group, problem in problems.items()}
+        settings = replace(self.settings, level=level)
         rule, feasible = _solved(self._fit_inputs, settings, self._against)
         status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
-        plans = {
+        return {
             group: BlindPlan(**problem.common(status), rule=rule)
             for group, problem in problems.items()
         }
+
+    def _finished(self, plans: Mapping[Hashable, Plan], level: float) -> dict[Hashable, Plan]:
         rivals = {gap.target: gap.rivals for gap in self._gaps}
-        return _finished(self._fit_inputs.audited, plans, problems, rivals)
+        return _finished(self._fit_inputs.audited, plans, self._problems(level), rivals)
+
+    def _problems(self, level: float) -> dict[Hashable, RepairProblem]:
+        settings = replace(self.settings, level=level)
+        return _problems(self.data, settings, self.box, self._gaps, self._against)
 
     @cached_property
     def _fit_inputs(self) -> _FitInputs:
@@ -163,7 +177,7 @@ class BlindLevels:
             "A blind rule gives equal inputs equal decisions, which a draw does not: set a "
             "threshold, BlackBox(model, threshold=0.5), and leave soft out.",
         )
-        problems = _problems(self.data, self.settings, self.box, self._gaps, self._against)
+        problems = self._problems(self.settings.level)
         for target in self._against:
             problems[target].warn_if_not_significant()
         return _FitInputs.fit(audited, self.settings, self.box, problems[next(iter(self._against))])
@@ -198,7 +212,7 @@ def _has_gaps(
     return not any(np.isnan(one.value(data[group], other)) for one in settings.disparities)
 
 
-def _routes(audited: Audited, plan: BlindPlan) -> dict[Hashable, Route]:
+def _routes(audited: Audited, plan: Plan) -> dict[Hashable, Route]:
     """What the rule does to each group; found for all together where a row has one answer."""
     data = audited.data
     assert data.table is not None
@@ -219,7 +233,7 @@ def _routes(audited: Audited, plan: BlindPlan) -> dict[Hashable, Route]:
 
 def _finished(
     audited: Audited,
-    plans: Mapping[Hashable, BlindPlan],
+    plans: Mapping[Hashable, Plan],
     problems: Mapping[Hashable, RepairProblem],
     rivals: Mapping[Hashable, int],
 ) -> dict[Hashable, Plan]:
