@@ -83,12 +83,12 @@ def pass_through(upstream: str, log: str) -> None:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from fairmend.serve.log import DecisionLog, Entry
+    from fairmend.serve.log import DecisionLog, Entry, LogKey
     from fairmend.serve.run import _bound
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        kept = DecisionLog(log)
+        kept = DecisionLog(log, LogKey(bytes(32)))
         session = aiohttp.ClientSession(headers={"Content-Type": "application/json"})
 
         def resolved(written: asyncio.Future[None], error: Exception | None) -> None:

@@ -206,7 +206,7 @@ def a_month(path: Path) -> Any:
     from fairmend.datasets import load_adult
     from fairmend.model.remote import cells
     from fairmend.serve.config import Config
-    from fairmend.serve.log import TABLES, DecisionLog, Entry
+    from fairmend.serve.log import TABLES, DecisionLog, Entry, LogKey
     from fairmend.serve.repairer import Repairer
 
     adult = load_adult("pandas")
@@ -243,7 +243,7 @@ def a_month(path: Path) -> Any:
             rows.append(("outcomes", (values["decision"], int(y[i]), at[i] + 3_600)))
         today = time.strftime("%Y-%m-%d", time.gmtime(at[i]))
         counted.append((today, fingerprint, values["grp"], places[i]))
-    log = DecisionLog(path)
+    log = DecisionLog(path, LogKey(bytes(32)))
     log.put_and_wait(Entry(rows, counted))
     log.close()
     return SimpleNamespace(

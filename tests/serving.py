@@ -22,6 +22,13 @@ USED = ("fairmend.serve.command", "fairmend.serve.run", "fairmend.artifact", "pa
 """What a sidecar imports."""
 
 
+def log_key():
+    """That of the logs of sidecars with this key."""
+    from fairmend.serve.log import LogKey
+
+    return LogKey.derived(bytes.fromhex(KEY))
+
+
 def chance(row):
     """The stand-in vendor's model: age, dose and urban as in `vendors.people`."""
     age, dose, urban = row
@@ -218,7 +225,9 @@ class Sidecar:
 
     def __init__(self, folder, artifact, upstream, *, env=None, wrapper=(), **settings):
         self.folder = Path(folder)
-        self.log = self.folder / settings.pop("log", "decisions.sqlite")
+        self.log = settings.pop("log", "decisions.sqlite")
+        if "://" not in str(self.log):
+            self.log = self.folder / self.log
         port, admin_port = settings.pop("port", 0), settings.pop("admin_port", 0)
         config = {
             "artifact": str(artifact), "upstream": upstream, "log": str(self.log), "port": port,

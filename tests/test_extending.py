@@ -279,7 +279,7 @@ def sidecar_parts(monkeypatch):
     from fairmend.model.protocols.instances import Instances
     from fairmend.model.registry import PROTOCOLS
     from fairmend.serve.log import LOGS
-    from fairmend.serve.log.sqlite import SQLiteLog
+    from fairmend.serve.log.stores.sqlite import SQLiteLog
 
     for registry in (PROTOCOLS, LOGS):
         for name in registry.names():
@@ -349,7 +349,7 @@ def test_a_protocol_and_a_log_backend_are_one_class_each(
     from fairmend.model.protocols import protocol_named, protocol_names
     from fairmend.serve.app import make_app
     from fairmend.serve.config import read_config
-    from fairmend.serve.log import open_store, verify
+    from fairmend.serve.log import LogKey, open_store, verify
     from fairmend.serve.sidecar import Sidecar
 
     url, calls = scoring_server
@@ -383,7 +383,7 @@ def test_a_protocol_and_a_log_backend_are_one_class_each(
     decided = asyncio.run(serve())
     assert json.loads(decided.content) == {"scores": [1]}
     assert "applicants" in protocol_names()
-    verdict = verify(log)
+    verdict = verify(log, LogKey.derived(bytes(32)))
     assert verdict.holds
     assert verdict.rows["decisions"] == 1
     with open_store(log) as store:

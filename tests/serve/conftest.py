@@ -4,6 +4,7 @@ import signal
 import pytest
 
 import fairmend
+import postgres
 import serving
 import vendors
 
@@ -25,6 +26,15 @@ def fitted():
         serving.decide, "fnr", immutable=["age"], key=bytes.fromhex(serving.KEY)
     )
     return repaired.fit(X, y, sensitive_features=group)
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """A server of PostgreSQL; where none can be run, its tests are skipped."""
+    pytest.importorskip("psycopg", reason="needs the extra postgres")
+    server = postgres.Server()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ def test_ten_kills_lose_no_acknowledged_decision(tmp_path, artifact, vendor):
     lost = [decision for decision in acknowledged if decision not in kept]
     assert lost == []
     assert len(acknowledged) > 500
-    verdict = verify(sidecar.log)
+    verdict = verify(sidecar.log, serving.log_key())
     assert verdict.holds, verdict.broken
     assert verdict.rows["decisions"] >= len(acknowledged)
     # and a change, a loss or a cut afterwards would show
@@ -97,7 +97,7 @@ def test_ten_kills_lose_no_acknowledged_decision(tmp_path, artifact, vendor):
             source.backup(target)
             target.execute(change)
             target.commit()
-        assert words in verify(copy, head=verdict.heads["decisions"]).broken
+        assert words in verify(copy, serving.log_key(), head=verdict.heads["decisions"]).broken
 
 
 def test_told_to_stop_it_answers_what_it_has_begun(tmp_path, artifact, vendor):
@@ -116,7 +116,7 @@ def test_told_to_stop_it_answers_what_it_has_begun(tmp_path, artifact, vendor):
     # and whoever was let in was answered: nothing was decided that no client heard of
     kept = {decision.partition("/")[0] for decision in logged(sidecar.log)}
     assert set(load.acknowledged) == kept
-    assert verify(sidecar.log).holds
+    assert verify(sidecar.log, serving.log_key()).holds
 
 
 def test_told_to_stop_again_and_again_it_ends_as_it_should(tmp_path, artifact, vendor):
@@ -125,7 +125,7 @@ def test_told_to_stop_again_and_again_it_ends_as_it_should(tmp_path, artifact, v
         sidecar.process.send_signal(signal.SIGTERM)
         time.sleep(0.001)
     assert sidecar.stop() == 0
-    assert verify(sidecar.log).holds
+    assert verify(sidecar.log, serving.log_key()).holds
 
 
 def test_twenty_reloads_drop_nobody(tmp_path, artifact, fitted, vendor):
@@ -185,6 +185,6 @@ def test_out_of_disk_it_fails_closed(tmp_path, artifact, vendor):
     assert headers["Retry-After"] == "5"
     assert serving.get(sidecar.admin + "/ready")[0] == 503
     assert len(logged(sidecar.log)) == 300 * (len(codes) - 1)
-    assert verify(sidecar.log).holds
+    assert verify(sidecar.log, serving.log_key()).holds
     sidecar.process.kill()
     sidecar.stop()

@@ -68,7 +68,8 @@ REFUSED = (503, "log_unavailable", "5")
 
 def logged(disk, sidecar):
     """The decisions in the log of a chain that holds, read by somebody who has the file."""
-    done = disk.run(sys.executable, "-m", "fairmend", "log", "verify", sidecar.log)
+    done = disk.run(sys.executable, "-m", "fairmend", "log", "verify", sidecar.log,
+                    env={"FAIRMEND_KEY": serving.KEY})  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(b"The chain holds.\n")
     done = disk.run(sys.executable, "-c", READ, sidecar.log)

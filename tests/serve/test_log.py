@@ -6,8 +6,20 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
+import serving
 from fairmend import DataError
-from fairmend.serve.log import DecisionLog, Entry, Reply, export, open_store, verify
+from fairmend.serve import log as logs
+from fairmend.serve.log import Entry, Reply, export, open_store
+
+KEY = serving.log_key()
+
+
+def DecisionLog(where, key=KEY):
+    return logs.DecisionLog(where, key)
+
+
+def verify(where, **more):
+    return logs.verify(where, KEY, **more)
 
 
 def row(number, at=None):
@@ -22,9 +34,17 @@ def cells(log):
         return [cell for (cell,) in store.execute("SELECT cell FROM cells")]
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request, tmp_path):
+    """The address of a log that is still empty, in each database."""
+    if request.param == "sqlite":
+        return tmp_path / "log.sqlite"
+    return request.getfixturevalue("postgresql").database()
+
+
 @pytest.fixture
-def log(tmp_path):
-    log = DecisionLog(tmp_path / "log.sqlite")
+def log(where):
+    log = DecisionLog(where)
     yield log
     log.close()
 
@@ -46,12 +66,12 @@ def test_many_writers_make_one_chain(log):
     assert "cut" in verify(log.where, head="0" * 64).broken
 
 
-def test_the_chain_goes_on_after_a_restart(tmp_path):
+def test_the_chain_goes_on_after_a_restart(where):
     for number in range(3):
-        log = DecisionLog(tmp_path / "log.sqlite")
+        log = DecisionLog(where)
         log.put_and_wait(Entry([("decisions", row(number))]))
         log.close()
-    verdict = verify(tmp_path / "log.sqlite")
+    verdict = verify(where)
     assert verdict.holds
     assert verdict.rows["decisions"] == 3
 
@@ -79,9 +99,11 @@ def test_a_key_is_remembered_with_its_answer(log):
     assert log.logged_of(["0001/0", "0002/0"]) == {"0001/0"}
 
 
-def test_one_writer_only(log):
+def test_one_server_only_of_a_file(tmp_path):
+    log = DecisionLog(tmp_path / "log.sqlite")
     with pytest.raises(DataError, match="one writer"):
         DecisionLog(log.where)
+    log.close()
 
 
 def test_parquet_holds_what_the_log_holds(log, tmp_path):
@@ -116,8 +138,8 @@ def test_what_is_no_log_is_said_to_be_none(tmp_path):
 
 def test_the_write_ahead_log_begins_anew_while_it_is_written(tmp_path, monkeypatch):
     """Each commit writes some pages: left alone, they would all still be there."""
-    monkeypatch.setattr("fairmend.serve.log.sqlite._CHECKPOINT_SECONDS", 0.02)
-    monkeypatch.setattr("fairmend.serve.log.sqlite._LONG", 50)
+    monkeypatch.setattr("fairmend.serve.log.stores.sqlite._CHECKPOINT_SECONDS", 0.02)
+    monkeypatch.setattr("fairmend.serve.log.stores.sqlite._LONG", 50)
     log = DecisionLog(tmp_path / "log.sqlite")
     for number in range(1_000):
         log.put_and_wait(Entry([("decisions", row(number))], [("d", "a", "b", number)]))

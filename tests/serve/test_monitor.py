@@ -26,7 +26,7 @@ def month(tmp_path_factory, fitted, artifact, vendor):
     name = hashlib.sha256(artifact.read_bytes()).hexdigest()
     rng = np.random.default_rng(0)
     known = {tuple(row): place for place, row in enumerate(cells(fitted.data_.table))}
-    log = DecisionLog(folder / "decisions.sqlite")
+    log = DecisionLog(folder / "decisions.sqlite", serving.log_key())
     first = (time.time() // 86_400 - DAYS) * 86_400
     for day in range(DAYS):
         X, y, group = vendors.people(A_DAY, seed=100 + day)

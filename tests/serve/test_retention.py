@@ -37,7 +37,7 @@ def days_kept(path):
 def test_a_start_a_year_ahead_deletes_nothing(tmp_path, artifact, vendor, monkeypatch, clock):
     monkeypatch.setenv("FAIRMEND_KEY", serving.KEY)
     path, now = tmp_path / "log.sqlite", time.time()
-    old = DecisionLog(path)
+    old = DecisionLog(path, serving.log_key())
     for days in (9, 8, 7.5, 0.5):
         old.put_and_wait(Entry([row(now - DAY * days)]))
     old.close()
@@ -69,7 +69,7 @@ def test_a_start_a_year_ahead_deletes_nothing(tmp_path, artifact, vendor, monkey
             "SELECT kind, detail FROM events")]  # fmt: skip
     paused = [detail for kind, detail in events if kind == "retention paused"]
     assert [detail["reason"] for detail in paused] == ["clock", "clock"]
-    assert verify(path).holds
+    assert verify(path, serving.log_key()).holds
 
 
 def test_a_clock_that_runs_beside_the_process_jumps_nowhere(clock):

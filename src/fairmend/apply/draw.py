@@ -173,6 +173,13 @@ def read_key(
     return _from_hex(os.environ[env], what)
 
 
+def find_key(env: str, file: str | Path | None = None) -> bytes | None:
+    """The secret of a file, else of an environment variable; None where neither is given."""
+    if file is not None:
+        return read_key(file=file)
+    return read_key(env=env) if os.environ.get(env) else None
+
+
 _MAY_BE_A_KEY = re.compile(r"[0-9A-Za-z+=_]{20}")
 """So many letters in a row are hardly a file's name, and are not repeated."""
 _HOW_TO_MAKE_ONE = (

@@ -39,7 +39,8 @@ from fairmend.config import (
     find_settings,
     settle,
 )
-from fairmend.serve.command import log_app, serve
+from fairmend.serve.command import serve
+from fairmend.serve.log_command import log_app
 
 
 class Plain:

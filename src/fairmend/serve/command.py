@@ -1,4 +1,4 @@
-"""``fairmend serve`` and ``fairmend log``, for the command line to mount."""
+"""``fairmend serve``, for the command line to mount."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import typer
 
 from fairmend.errors import require
 
-__all__ = ["log_app", "serve"]
-
-log_app = typer.Typer(name="log", help="Look at a sidecar's decision log.", no_args_is_help=True)
+__all__ = ["serve"]
 
 
 def serve(
@@ -55,36 +53,3 @@ def serve(
         key_file=text(key_file),
     )  # fmt: skip
     run(settings)
-
-
-@log_app.command("verify")
-def verify_log(
-    log: Annotated[str, typer.Argument(help="The log.")],
-    head: Annotated[
-        str | None, typer.Option(help="A head noted earlier: it must still be in the log.")
-    ] = None,
-) -> None:
-    """Follow the chain of a log: exit 0 if nothing was changed, 1 if something was."""
-    from fairmend.serve.log import verify
-
-    verdict = verify(log, head=head)
-    for table, count in verdict.rows.items():
-        typer.echo(f"{table}: {count:,} rows, head {verdict.heads[table]}")
-    if not verdict.holds:
-        typer.echo(f"BROKEN  {verdict.broken}", err=True)
-        raise typer.Exit(1)
-    typer.echo("The chain holds.")
-
-
-@log_app.command("export")
-def export_log(
-    log: Annotated[str, typer.Argument(help="The log.")],
-    to: Annotated[Path, typer.Argument(help="The Parquet file to write, NAME.parquet.")],
-    table: Annotated[str, typer.Option(help="decisions, outcomes or events.")] = "decisions",
-    force: Annotated[bool, typer.Option(help="Overwrite the file.")] = False,
-) -> None:
-    """Write a table of a log to a Parquet file."""
-    from fairmend.serve.log import export
-
-    count = export(log, to, table=table, overwrite=force)
-    typer.echo(f"{count:,} rows written to {to}")

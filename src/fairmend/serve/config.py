@@ -62,6 +62,9 @@ class Config:
     admin_port: Port = 8081
     key_env: str = "FAIRMEND_KEY"
     key_file: str | None = None
+    log_key_env: str = "FAIRMEND_LOG_KEY"
+    """Where the log's own key is found; without one it is derived from the key for draws."""
+    log_key_file: str | None = None
     token_env: str = "FAIRMEND_TOKEN"
     """Where the clients' bearer token is found; without it clients need none."""
     admin_token_env: str = "FAIRMEND_ADMIN_TOKEN"

@@ -41,12 +41,23 @@ from fairmend.serve.upstream import (
     follow_trace,
 )
 
-__all__ = ["Decided", "Exchange"]
+__all__ = ["Decided", "Exchange", "KeyRefused", "check_same"]
 
 _json = msgspec.json.Encoder()
 _REFUSED_FORM = (400, 415, 422)
 """Statuses of a vendor that does not take a form of rows."""
 _LENGTH = HEAD_LENGTH.encode()
+
+
+class KeyRefused(RequestFailed):
+    """An Idempotency-Key that cannot be used."""
+
+
+def check_same(first: bytes, digest: bytes) -> None:
+    """A key stands for one request."""
+    if first != digest:
+        message = "this Idempotency-Key came with another request before"
+        raise KeyRefused("key_reused", message, 422)
 
 
 @dataclass(slots=True)
@@ -445,6 +456,9 @@ class Exchange:
                 raise
             self.sidecar.metrics.unrecorded.inc()
             decided.decision = ""
+        if entry.earlier is not None:  # another replica was first, and its answer is on record
+            check_same(entry.earlier.body, entry.reply.body)  # type: ignore[union-attr]
+            return Decided(entry.earlier.content, entry.earlier.decision)
         return decided
 
     def _row(self, now: float, status: str, **values: Any) -> tuple[Any, ...]:

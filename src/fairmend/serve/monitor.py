@@ -22,7 +22,7 @@ import msgspec
 from fairmend.classifier import RepairedClassifier
 from fairmend.measure.disparity import RateGap, read_disparities
 from fairmend.measure.drift import AuditedInputs, InputWindow
-from fairmend.measure.late import OutcomeChances, WindowCounts, score_bands
+from fairmend.measure.late import OutcomeChances, WindowCounts
 from fairmend.measure.metrics import SP
 from fairmend.measure.windows import MOST_WINDOWS, WindowedGap
 from fairmend.report.monitoring import (
@@ -33,7 +33,7 @@ from fairmend.report.monitoring import (
     MonitorFigures,
     find_alerts,
 )
-from fairmend.serve.log import EVER, LogStore, Period, day_of, open_store
+from fairmend.serve.log import EVER, LogStore, Period, open_store
 from fairmend.serve.repairer import Repairer
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def _look(sidecar: Sidecar, store: LogStore, period: Period) -> MonitorFigures:
     totals = store.totals(period)
     width = _width(0.0 if totals.first is None else (totals.last or 0.0) - totals.first)
     data = serving.repair.data
-    bands = score_bands(data)
-    counts = store.counts(width, bands, period)
+    bands = store.state(sidecar.log.key).bands
+    counts = store.counts(width, period)
     monitored = _monitored(sidecar, store, counts, OutcomeChances.of(data, bands, counts), period)
     probes = sidecar.probes
     changed, repairs = probes.changed, config.mode == "repair"
@@ -201,9 +201,7 @@ def _inputs(
         return 0.0, ()
     audited = AuditedInputs.of(serving.classifier.data_, serving.schema.table, group)
     by_day: dict[str, list[tuple[int, int]]] = {}
-    first, last = day_of(period[0]), day_of(min(period[1] - 1, time.time() + 86_400))
-    for day, cell, n in store.inputs(serving.fingerprint, str(group)):
-        if first <= day <= last:
-            by_day.setdefault(day, []).append((cell, n))
-    days = list(by_day.items())[-MOST_DAYS:]
-    return audited.alone, tuple(audited.window(day, cells, risk) for day, cells in days)
+    for day, cell, n in store.inputs(serving.fingerprint, str(group), MOST_DAYS, period):
+        by_day.setdefault(day, []).append((cell, n))
+    windows = (audited.window(day, cells, risk) for day, cells in by_day.items())
+    return audited.alone, tuple(windows)

@@ -12,6 +12,8 @@ _START_JUMP, _JUMP = DAY, 3_600.0
 """A start so long after the last row, or a clock that moves so far beside the process's own, is
 taken for a clock that is wrong."""
 _PAUSE = DAY
+_BETWEEN = 3_000.0
+"""Replicas of one log look every hour, each of them; one run an hour is enough."""
 
 
 class Retention:
@@ -29,6 +31,7 @@ class Retention:
         self.keep_days = keep_days
         self._offset = time.time() - time.monotonic()
         self._paused_until = 0.0
+        self._done = 0.0
 
     @property
     def is_paused(self) -> bool:
@@ -54,8 +57,14 @@ class Retention:
             return None
         return {"reason": "clock", "expected": round(expected), "now": round(now)}
 
-    def before(self, oldest: float | None) -> float:
-        """Decisions before this time may be deleted now."""
+    def done(self) -> None:
+        """A run of this process is over."""
+        self._done = time.time()
+
+    def before(self, oldest: float | None, pruned: float | None = None) -> float:
+        """Decisions before this time may be deleted now; some were last ``pruned`` then."""
         if self.keep_days is None or oldest is None or self.is_paused:
             return 0.0
+        if pruned is not None and pruned > self._done and abs(time.time() - pruned) < _BETWEEN:
+            return 0.0  # by another replica
         return min(time.time() - DAY * self.keep_days, oldest + DAY)

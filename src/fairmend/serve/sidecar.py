@@ -9,22 +9,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from fairmend.apply.draw import Drawer, read_key
+from fairmend.apply.draw import Drawer, find_key
 from fairmend.data.columns import Frame
 from fairmend.errors import DataError, FairmendError, unreadable
+from fairmend.measure.late import score_bands
 from fairmend.model.remote import as_answers, cells, kinds
 from fairmend.model.wire import Protocol, RequestFailed
 from fairmend.serve.cap import Cap
 from fairmend.serve.config import Config
-from fairmend.serve.exchange import Decided, Exchange
-from fairmend.serve.log import DecisionLog, Entry, LogUnavailable, event
+from fairmend.serve.exchange import Decided, Exchange, KeyRefused, check_same
+from fairmend.serve.log import DecisionLog, Entry, LogKey, LogUnavailable, event
 from fairmend.serve.metrics import Metrics
 from fairmend.serve.notes import note, where
 from fairmend.serve.people import GROUP_HEADER, ID_HEADER, Incoming
@@ -36,10 +37,7 @@ from fairmend.serve.upstream import Upstream
 __all__ = ["Decided", "Sidecar"]
 
 _LOADS = 3
-
-
-class KeyRefused(RequestFailed):
-    """An Idempotency-Key that cannot be used."""
+T = TypeVar("T")
 
 
 class Sidecar:
@@ -50,6 +48,9 @@ class Sidecar:
         self.metrics = Metrics()
         self.upstream = Upstream(config, self.metrics)
         self.key = _key(config)
+        self.log_key = LogKey.own(config.log_key_env, config.log_key_file) or LogKey.derived(
+            self.key
+        )
         self.log: DecisionLog
         """Open once there is something to serve: a failed start leaves no log behind."""
         self.draining = False
@@ -72,7 +73,10 @@ class Sidecar:
             undo.push_async_callback(self.upstream.close)
             current = await asyncio.to_thread(self._load)
             await self.probes.check_start(current)
-            self.log = DecisionLog(self.config.log)
+            bands = score_bands(current.repair.data)
+            self.log = await asyncio.to_thread(
+                DecisionLog, self.config.log, self.log_key, bands
+            )
             undo.callback(self.log.close)
             paused = self.retention.begin(self.log.last())
             await self._record_start(current.fingerprint)
@@ -88,6 +92,7 @@ class Sidecar:
                 "start", mode=config.mode, basis=config.basis, artifact=artifact,
                 upstream_protocol=self.upstream.protocol.name, vendor=config.vendor,
                 version=config.version, key=self._pseudonyms.fingerprint,
+                log_key=self.log_key.fingerprint,
             )  # fmt: skip
         except RequestFailed:
             got = "its next row could not be written"
@@ -97,6 +102,7 @@ class Sidecar:
     async def stop(self) -> None:
         with suppress(RequestFailed):  # a full disk must not keep it from ending
             await self.record("stop")
+            await self._checkpoint()
         await self.upstream.close()
         await asyncio.to_thread(self.log.close)
 
@@ -176,6 +182,7 @@ class Sidecar:
     async def try_log(self) -> None:
         """Write again after a failure, so that readiness comes back without a request."""
         if not self.log.healthy:
+            note("log unavailable", "error", why=self.log.trouble)
             with suppress(RequestFailed):
                 await self.record("log available again")
         elif count := self.failures.take_left_out():
@@ -219,20 +226,17 @@ class Sidecar:
         digest = self._hash("\0".join(beside).encode() + b"\0" + incoming.body)
         if key in self._pending:
             first, future = self._pending[key]
-            _check_same(first, digest)
+            check_same(first, digest)
             decided = await asyncio.shield(future)
             if decided.rest is not None:
                 message = "the answer to the first request with this key is still on its way"
                 raise KeyRefused("interrupted", message, 503, 1)
             return decided
-        before = self.log.reply(key)
-        if before is not None:
-            _check_same(before.body, digest)
-            return Decided(before.content, before.decision)
         future = self.loop.create_future()
         self._pending[key] = digest, future
         try:
-            decided = await Exchange(self, incoming, (key, digest)).run()
+            earlier = await self._earlier(key, digest)
+            decided = earlier or await Exchange(self, incoming, (key, digest)).run()
             future.set_result(decided)
             return decided
         except BaseException as error:
@@ -243,6 +247,19 @@ class Sidecar:
             raise
         finally:
             del self._pending[key]
+
+    async def _earlier(self, key: bytes, digest: bytes) -> Decided | None:
+        """The answer that was given under this key before, by whichever replica."""
+        try:
+            before = await self._of_log(self.log.reply, key)
+        except RequestFailed:
+            if self.mode == "repair":
+                raise
+            return None
+        if before is None:
+            return None
+        check_same(before.body, digest)
+        return Decided(before.content, before.decision)
 
     def _hash(self, content: bytes) -> bytes:
         """Keyed: a request has so few possible contents that a plain hash could be guessed."""
@@ -269,7 +286,7 @@ class Sidecar:
     async def outcomes(self, outcomes: Sequence[tuple[str, int]]) -> int:
         """Log the outcomes of decisions; one that is not in the log refuses them all."""
         decisions = [decision for decision, _ in outcomes]
-        logged = await asyncio.to_thread(self.log.logged_of, decisions)
+        logged = await self._of_log(self.log.logged_of, decisions)
         if not logged.issuperset(decisions):
             raise RequestFailed("unknown_decision", "a decision is not in the log", 422)
         now = time.time()
@@ -281,11 +298,24 @@ class Sidecar:
         paused = self.retention.look()
         if paused:
             await self.record("retention paused", **paused)
-        oldest = await asyncio.to_thread(self.log.oldest)
-        before = self.retention.before(oldest)
+        oldest, pruned = await self._of_log(self.log.oldest), await self._of_log(self.log.pruned)
+        before = self.retention.before(oldest, pruned)
         await self.commit(Entry([], prune_before=before))
+        self.retention.done()
+        await self._checkpoint()
         if oldest is not None and oldest < before:
             note("retention", deleted_before=round(before))
+
+    async def _checkpoint(self) -> None:
+        """Where the chains of the log stand, signed, to wherever these lines are kept."""
+        note("checkpoint", checkpoint=await self._of_log(self.log.checkpoint))
+
+    async def _of_log(self, read: Callable[..., T], *given: Any) -> T:
+        """What is read of the log, beside the event loop."""
+        try:
+            return await asyncio.to_thread(read, *given)
+        except LogUnavailable:
+            raise log_unavailable() from None
 
     async def commit(self, entry: Entry) -> None:
         written = self.loop.create_future()
@@ -294,8 +324,7 @@ class Sidecar:
         try:
             await written
         except LogUnavailable:
-            message = "decisions cannot be recorded, so none are made"
-            raise RequestFailed("log_unavailable", message, 503, 5) from None
+            raise log_unavailable() from None
 
     def _wake(self, written: asyncio.Future[None], error: Exception | None) -> None:
         """From the log's thread: entries of one commit wake the event loop once."""
@@ -322,9 +351,8 @@ def _fingerprint(path: Path) -> str:
 
 
 def _key(config: Config) -> bytes:
-    if config.key_file is not None:
-        return read_key(file=config.key_file)
-    if not config.secret(config.key_env):
+    key = find_key(config.key_env, config.key_file)
+    if key is None:
         raise DataError(
             "key",
             "must be given, as the one that the repair was fitted with",
@@ -332,10 +360,9 @@ def _key(config: Config) -> bytes:
             'Say --key-file FILE, or key_file = "FILE" in the file of --config, or set '
             f"{config.key_env}; fairmend key FILE makes one.",
         )
-    return read_key(env=config.key_env)
+    return key
 
 
-def _check_same(first: bytes, digest: bytes) -> None:
-    if first != digest:
-        message = "this Idempotency-Key came with another request before"
-        raise KeyRefused("key_reused", message, 422)
+def log_unavailable() -> RequestFailed:
+    message = "decisions cannot be recorded, so none are made"
+    return RequestFailed("log_unavailable", message, 503, 5)

@@ -1,0 +1,1 @@
+"""Databases that keep decision logs, one file each."""

@@ -1,0 +1,105 @@
+"""``fairmend log``, for the command line to mount."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairmend.errors import DataError
+
+if TYPE_CHECKING:
+    from fairmend.serve.log import LogKey
+
+__all__ = ["log_app"]
+
+log_app = typer.Typer(name="log", help="Look at a sidecar's decision log.", no_args_is_help=True)
+_LogArgument = Annotated[str, typer.Argument(help="The log: a SQLite file, or postgresql://...")]
+_KeyFile = Annotated[
+    Path | None, typer.Option(help="The key that the sidecar is given; else in $FAIRMEND_KEY.")
+]
+_LogKeyFile = Annotated[
+    Path | None,
+    typer.Option(help="The log's own key, if it has one; else in $FAIRMEND_LOG_KEY."),
+]
+MOST_CHECKPOINT_BYTES = 1 << 26
+
+
+@log_app.command("verify")
+def verify_log(
+    log: _LogArgument,
+    head: Annotated[
+        str | None, typer.Option(help="A head noted earlier: it must still be in the log.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A file of checkpoints: each must be of this log.")
+    ] = None,
+    key_file: _KeyFile = None,
+    log_key_file: _LogKeyFile = None,
+) -> None:
+    """Follow the chains of a log: exit 0 if nothing was changed, 1 if something was."""
+    from fairmend.data.files import read_small
+    from fairmend.serve.log import verify
+    from fairmend.serve.log.chain import read_checkpoints
+
+    noted = []
+    if checkpoint is not None:
+        what = f"--checkpoint {str(checkpoint)!r}"
+        content = read_small(checkpoint, MOST_CHECKPOINT_BYTES, what)
+        noted = read_checkpoints(content, what)
+    verdict = verify(log, _log_key(key_file, log_key_file), head=head, checkpoints=noted)
+    for table, count in verdict.rows.items():
+        typer.echo(f"{table}: {count:,} rows, head {verdict.heads[table]}")
+    if not verdict.holds:
+        typer.echo(f"BROKEN  {verdict.broken}", err=True)
+        raise typer.Exit(1)
+    if verdict.erased:
+        typer.echo(f"{verdict.erased:,} rows without content: somebody had it erased.")
+    typer.echo("The chain holds.")
+
+
+@log_app.command("checkpoint")
+def checkpoint_log(
+    log: _LogArgument, key_file: _KeyFile = None, log_key_file: _LogKeyFile = None
+) -> None:
+    """Print where the chains of a log stand, signed: a line to keep where nobody can reach it."""
+    import json
+
+    from fairmend.serve.log import open_store
+    from fairmend.serve.log.writer import refusing
+
+    key = _log_key(key_file, log_key_file)
+    with open_store(log) as store, refusing(log):
+        typer.echo(json.dumps(key.checkpoint(store.state(key))))
+
+
+@log_app.command("export")
+def export_log(
+    log: _LogArgument,
+    to: Annotated[Path, typer.Argument(help="The Parquet file to write, NAME.parquet.")],
+    table: Annotated[str, typer.Option(help="decisions, outcomes or events.")] = "decisions",
+    force: Annotated[bool, typer.Option(help="Overwrite the file.")] = False,
+) -> None:
+    """Write a table of a log to a Parquet file."""
+    from fairmend.serve.log import export
+
+    count = export(log, to, table=table, overwrite=force)
+    typer.echo(f"{count:,} rows written to {to}")
+
+
+def _log_key(key_file: Path | None, log_key_file: Path | None) -> LogKey:
+    from fairmend.apply.draw import find_key
+    from fairmend.serve.log import LogKey
+
+    own = LogKey.own("FAIRMEND_LOG_KEY", log_key_file)
+    if own is not None:
+        return own
+    key = find_key("FAIRMEND_KEY", key_file)
+    if key is None:
+        raise DataError(
+            "key", "must be given, as the one that the log was written with", "got none",
+            "Say --key-file FILE or set FAIRMEND_KEY; for a log with a key of its own "
+            "--log-key-file FILE or FAIRMEND_LOG_KEY.",
+        )  # fmt: skip
+    return LogKey.derived(key)
