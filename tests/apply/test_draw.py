@@ -242,6 +242,7 @@ def test_keys_are_fresh_and_kept():
 def test_read_key(tmp_path, monkeypatch):
     path = tmp_path / "key"
     path.write_text(KEY.hex() + "\n")
+    path.chmod(0o600)
     monkeypatch.setenv("FAIRMEND_KEY", KEY.hex().upper())
     assert read_key(hex=KEY.hex()) == read_key(env="FAIRMEND_KEY") == read_key(file=path) == KEY
 
@@ -250,6 +251,7 @@ def test_read_key(tmp_path, monkeypatch):
 def test_a_bad_key_is_refused_and_not_repeated(text, tmp_path, monkeypatch):
     path = tmp_path / "key"
     path.write_text(text)
+    path.chmod(0o600)
     monkeypatch.setenv("FAIRMEND_KEY", text)
     for source in ({"hex": text}, {"env": "FAIRMEND_KEY"}, {"file": path}):
         with pytest.raises(DataError, match="must be 32 bytes, written as 64") as raised:

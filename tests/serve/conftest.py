@@ -37,6 +37,14 @@ def postgresql():
     server.close()
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request, tmp_path):
+    """The address of a log that is still empty, in each database."""
+    if request.param == "sqlite":
+        return tmp_path / "log.sqlite"
+    return request.getfixturevalue("postgresql").database()
+
+
 @pytest.fixture(scope="session")
 def artifact(fitted, tmp_path_factory):
     path = tmp_path_factory.mktemp("artifact") / "repair.zip"

@@ -34,14 +34,6 @@ def cells(log):
         return [cell for (cell,) in store.execute("SELECT cell FROM cells")]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def where(request, tmp_path):
-    """The address of a log that is still empty, in each database."""
-    if request.param == "sqlite":
-        return tmp_path / "log.sqlite"
-    return request.getfixturevalue("postgresql").database()
-
-
 @pytest.fixture
 def log(where):
     log = DecisionLog(where)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -191,6 +192,7 @@ _MUST = f"must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digi
 def _from_file(path: Path) -> bytes:
     what, fix = f"key file {str(path)!r}", _HOW_TO_MAKE_ONE
     try:
+        _refuse_readable(path)
         text = read_small(path, _LONGEST_KEY, what).decode("ascii", "replace")
     except DataError:  # too long, or no file
         raise
@@ -202,6 +204,16 @@ def _from_file(path: Path) -> bytes:
     except ValueError:  # a name with a zero byte in it
         raise DataError("key file", "must be readable", "its name is none", fix) from None
     return _from_hex(text, f"key file {path.name!r}")
+
+
+def _refuse_readable(path: Path) -> None:
+    """A secret is its owner's; one that a cluster mounts is root's, and may be its group's too."""
+    found = path.stat()
+    others = 0o027 if found.st_uid == 0 != os.geteuid() else 0o077
+    mode = stat.S_IMODE(found.st_mode)
+    check(not stat.S_ISREG(found.st_mode) or not mode & others, f"key file {path.name!r}",
+          "must be readable by nobody but its owner", f"its mode is {mode:04o}",
+          "Say chmod 600 FILE; if others may have read it, make another key.")  # fmt: skip
 
 
 def _from_hex(text: str, what: str) -> bytes:

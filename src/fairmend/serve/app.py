@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -16,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairmend._version import __version__
+from fairmend.data.ids import is_id
 from fairmend.model.protocols import protocol_named, protocol_names
 from fairmend.model.protocols.v2 import BINARY, HEAD_LENGTH
 from fairmend.model.wire import JSON, BadRequest, Cell, Protocol, RequestFailed, strict_json
@@ -29,8 +31,9 @@ __all__ = ["make_app", "model_name"]
 
 
 class _Outcome(msgspec.Struct, forbid_unknown_fields=True):
-    decision: str
     y: Cell
+    decision: str | UnsetType = UNSET
+    person: int | str | UnsetType = UNSET
 
 
 class _Outcomes(msgspec.Struct, forbid_unknown_fields=True):
@@ -148,7 +151,15 @@ class _Clients(Port):
         types = (int, float, str, type(labels.positive))  # else true would pass for 1
         if any(type(each.y) not in types or each.y not in values for each in outcomes):
             raise BadRequest("bad_outcome", "y must be one of the two labels of the audit", 422)
-        count = await self.sidecar.outcomes([(each.decision, values[each.y]) for each in outcomes])
+        if any((each.decision is UNSET) == (each.person is UNSET) for each in outcomes):
+            raise BadRequest("bad_outcome", "name either the decision or the person", 422)
+        if not all(each.person is UNSET or is_id(each.person) for each in outcomes):
+            raise BadRequest("bad_id", "ids are whole numbers or text that is not empty", 422)
+        count = await self.sidecar.outcomes(
+            [(each.decision, values[each.y]) for each in outcomes if each.decision is not UNSET],
+            [(self.sidecar.pseudonym(each.person), values[each.y])
+             for each in outcomes if each.person is not UNSET],
+        )  # fmt: skip
         return reply({"recorded": count}, 201)
 
     async def ping(self, _: Request) -> Response:

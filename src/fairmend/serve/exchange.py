@@ -494,10 +494,12 @@ class Exchange:
     def _person_row(self, i: int, each: Person, now: float, status: str) -> tuple[Any, ...]:
         serving, repaired = self.serving, self.mode != "off" and status == "ok"
         answer, then, before = each.answer, each.edited_answer or each.answer, each.row or ()
-        pairs = zip(serving.schema.names, before, each.edited or before, strict=bool(before))
+        pairs = list(zip(serving.schema.names, before, each.edited or before, strict=bool(before)))
         features = None
         if self.sidecar.config.keep_features and each.row is not None:
-            features = _json.encode([each.row, each.edited]).decode()
+            edited = {name: new for name, old, new in pairs if old != new}
+            given = dict(zip(serving.schema.names, each.row, strict=True))
+            features = _json.encode({"given": given, "edited": edited}).decode()
         has_score = answer is not None and answer.score is not None
         return self._row(
             now,

@@ -10,6 +10,7 @@ import typer
 from fairmend.errors import DataError
 
 if TYPE_CHECKING:
+    from fairmend.apply.draw import Drawer
     from fairmend.serve.log import LogKey
 
 __all__ = ["log_app"]
@@ -86,6 +87,91 @@ def export_log(
 
     count = export(log, to, table=table, overwrite=force)
     typer.echo(f"{count:,} rows written to {to}")
+
+
+@log_app.command("show")
+def show_person(
+    log: _LogArgument,
+    person: Annotated[str, typer.Option(help="The id that requests about the person carry.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    key_file: _KeyFile = None,
+) -> None:
+    """Print the decisions about one person, with their reasons in plain words."""
+    import json
+
+    from fairmend.serve.log.person import decisions_of
+
+    decisions = decisions_of(log, _drawer(key_file).pseudonym(person))
+    if as_json:
+        content = [each.as_data() for each in decisions]
+        typer.echo(json.dumps({"schema": "fairmend.person/1", "decisions": content}, indent=2))
+        return
+    for each in decisions:
+        typer.echo(each.in_words + "\n")
+    typer.echo(f"{len(decisions):,} decisions about this person are in the log.")
+
+
+@log_app.command("erase")
+def erase_person(
+    log: _LogArgument,
+    person: Annotated[str, typer.Option(help="The id that requests about the person carry.")],
+    key_file: _KeyFile = None,
+    log_key_file: _LogKeyFile = None,
+) -> None:
+    """Erase what the log says of one person; the chain stays verifiable."""
+    from fairmend.serve.log.person import erase
+
+    pseudonym = _drawer(key_file).pseudonym(person)
+    erased = erase(log, _log_key(key_file, log_key_file), pseudonym)
+    typer.echo(f"{erased['decisions']:,} decisions and {erased['outcomes']:,} outcomes erased.")
+
+
+@log_app.command("outcomes")
+def record_outcomes(
+    log: _LogArgument,
+    file: Annotated[Path, typer.Argument(help="A table: CSV, Parquet, Arrow or a spreadsheet.")],
+    decision: Annotated[
+        str, typer.Option(help="The column that holds the decision's id.")
+    ] = "decision",
+    person: Annotated[
+        str | None,
+        typer.Option("--id", help="The column that holds the person's id, in its place."),
+    ] = None,
+    outcome: Annotated[str, typer.Option(help="The column that holds the outcome.")] = "y",
+    positive: Annotated[
+        str | None, typer.Option(help="The label of a positive outcome; else 1 and 0.")
+    ] = None,
+    key_file: _KeyFile = None,
+    log_key_file: _LogKeyFile = None,
+) -> None:
+    """Record what became of people, from a file; a person's outcome is of the last decision."""
+    from fairmend.serve.log.outcomes import read_outcomes, record
+
+    key = _log_key(key_file, log_key_file)
+    drawer = None if person is None else _drawer(key_file)
+    told = read_outcomes(file, decision=decision, person=person, outcome=outcome,
+                         positive=positive, drawer=drawer)  # fmt: skip
+    done = record(log, key, told, by_person=person is not None)
+    typer.echo(f"{done.recorded:,} outcomes recorded, {done.known:,} known already.")
+    if done.contradicting:
+        typer.echo(f"{done.contradicting:,} contradict an earlier outcome: both are kept, and the "
+                   "later one counts.")  # fmt: skip
+    if done.unknown:
+        typer.echo(f"{done.unknown:,} are about nobody in the log, the first of them in "
+                   f"{done.first_unknown}.", err=True)  # fmt: skip
+
+
+def _drawer(key_file: Path | None) -> Drawer:
+    """What makes the pseudonyms of people, by the sidecar's key."""
+    from fairmend.apply.draw import Drawer, find_key
+
+    key = find_key("FAIRMEND_KEY", key_file)
+    if key is None:
+        raise DataError(
+            "key", "must be given, as the one that the sidecar is given", "got none",
+            "Say --key-file FILE or set FAIRMEND_KEY: people stand in the log by a keyed hash.",
+        )  # fmt: skip
+    return Drawer(key, "person")
 
 
 def _log_key(key_file: Path | None, log_key_file: Path | None) -> LogKey:

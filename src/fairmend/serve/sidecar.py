@@ -74,9 +74,7 @@ class Sidecar:
             current = await asyncio.to_thread(self._load)
             await self.probes.check_start(current)
             bands = score_bands(current.repair.data)
-            self.log = await asyncio.to_thread(
-                DecisionLog, self.config.log, self.log_key, bands
-            )
+            self.log = await asyncio.to_thread(DecisionLog, self.config.log, self.log_key, bands)
             undo.callback(self.log.close)
             paused = self.retention.begin(self.log.last())
             await self._record_start(current.fingerprint)
@@ -283,15 +281,21 @@ class Sidecar:
         """Log something that is no decision."""
         await self.commit(Entry([("events", event(kind, detail))]))
 
-    async def outcomes(self, outcomes: Sequence[tuple[str, int]]) -> int:
-        """Log the outcomes of decisions; one that is not in the log refuses them all."""
-        decisions = [decision for decision, _ in outcomes]
-        logged = await self._of_log(self.log.logged_of, decisions)
-        if not logged.issuperset(decisions):
+    async def outcomes(
+        self, decisions: Sequence[tuple[str, int]], people: Sequence[tuple[str, int]]
+    ) -> int:
+        """Log the outcomes of decisions, and of people by their pseudonyms.
+
+        One that is not in the log refuses them all.
+        """
+        meant = await self._of_log(self.log.logged_of, [name for name, _ in decisions])
+        meant |= await self._of_log(self.log.last_decisions_of, [name for name, _ in people])
+        told = [*decisions, *people]
+        if not meant.keys() >= {name for name, _ in told}:
             raise RequestFailed("unknown_decision", "a decision is not in the log", 422)
         now = time.time()
-        await self.commit(Entry([("outcomes", (decision, y, now)) for decision, y in outcomes]))
-        return len(outcomes)
+        await self.commit(Entry([("outcomes", (meant[name], y, now)) for name, y in told]))
+        return len(told)
 
     async def forget(self) -> None:
         """Delete what is older than the operator wants to keep, a day's worth at most."""

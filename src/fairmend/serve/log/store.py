@@ -49,7 +49,7 @@ _INDEXES = {
 
 Period = tuple[float, float]
 """From a time on until before another."""
-EVER: Period = (0.0, 1e15)
+EVER: Period = (0.0, 1e18)
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 """Widths of tallies."""
 
@@ -75,6 +75,8 @@ class LogStore(ABC):
     """What the database calls text, floats, whole numbers of 64 bits and bytes."""
     locking: ClassVar[str] = ""
     """What a SELECT ends with that others who write must wait for."""
+    small: ClassVar[str] = ""
+    """What the statement for a table that is found by its key alone ends with."""
     patience: float | None = None
     """Seconds that the database may take to answer; None where nobody waits."""
 
@@ -124,7 +126,9 @@ class LogStore(ABC):
                    f"erased {blob}, chain {blob} NOT NULL)")  # fmt: skip
         for table, (columns, unique) in _KEPT.items():
             named = ", ".join(f"{name} {self.types[kind]}" for name, kind in columns.items())
-            yield f"CREATE TABLE IF NOT EXISTS {table} ({named}, PRIMARY KEY ({unique}))"
+            yield (
+                f"CREATE TABLE IF NOT EXISTS {table} ({named}, PRIMARY KEY ({unique}))" + self.small
+            )
         for name, what in _INDEXES.items():
             yield f"CREATE INDEX IF NOT EXISTS {name} ON {what}"
 
@@ -188,7 +192,7 @@ class LogStore(ABC):
         edges = "".join(f" WHEN d.original_score < ? THEN {i}" for i in range(len(state.bands)))
         band = f"CASE WHEN d.original_score IS NULL THEN -1{edges} ELSE {len(state.bands)} END"
         return self.execute(
-            f"SELECT {start}ELSE {minute} END, coalesce(d.grp, ''), d.status, "
+            f"SELECT {start}ELSE {minute} END, coalesce(d.grp, ''), coalesce(d.status, ''), "
             "CASE WHEN d.edited <> '' THEN 1 ELSE 0 END, coalesce(d.original, -1), "
             f"coalesce(d.repaired, -1), coalesce(o.y, -1), {band if state.bands else -1}, count(*) "
             "FROM decisions d LEFT JOIN "
@@ -288,6 +292,18 @@ class LogStore(ABC):
         query = f"SELECT {', '.join(columns)} FROM decisions WHERE {where} ORDER BY seq"
         return [dict(zip(columns, row, strict=True)) for row in self.execute(query, *given)]
 
+    def logged_of(self, decisions: Sequence[str]) -> dict[str, str]:
+        """Those of some ids of decisions that are in the log, each by itself."""
+        query = "SELECT decision, decision FROM decisions WHERE decision IN (??)"
+        return dict(self.selected(query, decisions))
+
+    def last_decisions_of(self, people: Sequence[str]) -> dict[str, str]:
+        """The last decision about each of some people, by their pseudonyms."""
+        query = ("SELECT seq, person, decision FROM decisions WHERE original IS NOT NULL "
+                 "AND person IN (??)")  # fmt: skip
+        rows = sorted(self.selected(query, people))
+        return {person: decision for _, person, decision in rows}
+
     def outcomes_named(self, decision: str) -> Iterable[tuple[float, int]]:
         """Time and value of every outcome of a decision; the last one counts."""
         query = "SELECT at, y FROM outcomes WHERE decision = ? ORDER BY seq"
@@ -296,7 +312,7 @@ class LogStore(ABC):
 
 def _whole(period: Period) -> tuple[int, int]:
     """A period as tallies know it: their starts are whole."""
-    return math.floor(period[0]), math.ceil(min(period[1], EVER[1]))
+    return math.floor(period[0]), math.ceil(period[1])
 
 
 def _known(number: int) -> int | None:

@@ -20,7 +20,14 @@ from typing import Any
 from fairmend.errors import DataError, FairmendError, in_a_line
 from fairmend.serve.log.chain import TABLES, LogBroken, LogKey, State, day_of, event
 from fairmend.serve.log.store import (
-    CONTRADICTED, DAY, HOUR, MINUTE, TALLIED, LogStore, open_store, store_at,
+    CONTRADICTED,
+    DAY,
+    HOUR,
+    MINUTE,
+    TALLIED,
+    LogStore,
+    open_store,
+    store_at,
 )
 
 __all__ = ["Amending", "DecisionLog", "Entry", "LogUnavailable", "Reply", "amended"]
@@ -162,7 +169,7 @@ class Amending:
         """The key that a decision is counted under."""
         numbers = (-1 if each is None else each
                    for each in (values[_ORIGINAL], values[_REPAIRED], y))  # fmt: skip
-        return (self._start(values[_AT]), values[_GROUP] or "", values[_STATUS],
+        return (self._start(values[_AT]), values[_GROUP] or "", values[_STATUS] or "",
                 int(bool(values[_EDITED])), *numbers, self._band(values[_SCORE]))  # fmt: skip
 
     def _band(self, score: float | None) -> int:
@@ -195,8 +202,12 @@ class Amending:
 
     def _roll(self, now: float) -> None:
         """Keep old tallies by the hour from now on, and older ones by the day."""
-        rolled = tuple(max(before, int((now - kept) // width) * width) for before, kept, width in zip(
-            self._rolled, (_BY_HOUR, _BY_MINUTE), (DAY, HOUR), strict=True))
+        rolled = tuple(
+            max(before, int((now - kept) // width) * width)
+            for before, kept, width in zip(
+                self._rolled, (_BY_HOUR, _BY_MINUTE), (DAY, HOUR), strict=True
+            )
+        )
         by_day, by_hour = rolled
         if (by_day, by_hour) == self._rolled:
             return
@@ -358,11 +369,15 @@ class DecisionLog:
         with _reading():
             return self.key.checkpoint(self._reader.state(self.key))
 
-    def logged_of(self, decisions: Sequence[str]) -> set[str]:
-        """Which of some ids of decisions are in the log."""
-        query = "SELECT decision FROM decisions WHERE decision IN (??)"
+    def logged_of(self, decisions: Sequence[str]) -> dict[str, str]:
+        """Those of some ids of decisions that are in the log, each by itself."""
         with _reading():
-            return {decision for (decision,) in self._reader.selected(query, decisions)}
+            return self._reader.logged_of(decisions)
+
+    def last_decisions_of(self, people: Sequence[str]) -> dict[str, str]:
+        """The last decision about each of some people, by their pseudonyms."""
+        with _reading():
+            return self._reader.last_decisions_of(people)
 
     def close(self) -> None:
         """Write what is queued, and let go of the log."""

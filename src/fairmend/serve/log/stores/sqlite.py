@@ -30,6 +30,7 @@ class SQLiteLog(LogStore):
     """A log in one file."""
 
     scheme = "sqlite"
+    small = " WITHOUT ROWID"
     types = {str: "TEXT", float: "REAL", int: "INTEGER", bytes: "BLOB"}  # noqa: RUF012
 
     def __init__(self, where: str, *, read_only: bool) -> None:
@@ -56,7 +57,7 @@ class SQLiteLog(LogStore):
             old = "SELECT count(*) FROM pragma_table_info('decisions') WHERE name = 'chain'"
             new = "SELECT count(*) FROM sqlite_master WHERE name = 'state'"
             is_old = db.execute(old).fetchone() > db.execute(new).fetchone()
-            for statement in () if is_old else self.schema():
+            for statement in () if is_old else ("BEGIN IMMEDIATE", *self.schema(), "COMMIT"):
                 db.execute(statement)
         except sqlite3.Error as error:
             db.close()
