@@ -64,11 +64,14 @@ def wait_for(port, seconds=60):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (which("bash") and which("curl")), reason="needs bash and curl")
-def test_the_walk_works_as_typed(tmp_path):
+def test_the_walk_works_as_typed(tmp_path, postgresql):
     page = PAGE.read_text(encoding="utf-8")
     start = page.index("## A walk")
     text = page[start : page.index("\n## ", start)]
-    ports = {number: str(free_port()) for number in ("9000", "8080", "8081")}
+    numbers = ("9000", "8080", "8081", "8082", "8083", "8084", "8085")
+    ports = {number: str(free_port()) for number in numbers}
+    database = re.search(r"postgresql://\S+?/decisions", text)[0]
+    text = text.replace(database, postgresql.database())
     for number, free in ports.items():
         text = re.sub(rf"\b{number}\b", free, text)
     blocks = [block for block in BLOCK.findall(text) if "pip install" not in block[1]]
@@ -83,7 +86,9 @@ def test_the_walk_works_as_typed(tmp_path):
             elif language == "sh":
                 printed = shell.type(code)
                 if code.endswith("&\n"):
-                    wait_for(ports["9000" if "vendor.py" in code else "8080"])
+                    own = re.search(r"--port (\d+)", code)
+                    usual = ports["9000" if "vendor.py" in code else "8080"]
+                    wait_for(own[1] if own else usual)
             else:
                 assert same.check_output(code, printed, doctest.ELLIPSIS), (code, printed)
                 shown += 1

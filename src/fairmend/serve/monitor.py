@@ -34,6 +34,7 @@ from fairmend.report.monitoring import (
     find_alerts,
 )
 from fairmend.serve.log import EVER, LogStore, Period, open_store
+from fairmend.serve.log.store import CONTRADICTED
 from fairmend.serve.repairer import Repairer
 
 if TYPE_CHECKING:
@@ -155,9 +156,10 @@ def _failures(store: LogStore, period: Period) -> Iterator[Failure]:
         if status not in NOT_REPAIRED:
             yield Failure(status, count, last, decision)
     reasons: dict[str, Failure] = {}
-    for at, kind, detail in store.events_of(NOT_REPAIRED, MOST_EVENTS, period):
+    kinds = (*NOT_REPAIRED, CONTRADICTED)
+    for at, kind, detail in store.events_of(kinds, MOST_EVENTS, period):
         said = msgspec.json.decode(detail)
-        name = f"{kind}: {said['reason']}"
+        name = kind if kind == CONTRADICTED else f"{kind}: {said['reason']}"
         latest = reasons.setdefault(name, Failure(name, 0, at, said["decision"]))
         reasons[name] = replace(latest, count=latest.count + 1)
     yield from reasons.values()
