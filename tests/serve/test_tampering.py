@@ -50,10 +50,9 @@ def database(where):
 def log(where):
     """Twenty decisions, outcomes of ten, and the five oldest forgotten."""
     log, now = DecisionLog(where, KEY), time.time()
-    for number in range(20):
-        at = now - 10 * DAY if number < 5 else now
-        cell = (day_of(now), "a" * 64, "b", number % 3)
-        log.put_and_wait(Entry([("decisions", row(number, at))], [cell]))
+    rows = [row(number, now - 10 * DAY if number < 5 else now) for number in range(20)]
+    cells = [(day_of(now), "a" * 64, "b", number % 3) for number in range(20)]
+    log.put_and_wait(Entry([("decisions", each) for each in rows], cells))
     outcomes = [("outcomes", (f"{number:04d}/0", number % 2, now)) for number in range(5, 15)]
     log.put_and_wait(Entry(outcomes))
     log.put_and_wait(Entry([], prune_before=now - 5 * DAY))

@@ -192,13 +192,14 @@ class LogStore(ABC):
         edges = "".join(f" WHEN d.original_score < ? THEN {i}" for i in range(len(state.bands)))
         band = f"CASE WHEN d.original_score IS NULL THEN -1{edges} ELSE {len(state.bands)} END"
         return self.execute(
-            f"SELECT {start}ELSE {minute} END, coalesce(d.grp, ''), coalesce(d.status, ''), "
-            "CASE WHEN d.edited <> '' THEN 1 ELSE 0 END, coalesce(d.original, -1), "
-            f"coalesce(d.repaired, -1), coalesce(o.y, -1), {band if state.bands else -1}, count(*) "
-            "FROM decisions d LEFT JOIN "
-            "(SELECT decision, max(seq) AS seq FROM outcomes GROUP BY decision) l "
-            "ON l.decision = d.decision LEFT JOIN outcomes o ON o.seq = l.seq "
-            f"WHERE d.erased IS NULL {where} GROUP BY 1, 2, 3, 4, 5, 6, 7, 8",
+            f"SELECT {', '.join(TALLIED[:-1])}, count(*) FROM (SELECT {start}ELSE {minute} END "
+            "AS start, coalesce(d.grp, '') AS grp, coalesce(d.status, '') AS status, "
+            "CASE WHEN d.edited <> '' THEN 1 ELSE 0 END AS edited, "
+            "coalesce(d.original, -1) AS original, coalesce(d.repaired, -1) AS repaired, "
+            "coalesce((SELECT o.y FROM outcomes o WHERE o.decision = d.decision "
+            f"ORDER BY o.seq DESC LIMIT 1), -1) AS y, {band if state.bands else -1} AS band "
+            f"FROM decisions d WHERE d.erased IS NULL {where}) each_of "
+            f"GROUP BY {', '.join(TALLIED[:-1])}",
             *state.bands, *given,
         )  # fmt: skip
 
