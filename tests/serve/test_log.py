@@ -88,7 +88,7 @@ def test_a_key_is_remembered_with_its_answer(log):
     log.put_and_wait(Entry([("decisions", row(1))], reply=reply))
     assert log.reply(b"key") == reply
     assert log.reply(b"other") is None
-    assert log.logged_of(["0001/0", "0002/0"]) == {"0001/0"}
+    assert log.logged_of(["0001/0", "0002/0"]).keys() == {"0001/0"}
 
 
 def test_one_server_only_of_a_file(tmp_path):
@@ -162,7 +162,7 @@ def test_a_log_may_have_any_name(tmp_path):
     path = tmp_path / "half 50%41 #1?.sqlite"
     log = DecisionLog(path)
     log.put_and_wait(Entry([("decisions", row(1))]))
-    assert log.logged_of(["0001/0"]) == {"0001/0"}
+    assert log.logged_of(["0001/0"]).keys() == {"0001/0"}
     assert verify(path).holds
     log.close()
     assert [file.name for file in tmp_path.iterdir() if file.suffix == ".sqlite"] == [path.name]
