@@ -357,8 +357,9 @@ def in_few_colours(page: Any, png: bytes) -> bytes:
     tab = page.context.new_page()  # the page itself may forbid it
     height, width, text = tab.evaluate(PIXELS, base64.b64encode(png).decode())
     tab.close()
-    pixels = np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, 4)[:, :3]
-    colours, place, count = np.unique(pixels, axis=0, return_inverse=True, return_counts=True)
+    pixels = np.frombuffer(base64.b64decode(text), ">u4") >> 8  # without transparency
+    numbers, place, count = np.unique(pixels, return_inverse=True, return_counts=True)
+    colours = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 1:]
     palette = colours[np.sort(np.argsort(-count, kind="stable")[:COLOURS])]
     apart = colours[:, None].astype(np.int64) - palette[None]
     nearest = (apart**2).sum(axis=2).argmin(axis=1).astype(np.uint8)
