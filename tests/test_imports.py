@@ -22,9 +22,20 @@ def run(code):
 
 
 def test_import_stays_light():
-    done = run("import sys, fairmend; print(*{name.split('.')[0] for name in sys.modules})")
+    done = run("import sys, fairmend; print(*sys.modules)")
     assert done.returncode == 0, done.stderr
-    assert not {*HEAVY, "scipy"} & set(done.stdout.split())
+    modules = done.stdout.split()
+    assert not {*HEAVY, "scipy"} & {name.split(".")[0] for name in modules}
+    assert not [name for name in modules if name.startswith(("fairmend.engines", "fairmend.apply"))]
+
+
+def test_engines_come_when_they_are_needed():
+    done = run(
+        "import sys, fairmend\n"
+        "from fairmend import engines\n"
+        "assert engines is fairmend.engines is sys.modules['fairmend.engines']\n"
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_audit_of_plain_lists_needs_none_of_them():

@@ -5,10 +5,11 @@ from fairmend.cli import interrupts
 
 interrupts.watch()  # before anything that takes time to import
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fairmend import datasets, engines
+from fairmend import datasets
 from fairmend._version import __version__
 from fairmend.errors import (
     ArtifactError,
@@ -22,6 +23,7 @@ from fairmend.errors import (
 from fairmend.explain.counterfactual import Counterfactual, counterfactual, counterfactual_data
 from fairmend.explain.descent import descend
 from fairmend.explain.projection import project
+from fairmend.measure import elsewhere
 from fairmend.measure.audit import audit, audit_data
 from fairmend.measure.disparity import Combination, Disparity, MetricWords, RateGap
 from fairmend.measure.metrics import FDR, FNR, FPR, SP, Alignment
@@ -32,6 +34,7 @@ from fairmend.model.blackbox import BlackBox
 from fairmend.repair.costs import Cost
 
 if TYPE_CHECKING:
+    from fairmend import engines
     from fairmend.artifact import load
     from fairmend.classifier import RepairedClassifier
     from fairmend.model.remote import RemoteModel
@@ -86,9 +89,12 @@ _LATER = {
     "load": "fairmend.artifact",
 }
 """Loaded on first use: the estimator is a scikit-learn class, and importing that takes a while."""
+elsewhere.register_later(partial(import_module, "fairmend.engines"))
 
 
 def __getattr__(name: str) -> Any:
+    if name == "engines":
+        return import_module("fairmend.engines")
     if name not in _LATER:
         raise AttributeError(f"module 'fairmend' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

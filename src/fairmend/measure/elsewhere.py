@@ -1,7 +1,7 @@
 """Rows that are not in memory, as the rooms see them.
 
 An audit, a fit and a prediction take X wherever it is. `fairmend.engines`, which reads such rows,
-registers itself here when fairmend is imported.
+registers itself here when it is imported, which is when somebody first asks for engines.
 """
 
 from __future__ import annotations
@@ -75,6 +75,12 @@ class Engines(Protocol):
 
 
 _registered: list[Engines] = []
+_importing: list[Callable[[], object]] = []
+
+
+def register_later(importing: Callable[[], object]) -> None:
+    """What to call where no engines are registered yet: an import by which they are."""
+    _importing[:] = [importing]
 
 
 def register(engines: Engines) -> None:
@@ -84,6 +90,8 @@ def register(engines: Engines) -> None:
 
 def engines() -> Engines:
     """The registered engines."""
+    if not _registered:
+        _importing[0]()
     return _registered[0]
 
 
