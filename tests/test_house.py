@@ -82,13 +82,21 @@ def test_help_opens_with_one_sentence(name):
 
 @functools.cache
 def functions_and_classes():
+    """Each with its file, and whether it stands at the top of it."""
     return [
-        (path.relative_to(ROOT).as_posix(), node, node in tree.body)
+        (path.relative_to(ROOT).as_posix(), node, at_top)
         for path in sorted((ROOT / "src" / "fairmend").rglob("*.py"))
-        for tree in [ast.parse(path.read_text(encoding="utf-8"))]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        for node, at_top in definitions(ast.parse(path.read_text(encoding="utf-8")))
     ]
+
+
+def definitions(block, *, at_top=True):
+    """The functions and classes of a block of statements, and within them."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for node in getattr(block, name, ()):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield node, at_top
+            yield from definitions(node, at_top=False)
 
 
 def test_no_function_is_longer_than_80_lines():

@@ -43,7 +43,7 @@ DEVIATIONS = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class GivenRows:
     """Rows as they came; those that are asked for come as the fit saw them."""
 
     table: Frame
@@ -78,7 +78,7 @@ class Lever:
         price = float(self.plan.rule.prices[0])
         return 1 / price if price != 0 else np.inf
 
-    def keys(self, rows: Rows, answers: Answers, at: IntArray) -> FloatArray:
+    def keys(self, rows: GivenRows, answers: Answers, at: IntArray) -> FloatArray:
         """Two keys for each row at some places, as a `Ranking` has them; -inf: never flipped."""
         if isinstance(self.plan, BlindPlan):
             return self._blind_keys(rows.take(at), answers.take(at))
@@ -141,7 +141,7 @@ class Window:
     def of(cls, lever: Lever, groups: Sequence[Any], table: Frame) -> Window:
         """From the sample: so many standard errors of the cut's rank on either side."""
         keys = np.concatenate([
-            lever.keys(Rows(table.take(np.asarray(group.rows)), table), group.answers,
+            lever.keys(GivenRows(table.take(np.asarray(group.rows)), table), group.answers,
                        np.arange(len(group)))[:, 0] for group in groups
         ])  # fmt: skip
         keys = np.sort(keys[keys > -np.inf])
@@ -231,7 +231,7 @@ class Recount:
                 pd.DataFrame({name: np.empty(0) for name in names}),
             )
         batch = self.reader.read(table)
-        rows = Rows(Frame.read(table), self.template)
+        rows = GivenRows(Frame.read(table), self.template)
         own = batch.answers.decision
         after, near = own.copy(), []
         weight = np.ones(len(own)) if batch.weight is None else batch.weight
@@ -249,7 +249,7 @@ class Recount:
         return Recounted(answers, pd.DataFrame(border_rows, columns=names))
 
     def _applied(
-        self, place: int, plan: Plan, rows: Rows, answers: Answers, at: IntArray
+        self, place: int, plan: Plan, rows: GivenRows, answers: Answers, at: IntArray
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
         """For rows at some places expected decisions, who is in the window, and all their keys."""
         window, own = self.windows.get(place), answers.take(at)
