@@ -30,6 +30,7 @@ class Clients:
         """By key: the decision and the answer that were acknowledged first."""
         self.changed = []
         """Keys under which another answer came later."""
+        self.asked = []
         self.statuses = collections.Counter()
         self.repeats = 0
         self._people, self._seed = people(), seed
@@ -57,6 +58,7 @@ class Clients:
             else:
                 key = f"{self._seed}-{number}-{len(mine)}"
                 mine.append(key)
+                self.asked.append(key)
             await self._ask_until_answered(session, key, rng)
 
     async def _ask_until_answered(self, session, key, rng):
@@ -146,11 +148,15 @@ def kill_again_and_again(fleet, clients, server, kills, *, seed=0, say=lambda _:
 
 def judged(clients, log, key):
     """What the log says about what was acknowledged."""
+    from fairmend.apply.draw import Drawer
     from fairmend.serve.log import open_store, verify
 
+    drawer = Drawer(bytes.fromhex(serving.KEY), "person")
+    people = [drawer.pseudonym(asked) for asked in clients.asked]
     with open_store(log) as store:
-        rows = list(store.execute(
-            "SELECT decision, person FROM decisions WHERE original IS NOT NULL"))  # fmt: skip
+        rows = list(store.selected(
+            "SELECT decision, person FROM decisions WHERE original IS NOT NULL "
+            "AND person IN (??)", people))  # fmt: skip
     logged = {decision.partition("/")[0] for decision, _ in rows}
     times = collections.Counter(person for _, person in rows)
     verdict = verify(log, key)
