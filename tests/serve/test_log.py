@@ -1,5 +1,6 @@
 """The decision log: its chain, its memory of keys, what it forgets, and how it is handed on."""
 
+import sys
 import threading
 import time
 
@@ -8,8 +9,10 @@ import pytest
 
 import serving
 from fairmend import DataError
+from fairmend.errors import MissingExtra
 from fairmend.serve import log as logs
 from fairmend.serve.log import Entry, Reply, export, open_store
+from vendors import free_port
 
 KEY = serving.log_key()
 
@@ -166,3 +169,40 @@ def test_a_log_may_have_any_name(tmp_path):
     assert verify(path).holds
     log.close()
     assert [file.name for file in tmp_path.iterdir() if file.suffix == ".sqlite"] == [path.name]
+
+
+def test_tallies_grow_coarser_with_age_and_stay_right(log):
+    now = time.time()
+    ages = [40, 20, 20, 10, 5, 2, 1, 0]
+    rows = [("decisions", row(i, now - 86_400 * age)) for i, age in enumerate(ages)]
+    log.put_and_wait(Entry(rows))
+    with open_store(log.where) as store:
+        before = store.counts(86_400), store.totals()
+    log.put_and_wait(Entry([], prune_before=0.0))  # as every hour, though nothing is deleted
+    with open_store(log.where) as store:
+        assert store.counts(86_400) == before[0]
+        assert store.totals()[2:] == before[1][2:]
+        starts = [start for (start,) in store.execute("SELECT start FROM tallies")]
+    assert sum(start % 86_400 == 0 for start in starts) >= 2
+    assert sum(start % 3_600 == 0 for start in starts) >= 4
+    outcomes = [("outcomes", (f"{i:04d}/0", 1, now)) for i in (0, 3, 7)]  # of each age
+    log.put_and_wait(Entry(outcomes))
+    with open_store(log.where) as store:
+        assert sum(n for (*_, y, _), n in store.counts(86_400).items() if y == 1) == 3
+    assert verify(log.where).broken == ""
+    log.put_and_wait(Entry([], prune_before=now - 15 * 86_400))
+    assert verify(log.where).broken == ""
+    assert verify(log.where).rows["decisions"] == 5
+
+
+def test_a_database_that_is_not_there_is_said_to_be_away():
+    pytest.importorskip("psycopg")
+    with pytest.raises(DataError, match="must be a database that answers") as raised:
+        DecisionLog(f"postgresql://me:secret@127.0.0.1:{free_port()}/decisions")
+    assert "secret" not in str(raised.value)
+
+
+def test_without_its_driver_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"fairmend\[postgres\]"):
+        DecisionLog("postgresql://127.0.0.1/decisions")
