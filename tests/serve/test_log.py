@@ -131,6 +131,7 @@ def test_what_is_no_log_is_said_to_be_none(tmp_path):
         DecisionLog(tmp_path / "text")
 
 
+@pytest.mark.slow
 def test_the_write_ahead_log_begins_anew_while_it_is_written(tmp_path, monkeypatch):
     """Each commit writes some pages: left alone, they would all still be there."""
     monkeypatch.setattr("fairmend.serve.log.stores.sqlite._CHECKPOINT_SECONDS", 0.02)
