@@ -112,7 +112,7 @@ reproduce: setup            ## the paper's tables and figures, its numbers besid
 	$(BIN)/python experiments --splits $(SPLITS) --jobs $(WORKERS)
 
 alternatives: setup         ## less discriminatory alternatives beside retrained models and truth (an hour)
-	$(BIN)/python experiments/alternatives.py --splits 5 --jobs $(WORKERS)
+	$(BIN)/python experiments/alternatives.py --splits 20 --jobs $(WORKERS)
 	$(BIN)/python experiments/_page.py results/alternatives.json
 
 reach: setup                ## how far a blind rule can go: what is said, beside the truth (an hour)

@@ -10,6 +10,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fairmend import doors
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
@@ -198,7 +200,8 @@ class Alternatives(doors.Shown):
         """The margin in its unit."""
         if self.relative_margin:
             return f"{100 * self.margin:g} % of {self.measure}"
-        return f"{100 * self.margin:g} points of {self.measure}"
+        unit = "point" if np.isclose(self.margin, 0.01) else "points"
+        return f"{100 * self.margin:g} {unit} of {self.measure}"
 
     def measure_text(self, value: float, *, signed: bool = False) -> str:
         """A value of the measure, or a difference of two, in its unit."""
