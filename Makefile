@@ -92,7 +92,7 @@ theory: setup               ## the promises of the mathematics, with all their r
 docs: setup                 ## run the examples in the pages, and build them into a site in site/
 	$(BIN)/python -m pytest -q tests/docs/test_docs.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
-	@echo 'open site/index.html'
+	@echo 'open site/index.html; to search, serve it: $(BIN)/python -m http.server --directory site --bind 127.0.0.1 8000'
 
 screenshots: setup          ## take the pictures in docs/images anew (needs Chromium)
 	$(BIN)/python scripts/screenshots.py

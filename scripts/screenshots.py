@@ -38,17 +38,23 @@ MADE_FROM = IMAGES / "made-from.json"
 WIDE, NARROW, MARGIN = 1280, 390, 20
 LEVEL = "0.8"
 """Where the slider of the frontier stands."""
-COLOURS = 80
+COLOURS = 32
 """Of a picture: pages are mostly black on white."""
 
 FIRST_DAY = 1_777_593_600.0  # 1 May 2026, so that the same days are shown whenever it is run
 DAYS, A_DAY, DRIFT = 30, 2_000, 16
 DAY = 86_400
-GAP_CHART = "svg#gap-0"
+GAP_CHART = "figure:has(#gap-0)"
 AUDIT = (
     "fairmend", "audit", "applicants.csv", "--label", "over_50k", "--group", "sex",
     "--predictions", "score", "--id", "person",
 )  # fmt: skip
+NOTEBOOK = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Notebook</title>
+<style>main {{ columns: 34rem; column-gap: 1rem; }} main > * {{ break-inside: avoid; }}</style>
+<main>{cards}</main>"""
+"""Cards beside each other where there is room."""
 TERMINAL = """\
 <svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -108,8 +114,9 @@ def take_all(browser: Any) -> Iterator[Shot]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         yield from report_shots(browser, folder)
-        yield dossier_shot(browser, folder)
-        yield monitor_shot(browser, folder)
+        yield from notebook_shots(browser, folder)
+        yield from dossier_shots(browser, folder)
+        yield from monitor_shots(browser, folder)
         yield terminal_shot(folder)
 
 
@@ -130,15 +137,16 @@ def style() -> str:
 
 
 def report_shots(browser: Any, folder: Path) -> Iterator[Shot]:
-    """The page that the demo writes: its verdict, its groups, and the frontier with its slider."""
+    """The page that the demo writes: its first screen, its groups, its frontier with the slider."""
     from fairmend.cli import walk
 
     made = patch.dict(os.environ, SOURCE_DATE_EPOCH=str(int(FIRST_DAY)))
     with made, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
         walk.main()
+    address = (folder / walk.PAGE).as_uri()
+    yield from on_each_screen(browser, "report", address, "header", "#verdict .figures")
     with opened(browser) as page:
-        page.goto((folder / walk.PAGE).as_uri())
-        yield shot(page, "report-verdict.png", "header", "#verdict")
+        page.goto(address)
         yield shot(page, "report-groups.png", "#groups", "#groups")
         slider = page.get_by_role("slider")
         slider.focus()
@@ -146,12 +154,33 @@ def report_shots(browser: Any, folder: Path) -> Iterator[Shot]:
             page.keyboard.press("ArrowLeft")
         slider.blur()
         yield shot(page, "report-frontier.png", "#frontier", "#frontier figure")
-    with opened(browser, width=NARROW, theme="dark") as page:
-        page.goto((folder / walk.PAGE).as_uri())
-        yield shot(page, "report-phone.png", "header", "#verdict .figures")
 
 
-def dossier_shot(browser: Any, folder: Path) -> Shot:
+def notebook_shots(browser: Any, folder: Path) -> Iterator[Shot]:
+    """What a notebook shows of an audit, a counterfactual, a fitted repair and its report."""
+    from sklearn.linear_model import LogisticRegression
+
+    import fairmend
+
+    adult = fairmend.datasets.load_adult()
+    model = LogisticRegression(C=100).fit(adult.X[::3], adult.y[::3])
+    audited, new = ((adult.X[k::3], adult.y[k::3]) for k in (1, 2))
+    sex, new_sex = (adult.sensitive_features[k::3] for k in (1, 2))
+    repaired = fairmend.RepairedClassifier(model, "fnr", do_no_harm=True, random_state=0)
+    repaired.fit(*audited, sensitive_features=sex)
+    shown = (
+        fairmend.audit(model, *audited, sensitive_features=sex),
+        fairmend.counterfactual(model, *audited, sensitive_features=sex, disparity="fnr"),
+        repaired,
+        repaired.report(*new, sensitive_features=new_sex, holdout=True),
+    )
+    cards = "".join(one._repr_html_() for one in shown)
+    page = folder / "notebook.html"
+    page.write_text(NOTEBOOK.format(cards=cards), encoding="utf-8")
+    yield from on_each_screen(browser, "notebook", page.as_uri(), "main", "main", margin=0)
+
+
+def dossier_shots(browser: Any, folder: Path) -> Iterator[Shot]:
     """The first screen of the dossier that docs/alternatives.md makes."""
     from sklearn.linear_model import LogisticRegression
 
@@ -165,31 +194,28 @@ def dossier_shot(browser: Any, folder: Path) -> Shot:
             sensitive_features=adult.sensitive_features[1::3], random_state=0,
         )  # fmt: skip
     found.save_html(folder / "dossier.html")
-    with opened(browser) as page:
-        page.goto((folder / "dossier.html").as_uri())
-        return shot(page, "dossier.png", "header", "#answer figure")
+    address = (folder / "dossier.html").as_uri()
+    yield from on_each_screen(browser, "dossier", address, "header", "#answer figure")
 
 
 # -------------------------------------------------------------------- the monitor
 
 
-def monitor_shot(browser: Any, folder: Path) -> Shot:
+def monitor_shots(browser: Any, folder: Path) -> Iterator[Shot]:
     """The operators' page after a month in which one group's inputs have drifted."""
     from fairmend.report.html.monitor import monitor_page
     from fairmend.serve.monitor import look
 
-    end = FIRST_DAY + DAYS * DAY
     sidecar = a_month(folder / "decisions.sqlite")
-    drawn = monitor_page(replace(look(sidecar), at=end))
-    address = "http://localhost:8081/"
+    drawn = monitor_page(replace(look(sidecar), at=FIRST_DAY + DAYS * DAY))
 
     def answer(route: Any) -> None:
         route.fulfill(content_type="text/html; charset=utf-8", body=drawn)
 
-    with opened(browser) as tab:
-        tab.route("**/*", answer)
-        tab.goto(address)
-        return shot(tab, "monitor.png", "body", GAP_CHART, margin=0)
+    address = "http://localhost:8081/"
+    yield from on_each_screen(
+        browser, "monitor", address, "body", GAP_CHART, margin=0, answer=answer
+    )
 
 
 def a_month(path: Path) -> Any:
@@ -298,6 +324,26 @@ def opened(browser: Any, *, width: int = WIDE, theme: str = "light") -> Iterator
     )
     yield context.new_page()
     context.close()
+
+
+def on_each_screen(
+    browser: Any,
+    name: str,
+    address: str,
+    start: str,
+    end: str,
+    *,
+    margin: int = MARGIN,
+    answer: Any = None,
+) -> Iterator[Shot]:
+    """A page on a wide screen and on a phone, in light and in dark: four pictures."""
+    for width, of_width in ((WIDE, ""), (NARROW, f"-{NARROW}")):
+        for theme, of_theme in (("light", ""), ("dark", "-dark")):
+            with opened(browser, width=width, theme=theme) as tab:
+                if answer is not None:
+                    tab.route("**/*", answer)
+                tab.goto(address)
+                yield shot(tab, f"{name}{of_width}{of_theme}.png", start, end, margin=margin)
 
 
 def shot(page: Any, name: str, start: str, end: str, *, margin: int = MARGIN) -> Shot:

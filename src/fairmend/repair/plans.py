@@ -88,8 +88,10 @@ def check_harm(plan: Plan, settings: RepairSettings, labels: Labels) -> None:
             f"it would take them from {share(loses)} of the group",
             "Choose another disparity, or leave do_no_harm out.",
         )
+    given = settings.blind or settings.favorable_label is not None
+    hint = f" If people want {labels.negative}, say favorable_label={labels.negative!r}."
     closes = "closes" if plan.status is PlanStatus.CLOSED else "changes"
     warn(
         f"This repair {closes} the gap in {plan.metric} by taking the favourable decision from "
-        f"{share(loses)} of {plan.group_names[0]}."
+        f"{share(loses)} of {plan.group_names[0]}.{'' if given else hint}"
     )
