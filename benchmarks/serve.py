@@ -13,9 +13,9 @@ the same kind to a log of the same kind, waits for the disk and answers.
 
 Exits with 1 if a bar is missed: 500 requests a second without an error, p99 at most 100 ms, added
 p50 at most 5 ms at 500 requests a second, memory growth under 10 %, added p50 at one connection at
-most 1.25 times the pass-through's; with the log in PostgreSQL at 8 and 32 clients at least 0.4
-times the pass-through's throughput, at most twice its p99 and no error; and reading a one-row
-request and writing the edited row at most twice what a plain msgspec decode and encode takes. With
+most 1.2 times the pass-through's; at 8 and 32 clients at least 0.6 times its throughput (0.4 with
+the log in PostgreSQL), at most twice its p99 and no error; and reading a one-row request and
+writing the edited row at most twice what a plain msgspec decode and encode takes. With
 ``--long-log`` the monitor page of a year's log of so many decisions is made instead, in each
 database: under 2 seconds.
 """
@@ -130,10 +130,17 @@ def pass_through(upstream: str, log: str) -> None:
 # ------------------------------------------------------------------ a log in PostgreSQL
 
 
-def with_postgresql(
-    folder: Path, path: Path, content: list[bytes], *, vendor: Any, bare: str, seconds: float
+def beside_pass_through(
+    folder: Path,
+    path: Path,
+    content: list[bytes],
+    *,
+    vendor: Any,
+    bare: str,
+    sqlite: str,
+    seconds: float,
 ) -> dict[str, Any]:
-    """The sidecar with its log in PostgreSQL beside the pass-through, in turns, by clients."""
+    """The sidecar, its log in SQLite and in PostgreSQL, and the pass-through, in turns."""
     server = postgres.Server()
     try:
         (folder / "postgresql").mkdir()
@@ -141,7 +148,7 @@ def with_postgresql(
             folder / "postgresql", path, vendor.url, mode="repair", concurrency=200,
             log=server.database(),
         )  # fmt: skip
-        ways = {"bare": bare, "postgresql": sidecar.url + "/predict"}
+        ways = {"bare": bare, "sqlite": sqlite, "postgresql": sidecar.url + "/predict"}
         found: dict[str, Any] = {}
         try:
             for clients in (8, 32):
@@ -313,8 +320,8 @@ def measure(seconds: float, clients: int, delay: float) -> dict[str, Any]:
                 "sidecar": (url, sidecar.process),
             }
             one = in_turns(ways, content, seconds / 30)
-            shared = with_postgresql(
-                folder, path, content, vendor=vendor, bare=bare, seconds=seconds
+            shared = beside_pass_through(
+                folder, path, content, vendor=vendor, bare=bare, sqlite=url, seconds=seconds
             )
         finally:
             passing.kill()
@@ -347,15 +354,17 @@ def bars(found: dict[str, Any]) -> list[tuple[str, float, str, bool]]:
     ratio = wide["ours"] / wide["plain"]
     errors = sum(at_load["failed"].values()) + sum(found["paced"]["failed"].values())
     shared = []
-    for clients in ("8", "32"):
-        ours, bare = (found["shared"][clients][name] for name in ("postgresql", "bare"))
-        speed, late = ours["per_second"] / bare["per_second"], ours["p99"] / bare["p99"]
-        name = f"PostgreSQL, {clients} clients:"
-        shared += [
-            (f"{name} throughput against the pass-through", speed, "at least 0.4", speed >= 0.4),
-            (f"{name} p99 against the pass-through", late, "at most 2", late <= 2),
-            (f"{name} errors", ours["errors"], "none", ours["errors"] == 0),
-        ]
+    for store, least in (("SQLite", 0.6), ("PostgreSQL", 0.4)):
+        for clients in ("8", "32"):
+            ours, bare = (found["shared"][clients][name] for name in (store.lower(), "bare"))
+            speed, late = ours["per_second"] / bare["per_second"], ours["p99"] / bare["p99"]
+            name = f"{store}, {clients} clients:"
+            shared += [
+                (f"{name} throughput against the pass-through", speed, f"at least {least}",
+                 speed >= least),
+                (f"{name} p99 against the pass-through", late, "at most 2", late <= 2),
+                (f"{name} errors", ours["errors"], "none", ours["errors"] == 0),
+            ]  # fmt: skip
     return [
         ("requests a second", at_load["per_second"], "at least 500", at_load["per_second"] >= 500),
         ("errors", errors, "none", errors == 0),
@@ -365,7 +374,7 @@ def bars(found: dict[str, Any]) -> list[tuple[str, float, str, bool]]:
         ("memory growth in %", 100 * found["memory_growth"], "under 10",
          found["memory_growth"] < 0.1),
         ("added p50 at one connection, against the pass-through", found["added_ratio"],
-         "at most 1.25", found["added_ratio"] <= 1.25),
+         "at most 1.2", found["added_ratio"] <= 1.2),
         ("one row of 16 columns in, edited row out, against msgspec", ratio, "at most 2",
          ratio <= 2),
         *shared,

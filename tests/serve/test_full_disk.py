@@ -112,8 +112,9 @@ def test_readiness_comes_back_by_itself(disk, serve):
     assert ask(sidecar)[0] == 200
 
 
-def test_in_shadow_clients_do_not_notice_a_full_disk(disk, serve):
-    sidecar = serve(mode="shadow")
+@pytest.mark.parametrize("mode", ["shadow", "off"])
+def test_in_shadow_and_off_clients_do_not_notice_a_full_disk(disk, serve, mode):
+    sidecar = serve(mode=mode)
     disk.fill()
     for _ in range(MOST):
         status, content, headers = ask(sidecar)

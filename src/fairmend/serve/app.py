@@ -22,7 +22,7 @@ from fairmend.model.protocols import protocol_named, protocol_names
 from fairmend.model.protocols.v2 import BINARY, HEAD_LENGTH
 from fairmend.model.wire import JSON, BadRequest, Cell, Protocol, RequestFailed, strict_json
 from fairmend.serve.exchange import Decided
-from fairmend.serve.http import ErrorBody, Port, problem, receive_body, reply
+from fairmend.serve.http import WHOLE, ErrorBody, Port, problem, receive_body, reply
 from fairmend.serve.notes import note, where
 from fairmend.serve.openapi import document
 from fairmend.serve.sidecar import Sidecar
@@ -227,7 +227,9 @@ class _Predicting:
             raise RequestFailed("too_many_requests", "too many requests at once", 429, 1)
         sidecar.in_flight += 1
         try:
-            body, rest = await receive_body(receive, headers, config.most_bytes, config.timeout)
+            body, rest = await receive_body(
+                receive, headers, config.most_bytes, config.timeout, is_whole=WHOLE in scope
+            )
             scope["unread"] = rest is not None
             kind = headers.get("content-type", JSON)
             if HEAD_LENGTH in headers:
@@ -262,7 +264,7 @@ class _Predicting:
 
     def _note(self, code: str, decided: Decided, seconds: float, trace: dict[str, str]) -> None:
         counts, protocol = self._sidecar.metrics, self._protocol.name
-        counts.requests.labels(protocol, code).inc()
+        counts.of_requests(protocol, code).inc()
         counts.request_seconds.observe(seconds)
         note("request", protocol=protocol, code=code, status=decided.status,
              ms=round(1000 * seconds, 2), decision=decided.decision, **trace)  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -80,6 +80,7 @@ class Around(Protocol):
     upstream: Upstream
     metrics: Metrics
     failures: Cap
+    loop: asyncio.AbstractEventLoop
 
     @property
     def serving(self) -> Repairer: ...
@@ -111,7 +112,7 @@ class Exchange:
     def __post_init__(self) -> None:
         self.serving, self.mode = self.sidecar.serving, self.sidecar.mode
         # ids in the order of time, so that the log's index grows at its end
-        self.decision = f"{time.time_ns() // 1_000:014x}{secrets.token_hex(5)}"
+        self.decision = f"{time.time_ns() // 1_000:014x}{next(_tokens)}"
         self.started, self.deadline = time.perf_counter(), self.sidecar.deadline()
 
     @property
@@ -447,6 +448,7 @@ class Exchange:
         is_json = decided.rest is None and media_type(given.content_type) in ("", JSON)
         if self.idempotency is not None and decided.status == 200 and is_json:
             entry.reply = Reply(*self.idempotency, 200, decided.content, self.decision)
+        self.sidecar.loop.call_soon(self._count_rows)  # while it is written
         try:
             await self.sidecar.commit(entry)
         except RequestFailed:
@@ -481,8 +483,6 @@ class Exchange:
             if each.row is not None:
                 cell = self.serving.cells.get(each.row, -1)
                 entry.cells.append((day, self.serving.fingerprint, each.group or "", cell))
-            edited = "yes" if each.edited is not None else "no"
-            self.sidecar.metrics.rows.labels(each.group or "", edited).inc()
         if not self.people:
             entry.rows.append(("decisions", self._row(now, status)))
         if status in ("shadow_failed", "not_read") and self.problem is not None:
@@ -491,14 +491,24 @@ class Exchange:
             self.sidecar.metrics.not_repaired.labels(self.problem.code).inc()
         return entry
 
+    def _count_rows(self) -> None:
+        for each in self.people:
+            edited = "yes" if each.edited is not None else "no"
+            self.sidecar.metrics.of_rows(each.group or "", edited).inc()
+
     def _person_row(self, i: int, each: Person, now: float, status: str) -> tuple[Any, ...]:
-        serving, repaired = self.serving, self.mode != "off" and status == "ok"
-        answer, then, before = each.answer, each.edited_answer or each.answer, each.row or ()
-        pairs = list(zip(serving.schema.names, before, each.edited or before, strict=bool(before)))
+        repaired = self.mode != "off" and status == "ok"
+        answer, then = each.answer, each.edited_answer or each.answer
+        original = after = self._decision(each, answer)
+        if then is not answer:
+            after = self._decision(each, then)
+        edited: dict[str, Any] = {}
+        if each.edited is not None and each.row is not None:
+            cells = zip(self.serving.schema.names, each.row, each.edited, strict=True)
+            edited = {name: new for name, old, new in cells if old != new}
         features = None
         if self.sidecar.config.keep_features and each.row is not None:
-            edited = {name: new for name, old, new in pairs if old != new}
-            given = dict(zip(serving.schema.names, each.row, strict=True))
+            given = dict(zip(self.serving.schema.names, each.row, strict=True))
             features = _json.encode({"given": given, "edited": edited}).decode()
         has_score = answer is not None and answer.score is not None
         return self._row(
@@ -507,11 +517,11 @@ class Exchange:
             decision=f"{self.decision}/{i}",
             person=None if each.id is None else self.sidecar.pseudonym(each.id),
             grp=each.group,
-            original=self._decision(each, answer),
-            repaired=self._decision(each, then) if repaired else None,
+            original=original,
+            repaired=after if repaired else None,
             original_score=float(answer.score) if has_score else None,  # type: ignore
             repaired_score=float(then.score) if has_score and repaired else None,  # type: ignore
-            edited=",".join(name for name, old, new in pairs if old != new),
+            edited=",".join(edited),
             features=features,
         )
 
@@ -531,6 +541,16 @@ class Exchange:
         if not may:
             self.sidecar.metrics.failures_not_logged.inc()
         return may
+
+
+def _made_tokens() -> Iterator[str]:
+    """Random names; asking the system for each would take longer than everything about it."""
+    while True:
+        some = secrets.token_hex(5 * 256)
+        yield from (some[i : i + 10] for i in range(0, len(some), 10))
+
+
+_tokens = _made_tokens()
 
 
 async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

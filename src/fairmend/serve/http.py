@@ -19,8 +19,10 @@ from fairmend.model.wire import JSON, BadRequest, RequestFailed
 from fairmend.serve.notes import note, where
 from fairmend.serve.sidecar import Sidecar
 
-__all__ = ["Port", "problem", "receive_body", "reply"]
+__all__ = ["WHOLE", "Port", "problem", "receive_body", "reply"]
 
+WHOLE = "fairmend.whole"
+"""In the scope of a request whose body is all there."""
 ErrorBody = Callable[[str, str], bytes]
 Handler = Callable[[Request], Awaitable[Response]]
 _json = msgspec.json.Encoder()
@@ -131,12 +133,23 @@ def is_allowed(headers: Mapping[str, str], tokens: Sequence[str]) -> bool:
 
 
 async def receive_body(
-    receive: Receive, headers: Mapping[str, str], most: int, seconds: float
+    receive: Receive,
+    headers: Mapping[str, str],
+    most: int,
+    seconds: float,
+    *,
+    is_whole: bool = False,
 ) -> tuple[bytes, AsyncIterator[bytes] | None]:
-    """The body; of one longer than ``most`` the beginning, and the rest as it arrives."""
+    """The body; of one longer than ``most`` the beginning, and the rest as it arrives.
+
+    One that ``is_whole`` is there already: no clock needs to be set.
+    """
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
         return b"", _rest_of(receive, seconds)
+    if is_whole:
+        body, _ = await _part(receive)
+        return body, _rest_of(receive, seconds, more=False) if len(body) > most else None
     body, more = b"", True
     try:
         async with asyncio.timeout(seconds):

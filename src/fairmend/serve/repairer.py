@@ -73,6 +73,7 @@ class Repairer:
         self._plans = Laws(self.repair, most=0)
         self._laws: Bounded[Law] = Bounded()
         self._read: Bounded[Answer] = Bounded()
+        self._groups: Bounded[str] = Bounded()
         self.cells = self.schema.known_rows()
         self.probe = self._find_probe()
 
@@ -114,8 +115,15 @@ class Repairer:
         """
         if not self.reads_groups:
             return None
+        key = tuple((type(label), label) for label in labels)
+        try:
+            if key in self._groups:
+                return self._groups[key]
+        except TypeError:  # a label is no label
+            pass
         place = self.repair.groups.place(labels)
         if place >= 0:
+            self._groups[key] = self._names[place]
             return self._names[place]
         strict = self.repair.unknown_group == "error" and not self.repair.blind
         if place == UNKNOWN and strict:

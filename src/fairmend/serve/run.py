@@ -24,6 +24,7 @@ from fairmend.model.wire import RequestFailed
 from fairmend.serve.admin import make_admin
 from fairmend.serve.app import make_app
 from fairmend.serve.config import Config
+from fairmend.serve.http import WHOLE
 from fairmend.serve.notes import flush, note, where
 from fairmend.serve.sidecar import Sidecar
 from fairmend.serve.tls import renew, served_by
@@ -34,6 +35,8 @@ __all__ = ["run"]
 HEAD_BYTES, HEAD_SECONDS = 1 << 16, 10.0
 """Limits for the headers of a request."""
 _FLUSH_SECONDS, _LOG_SECONDS, _RENEW_SECONDS, _FORGET_SECONDS = 0.2, 1.0, 60.0, 3_600.0
+_COLLECT = (20_000, 10, 10)
+"""When garbage is collected: a request makes hardly any, and the default looks once a request."""
 _AGAIN_SECONDS = 30.0
 """When the vendor is looked at again after that failed."""
 _GRACE_SECONDS = 0.2
@@ -69,7 +72,7 @@ class _Bounded(HttpToolsProtocol):
     """Closes connections whose headers are too long, or take too long."""
 
     _received = 0
-    _in_body = False
+    _in_body = _in_head = False
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -78,15 +81,16 @@ class _Bounded(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._wait()
+        self._in_head = True
 
     def on_headers_complete(self) -> None:
-        self._received, self._in_body = 0, True
+        self._received, self._in_body, self._in_head = 0, True, False
         self._stop_waiting()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._in_body = False
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -99,6 +103,8 @@ class _Bounded(HttpToolsProtocol):
             data = _OFFER.sub(b"", data[:end]) + data[end:]
         self._received += len(data)
         super().data_received(data)
+        if self._in_head:  # most heads come in one piece, and no clock needs to be set
+            self._wait()
         if self._waiting is None:  # the head is complete: what comes is counted as body
             self._received = 0
         elif self._received > HEAD_BYTES:
@@ -159,6 +165,7 @@ async def _serve(config: Config) -> None:
     ]
     gc.collect()
     gc.freeze()  # what is loaded stays: collecting it again would delay requests
+    gc.set_threshold(*_COLLECT)
     chores = [
         asyncio.create_task(chore)
         for chore in (

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 from yarl import URL
@@ -40,8 +41,20 @@ def follow_trace(headers: Mapping[str, str]) -> None:
     _trace.set({name: headers[name] for name in ("traceparent", "tracestate") if name in headers})
 
 
-async def _note_reuse(*_: object) -> None:
-    _reused.set(True)
+class _Connector(aiohttp.TCPConnector):
+    """Notes whether a connection was used before: tracing tells it too, but slows every request."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._seen: WeakSet[Any] = WeakSet()
+
+    async def connect(self, *about: Any, **more: Any) -> Any:
+        connection = await super().connect(*about, **more)
+        if connection.protocol in self._seen:
+            _reused.set(True)
+        else:
+            self._seen.add(connection.protocol)
+        return connection
 
 
 class UpstreamError(RequestFailed):
@@ -138,6 +151,7 @@ _NOT_PASSED_ON = frozenset(
     b"transfer-encoding upgrade http2-settings content-length host expect date".split()
 )
 """Headers that concern one connection alone."""
+_CLIENTS_ALONE = frozenset(name.decode() for name in _NOT_PASSED_ON)
 _READ = ("", "application/json", "text/plain", "text/html", "text/json", BINARY)
 _AUTO = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -171,15 +185,12 @@ class Upstream:
 
     async def start(self) -> None:
         authorities = self.config.upstream_ca
-        trace = aiohttp.TraceConfig()
-        trace.on_connection_reuseconn.append(_note_reuse)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=_Connector(
                 limit=self.config.concurrency,
                 keepalive_timeout=15,
                 ssl=True if authorities is None else trusting(authorities),
             ),
-            trace_configs=[trace],
             skip_auto_headers=_AUTO,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -250,9 +261,9 @@ class Upstream:
         sent = {
             name: value
             for name, value in headers.items()
-            if name.encode("latin-1") not in _NOT_PASSED_ON and not name.startswith("fairmend-")
+            if name not in _CLIENTS_ALONE and not name.startswith("fairmend-")
         }
-        for name in headers.get("connection", "").lower().split(","):
+        for name in headers["connection"].lower().split(",") if "connection" in headers else ():
             sent.pop(name.strip(), None)
         if not self._takes_authorization:
             sent.pop("authorization", None)
@@ -300,9 +311,13 @@ class Upstream:
             raise
         finally:
             self._note(code)
-            self.metrics.upstream_calls.labels(code).inc()
-            self.metrics.upstream_seconds.observe(time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            asyncio.get_running_loop().call_soon(self._count, code, seconds)
         return given
+
+    def _count(self, code: str, seconds: float) -> None:
+        self.metrics.of_upstream_calls(code).inc()
+        self.metrics.upstream_seconds.observe(seconds)
 
     def _note(self, code: str) -> None:
         if code in ("ok", "cancelled", "internal", "upstream_rejected"):  # `read` decides on "ok"
