@@ -95,7 +95,7 @@ def shared(tmp_path_factory, artifact, vendor):
     running = {
         mode: serving.Sidecar(
             tmp_path_factory.mktemp(mode), artifact, vendor.url, mode=mode, concurrency=200,
-            timeout=1.0, breaker_failures=1_000,
+            timeout=1.0, breaker_failures=1_000, most_failed_rows=1_000_000,
         )
         for mode in ("shadow", "repair")
     }  # fmt: skip
