@@ -19,6 +19,7 @@ from fairmend.serve.log import (
     open_store,
     verify,
 )
+from fairmend.serve.log.person import erase
 from fairmend.serve.log_command import log_app
 
 KEY, OTHER = serving.log_key(), LogKey(bytes(32))
@@ -101,6 +102,7 @@ CHANGES = {
     "counts of inputs taken out": (["DELETE FROM cells WHERE cell = 2"], "cells: the counts"),
     "a count moved to another day": (
         ["UPDATE cells SET day = '2099-11-02' WHERE cell = 7"], "cells: the counts"),
+    "the state": (["DELETE FROM state"], "the state of the log is gone"),
     "a tally": (["UPDATE tallies SET n = n + 1"], "tallies: they are not those"),
 }  # fmt: skip
 
@@ -205,3 +207,21 @@ def test_another_key_is_said_to_be_another(log, tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRMEND_LOG_KEY", "22" * 32)
     done = CliRunner().invoke(log_app, ["verify", str(log.where), "--log-key-file", str(own)])
     assert done.exit_code == 1
+
+
+def test_a_value_of_another_type_is_found(tmp_path):
+    path = tmp_path / "log.sqlite"
+    log = DecisionLog(path, KEY)
+    log.put_and_wait(Entry([("decisions", row(1, time.time()))]))
+    log.close()
+    with database(path) as db:
+        db.execute("UPDATE decisions SET chain = 'text'")
+    assert verify(path, KEY).broken == "a value is of another type than a log's"
+
+
+def test_an_erased_row_cannot_be_filled_again(log):
+    erase(log.where, KEY, "p")
+    assert verify(log.where, KEY).erased == 26
+    with database(log.where) as db:
+        db.execute("UPDATE decisions SET person = 'q' WHERE seq = 9")
+    assert verify(log.where, KEY).broken == "decisions: row 9 was erased, and has content again"

@@ -65,6 +65,8 @@ def verify(
                 raise _Broken("the head given is not in the log: it was cut")
         except (_Broken, LogBroken) as why:
             broken = str(why)
+        except (TypeError, ValueError, OverflowError):  # SQLite keeps anything in any column
+            broken = "a value is of another type than a log's"
     rows = {table: following.rows[table] for table in TABLES if table in following.rows}
     heads = {table: following.heads[table] for table in rows}
     return Verdict(rows, heads, broken, following.erased)
@@ -95,10 +97,13 @@ class _Following:
             digest = erased and bytes(erased)
             if digest is None:
                 digest = self._key.digest(table, number, values)
-            elif number in self._may_be_erased[table]:
-                self.erased += 1
-            else:
+            elif number not in self._may_be_erased[table]:
                 raise _Broken(f"{table}: row {number} was emptied, and no event says so")
+            elif any(value is not None for name, value in zip(TABLES[table], values, strict=True)
+                     if name != "at"):  # fmt: skip
+                raise _Broken(f"{table}: row {number} was erased, and has content again")
+            else:
+                self.erased += 1
             seq, chain = number, self._key.link(chain, digest)
             if chain != bytes(kept):
                 raise _Broken(f"{table}: row {number} was changed")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from fairmend.measure.late import WindowCounts
 from fairmend.model.registry import Registry
-from fairmend.serve.log.chain import TABLES, LogKey, State, day_of
+from fairmend.serve.log.chain import TABLES, LogBroken, LogKey, State, day_of
 
 __all__ = ["LOGS", "LogStore", "LogTotals", "open_store", "store_at"]
 
@@ -159,7 +159,10 @@ class LogStore(ABC):
     def state(self, key: LogKey, *, locked: bool = False) -> State:
         """Where the chains stand; ``locked``, nobody else can go on from there before us."""
         query = "SELECT content, seal FROM state WHERE id = 1" + (self.locking if locked else "")
-        [(content, seal)] = self.execute(query)
+        kept = list(self.execute(query))
+        if not kept:
+            raise LogBroken("the state of the log is gone")
+        [(content, seal)] = kept
         return key.opened(bytes(content), bytes(seal))
 
     def keep(self, state: State, key: LogKey) -> None:
