@@ -208,14 +208,20 @@ def test_a_running_sidecar_goes_on_while_its_log_is_amended(start):
     assert serving.post(sidecar.url + "/outcomes", {"outcomes": [{"person": 9, "y": 1}]})[0] == 422
     both = {"outcomes": [{"person": 8812, "decision": "1/0", "y": 1}]}
     assert serving.post(sidecar.url + "/outcomes", both)[0] == 422
+    told["outcomes"][0]["y"] = 0
+    assert serving.post(sidecar.url + "/outcomes", told)[0] == 201
     [first, last] = decisions_of(sidecar.log, DRAWER.pseudonym(8812))
-    assert (len(first.outcomes), len(last.outcomes)) == (0, 1)
+    assert [y for _, y in last.outcomes] == [1, 0]
+    assert first.outcomes == ()
+    [shown] = serving.get(sidecar.admin + "/figures")[1]["failures"]
+    assert (shown["reason"], shown["count"]) == (CONTRADICTED, 1)
+    assert shown["decision"] == last.row["decision"]
     assert "Basis: a test." in last.in_words
     erased = erase(sidecar.log, KEY, DRAWER.pseudonym(8812))
-    assert erased == {"decisions": 2, "outcomes": 1}
+    assert erased == {"decisions": 2, "outcomes": 2}
     assert serving.post(sidecar.url + "/predict", ask)[0] == 200
     verdict = verify(sidecar.log, KEY)
-    assert (verdict.holds, verdict.erased) == (True, 3)
+    assert (verdict.holds, verdict.erased) == (True, 4)
     with sqlite3.connect(sidecar.log) as db:
         [(count,)] = db.execute("SELECT count(*) FROM decisions WHERE person IS NOT NULL")
     assert count == 1
