@@ -47,7 +47,7 @@ def exported():
             for end in ends.get(family.type, [""]):
                 found[family.name + end] = {*metric._labelnames, *(["le"] * (end == "_bucket"))}
         else:
-            assert name.startswith("_"), name
+            assert name.startswith(("_", "of_")), name
     return found
 
 

@@ -69,6 +69,7 @@ HEADERS = {
 
 def fine(status, content):
     assert 400 <= status < 500, (status, content)
+    assert isinstance(content, dict), "an error is JSON, as clients of the protocol expect"
     assert SECRET not in str(content)
     assert "Traceback" not in str(content)
 
