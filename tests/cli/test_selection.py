@@ -125,7 +125,7 @@ def test_a_small_reference_is_told(loans, call, tmp_path):
     )
     few.write_csv(tmp_path / "few.csv")
     named = (*NAMED, "--ignore", "decision", "--ignore", "repaid")
-    said = "note: 'x', with whom others are compared as the best-off, is 2.0 % of the people"
+    said = "note: others are compared with 'x' (2.0 % of the people) as the best-off"
     assert said in call("audit", "few.csv", *named).err
     assert said in call("repair", "few.csv", *named, "-o", "few").err
     assert said not in call("audit", "few.csv", *named, "--reference", "m").err

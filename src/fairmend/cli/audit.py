@@ -105,11 +105,14 @@ def tell_small_reference(result: Audit, reference: str, chosen: Collection[Hasha
     from fairmend.measure.wording import share
 
     everybody = sum(group.n for group in result.groups)
-    for group in result.groups:
-        if reference == "best" and group.group in chosen and group.n < SMALL * everybody:
-            note(f"{result.names(group.group)!r}, with whom others are compared as the best-off, "
-                 f"is {share(group.n / everybody)} of the people and may be so by luck; "
-                 "--reference GROUP names another")  # fmt: skip
+    small = [
+        f"{result.names(group.group)!r} ({share(group.n / everybody)} of the people)"
+        for group in result.groups
+        if reference == "best" and group.group in chosen and group.n < SMALL * everybody
+    ]
+    if small:
+        note(f"others are compared with {' and '.join(small)} as the best-off, which may be so by "
+             "luck; --reference GROUP names another")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,9 @@ class Spelling:
 
 # -------------------------------------------------------------------- what the cells are
 
+MOST_DOUBTS = 4
+"""Columns that one error names, so that nobody has to try again for each."""
+
 
 @dataclass
 class Findings:
@@ -163,9 +166,11 @@ class Findings:
         warnings. Notes on the columns in ``shown`` are left out; it grows by those that were shown.
         """
         used = [name for name in dict.fromkeys(numbers) if name not in labels]
-        for name in used:
-            if name in self.doubts:
-                raise self.doubts[name]()
+        doubtful = [self.doubts[name]() for name in used if name in self.doubts]
+        if doubtful:
+            first, *others = doubtful[:MOST_DOUBTS]
+            also = (f"Also {one.what}, {one.got}: {one.fix}" for one in others)
+            raise DataError(first.what, first.must, first.got, " ".join([first.fix, *also]))
         shown = set() if shown is None else shown
         for name in (*used, *labels):
             if name in self.notes and name not in shown:
