@@ -38,7 +38,7 @@ def fill(where: str | Path, artifact: Path, n: int) -> None:
     DecisionLog(where, serving.log_key(), bands).close()
     store = store_at(where, read_only=False)
     now = time.time()
-    rolled = (int((now - 14 * DAY) // DAY) * DAY, int((now - 3 * DAY) // HOUR) * HOUR)
+    rolled = (int((now - 12 * DAY) // DAY) * DAY, int((now - 2 * DAY) // HOUR) * HOUR)
     heads = {"decisions": (n, bytes(32)), "outcomes": (n, bytes(32)), "events": (0, bytes(32))}
     state = State(heads, rolled=rolled, bands=bands)
     for name in ("decided", "decided_on", "edited_rows", "failed_rows", "became"):

@@ -36,7 +36,7 @@ _AT_ONCE = 512
 _REPLIES_KEPT = 86_400.0  # seconds for which an Idempotency-Key is remembered
 _PATIENCE = 5.0
 """Seconds that a database may take for a commit, or to find a reply."""
-_BY_MINUTE, _BY_HOUR = 3 * DAY, 14 * DAY
+_BY_MINUTE, _BY_HOUR = 2 * DAY, 12 * DAY
 """How long tallies are kept by the minute, and by the hour: longer than pages show such windows."""
 _AT, _GROUP, _STATUS, _EDITED, _ORIGINAL, _REPAIRED, _SCORE = (
     list(TABLES["decisions"]).index(name)
