@@ -42,7 +42,7 @@ _INDEXES = {
     "decided_on": "decisions (person) WHERE person IS NOT NULL",
     "edited_rows": "decisions (seq) WHERE edited <> ''",
     "failed_rows": "decisions (status, seq) WHERE status <> 'ok'",
-    "became": "outcomes (decision)",
+    "became": "outcomes (decision, seq)",
     "happened": "events (kind, at)",
 }
 
