@@ -39,6 +39,10 @@ _NARROW = 1 << 16
 _PROBE, _FEW = 1_000, 16
 # Rows packed at a time, so that a wide copy of a narrow matrix never exists whole.
 _BLOCK = 1 << 16
+# Up to which whole numbers add up exactly in a float.
+_WHOLE = ((np.float32, 1 << 24), (np.float64, 1 << 53))
+# A row of fewer entries than this is too short for the processor to compare entry by entry.
+_SHORT = 2_048
 
 
 @dataclass(frozen=True)
@@ -513,19 +517,43 @@ def _distinct_integers(matrix: NDArray[Any]) -> Distinct | None:
 
     None when the columns' ranges do not fit into 62 bits together.
     """
-    low = matrix.min(axis=0).astype(object)  # Python integers: ranges may not fit the dtype
-    sizes = [int(size) for size in matrix.max(axis=0).astype(object) - low + 1]
+    low, high = (ends.astype(object) for ends in _extremes(matrix))
+    # Python integers: ranges may not fit the dtype
+    sizes = [int(size) for size in high - low + 1]
     radix, bound = [0] * len(sizes), 1
     for j in reversed(range(len(sizes))):
         radix[j], bound = bound, bound * sizes[j]
     if bound > 1 << 62 or any(abs(int(value)) > 1 << 62 for value in low):
         return None
     key = np.empty(len(matrix), np.int64)
-    shift, weights = low.astype(np.int64), np.array(radix)
+    # BLAS multiplies floats alone, and small whole numbers exactly
+    kind: Any = next((kind for kind, most in _WHOLE if bound <= most), np.int64)
+    shift, weights = low.astype(np.int64), np.array(radix).astype(kind)
     for start in range(0, len(matrix), _BLOCK):
-        block = matrix[start : start + _BLOCK].astype(np.int64, copy=False)
-        key[start : start + _BLOCK] = (block - shift if shift.any() else block) @ weights
+        block = matrix[start : start + _BLOCK]
+        if shift.any():
+            block = block.astype(np.int64, copy=False) - shift
+        key[start : start + _BLOCK] = block.astype(kind, copy=False) @ weights
     return number(key, bound)
+
+
+def _extremes(matrix: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The least and the largest value of each column; of short rows many are compared at once.
+
+    >>> [ends.tolist() for ends in _extremes(np.array([[1, 2], [0, 5], [3, 4]]))]
+    [[0, 2], [3, 5]]
+    """
+    rows, columns = matrix.shape
+    many = max(1, _SHORT // columns) if matrix.flags.c_contiguous else 1
+    whole = rows // many * many
+    ends = []
+    for extreme in (np.min, np.max):
+        parts = [matrix[whole:]]
+        if whole > 0:
+            wide = matrix[:whole].reshape(-1, many * columns)
+            parts.append(extreme(wide, axis=0).reshape(many, columns))
+        ends.append(extreme(np.concatenate(parts), axis=0))
+    return ends[0], ends[1]
 
 
 def number(key: IntArray, bound: int) -> Distinct:

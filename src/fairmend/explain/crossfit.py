@@ -22,6 +22,7 @@ from fairmend.explain.logistic import (
     LogisticFits,
     PairLogistic,
     Pairs,
+    design_of,
     logistic_regression,
     row_space,
     stacked,
@@ -257,9 +258,12 @@ def _tuned(
     pairs: Pairs | None,
     start: Logistic | None,
     data: CrossFitData,
+    design: FloatArray | None = None,
 ) -> CandidateModel:
     """The penalty with the least log loss on people held out; folds start at everybody's fit."""
-    fits, models, losses = LogisticFits(data.matrix, pairs), [], []
+    if pairs is not None and design is None:
+        design = design_of(data.matrix, pairs)
+    fits, models, losses = LogisticFits(data.matrix, design), [], []
     kind = "l2 logistic regression" + ("" if pairs is None else " with pairs of inputs")
     for penalty in penalties:
         start = fits.fit(penalty, data.tally.weight, start=start)
@@ -365,16 +369,20 @@ def pair_model(data: CrossFitData) -> CandidateModel | None:
     lowest, highest = matrix.min(axis=0), matrix.max(axis=0)
     two_valued = ((matrix == lowest) | (matrix == highest)).all(axis=0)
     first, second = np.triu_indices(matrix.shape[1])
-    columns = np.ascontiguousarray(matrix.T)
-    kept = (np.ptp(columns[first] * columns[second], axis=1) > 0) & ~(
-        (first == second) & two_valued[first]
-    )
-    first, second = first[kept], second[kept]
-    if len(first) == 0 or len(matrix) * (matrix.shape[1] + len(first)) > MOST_CELLS:
+    told = (first != second) | ~two_valued[first]  # the square of two values says nothing new
+    if len(matrix) * (matrix.shape[1] + np.count_nonzero(told)) > MOST_CELLS:
         return None
+    first, second = first[told], second[told]
+    design = design_of(matrix, (first, second))
+    varied = np.ptp(design[:, 1 + matrix.shape[1] :], axis=0) > 0
+    if not varied.any():
+        return None
+    if not varied.all():
+        first, second = first[varied], second[varied]
+        design = design_of(matrix, (first, second))
     plain = logistic_regression(PAIR_PENALTIES[0], matrix, data.tally.weight, flat=1e-4)
     start = Logistic(plain.intercept, np.r_[plain.slope, np.zeros(len(first))])
-    return _tuned(PAIR_PENALTIES, (first, second), start, data)
+    return _tuned(PAIR_PENALTIES, (first, second), start, data, design)
 
 
 def boosted_model(data: CrossFitData) -> CandidateModel | None:

@@ -78,13 +78,12 @@ class LogisticFits:
     and its fit starts as far from everybody's as with the penalty before: two or three steps.
     """
 
-    def __init__(self, matrix: FloatArray, pairs: Pairs | None = None) -> None:
-        """With products of ``pairs`` of columns besides."""
+    def __init__(self, matrix: FloatArray, design: FloatArray | None = None) -> None:
+        """``design`` has an intercept and products of columns besides; see `design_of`."""
         self._matrix = matrix
-        columns = matrix.shape[1] + (0 if pairs is None else len(pairs[0]))
-        self._wide = columns > WIDE
+        self._wide = design is None and matrix.shape[1] > WIDE
         if not self._wide:
-            self._design = _design(matrix, pairs)
+            self._design = design_of(matrix, None) if design is None else design
         self._first: _Hessian | None = None
         self._last: tuple[Logistic, _Solution] | None = None
         self._folds: dict[int, _FoldFit] = {}
@@ -230,7 +229,7 @@ def _inverted(curvature: FloatArray, ridge: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.inv(curvature + np.diag(ridge + 1e-10)), np.float64)
 
 
-def _design(matrix: FloatArray, pairs: Pairs | None) -> FloatArray:
+def design_of(matrix: FloatArray, pairs: Pairs | None) -> FloatArray:
     """An intercept, the columns, and the products of pairs of them, column by column."""
     parts = [np.ones((1, len(matrix))), matrix.T]
     if pairs is not None:
@@ -278,7 +277,7 @@ class PairLogistic:
         return alike(self.first, self.second)
 
     def decision_function(self, matrix: FloatArray) -> FloatArray:
-        design = _design(matrix, (self.first, self.second))
+        design = design_of(matrix, (self.first, self.second))
         return np.asarray(design @ self.model.coefficients, np.float64)
 
     def predict_proba(self, matrix: FloatArray) -> FloatArray:
@@ -308,7 +307,7 @@ def standard_error(
     basis = row_space(matrix)
     if basis is not None:
         matrix = matrix @ basis
-    design = _design(
+    design = design_of(
         matrix, (model.first, model.second) if isinstance(model, PairLogistic) else None
     )
     ridge = np.r_[0.0, np.full(design.shape[1] - 1, 1 / penalty)]

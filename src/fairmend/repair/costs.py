@@ -349,8 +349,9 @@ def _between_numbers(here: FloatArray, there: FloatArray, *, squared: bool) -> F
         return np.zeros((len(here), len(there)))
     if not all(((part == 0) | (part == 1)).all() for part in (here, there)):
         return np.asarray(cdist(here, there, "sqeuclidean" if squared else "cityblock"))
-    left = np.column_stack([-2 * here, here.sum(axis=1), np.ones(len(here))])
-    right = np.column_stack([there, np.ones(len(there)), there.sum(axis=1)])
+    here, there = here.astype(np.float32), there.astype(np.float32)  # exact, as these are counts
+    left = np.column_stack([-2 * here, here.sum(axis=1), np.ones_like(here[:, 0])])
+    right = np.column_stack([there, np.ones_like(there[:, 0]), there.sum(axis=1)])
     return np.asarray(left @ right.T, np.float64)
 
 

@@ -41,6 +41,8 @@ class RowProbabilities:
 
     def of(self, rows: Frame) -> FloatArray:
         """One probability per row."""
+        if rows is self.table:
+            return self.probability.copy()
         place = find_rows(self.table, rows)
         probability = self.probability[np.maximum(place, 0)]
         new = np.flatnonzero(place < 0)

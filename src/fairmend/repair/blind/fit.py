@@ -464,7 +464,9 @@ class _Models:
             tally = Tally(*sums)
         there = np.flatnonzero(tally.by_row > 0)
         some = Tally(*(part[there] for part in tally.sums))
-        rows = self.visible.take(first[there])
+        rows = self.visible  # itself, if it can be: its rows need not be found in a copy
+        if not np.array_equal(first[there], np.arange(len(rows))):
+            rows = rows.take(first[there])
         return RowProbabilities.fit_event(rows, some, self.settings, what, choice)
 
 

@@ -274,19 +274,25 @@ class BlindPlan(Plan):
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """Turn decisions as the rule says; who has no allowed edit keeps the model's."""
+        sides = [
+            (at, donors)
+            for decision, donors in enumerate(self.rule.donors)
+            if len(at := np.flatnonzero(answers.decision == decision)) > 0
+        ]
+        nearest = [donors.nearest(rows.take(at)) for at, donors in sides if self.rule.by == "cost"]
+        cost = None
+        if nearest:
+            cost = np.empty(len(rows))
+            for (at, _), there in zip(sides, nearest, strict=True):
+                cost[at] = there.cost
+        turned = self.rule.turns(rows, answers, cost)
         parts = []
-        for decision, donors in enumerate(self.rule.donors):
-            at = np.flatnonzero(answers.decision == decision)
-            if len(at) == 0:
-                continue
-            own, there = answers.take(at), None
-            if self.rule.by == "cost":
-                there = donors.nearest(rows.take(at))
-            turned = self.rule.turns(rows.take(at), own, None if there is None else there.cost)
-            kept = np.flatnonzero(turned)
+        for place, (at, donors) in enumerate(sides):
+            kept = np.flatnonzero(turned[at])
             if len(kept) > 0:
-                asked = rows.take(at[kept])
-                there = donors.nearest(asked) if there is None else there.take(kept)
+                there = (
+                    nearest[place].take(kept) if nearest else donors.nearest(rows.take(at[kept]))
+                )
                 parts.append((at[kept], there))
         if not parts:
             return Route.stay(len(rows))
