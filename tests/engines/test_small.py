@@ -1,5 +1,7 @@
 """Cells of few people: none leaves, and what is said of kinds stays true."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,6 +86,48 @@ def test_a_kind_without_a_large_cell_goes_to_one_row_that_leaves_anyway(monkeypa
     counted = Suppression(10, KEEP).of(before, COLUMNS)
     assert told(counted) == [(0, "f", "x", 1, 16), (0, "m", "x", 1, 90), (1, "m", "y", 1, 40)]
     assert (counted.left_out, counted.moved) == (9, 16)
+
+
+@pytest.mark.parametrize("kinds", [3, 200])
+def test_merged_in_parts_is_merged_at_once(kinds):
+    """Cells cut into parts and joined in a tree; of 200 kinds many have no large cell, or nobody."""
+    rng = np.random.default_rng(kinds)
+    rows = pd.DataFrame({
+        "a": rng.integers(0, 6, 4_000), "b": rng.choice(["x", "y", None], 4_000),
+        "c": rng.integers(0, 3, 4_000), "kind": (rng.random(4_000) ** 3 * kinds).astype(int),
+    })  # fmt: skip
+    columns, suppression = ["a", "b", "c", "kind"], Suppression(12, ("kind",))
+    whole = engines.tabulate(rows, columns)
+    native = whole.frame.native.assign(**{PEOPLE: whole.people})
+    at_once = suppression.of(native, columns)
+    large = suppression.large(native, columns)
+    cut = np.array_split(rng.permutation(len(native)), 7)
+    parts = [suppression.part(native.iloc[rows], large, columns) for rows in cut]
+    some = suppression.joined(parts[:3], columns)
+    assert len(some.placed) <= len(large), "what travels is no longer than what leaves"
+    joined = suppression.joined([suppression.joined(parts[3:], columns), some], columns)
+    found = suppression.finished(joined, large, columns)
+    pd.testing.assert_frame_equal(found.native, at_once.native)
+    assert (found.left_out, found.moved) == (at_once.left_out, at_once.moved)
+    assert found.moved > 0
+    assert (found.left_out > 0) == (kinds == 200)
+
+
+def test_many_partitions_are_merged_in_buckets(people):
+    """On Dask, in this process: as many partitions as make four buckets."""
+    import dask
+    import dask.dataframe as dd
+
+    people = people.assign(x=(people["x"] ** 2 * 8).round(), z=(people["x"] * 97 % 1 > 0.5))
+    columns, merging = ["x", "z", "sex", "y"], {"suppress_below": 12, "small_cells": "merge"}
+    with dask.config.set(scheduler="sync"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", fairmend.FairmendWarning)
+        found, there = (
+            engines.tabulate(engines.source(each, inputs=["x", "z"], **merging), columns)
+            for each in (dd.from_pandas(people, npartitions=33), people)
+        )
+    pd.testing.assert_frame_equal(found.frame.native, there.frame.native, check_dtype=False)
+    np.testing.assert_array_equal(found.people, there.people)
 
 
 def test_agreement_is_counted_beyond_a_byte():

@@ -6,13 +6,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairmend.data.columns import Frame
 from fairmend.engines.cells import count, merge
 from fairmend.engines.job import Job, received
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Engine, Fold, Source
+from fairmend.engines.summary import hashes
 
 # Counts of this many partitions are merged at a time: a tree, so that none grows large early.
 _TOGETHER = 8
+# Small cells are cut into so many buckets at most, to be merged bucket by bucket.
+_MOST_BUCKETS = 32
 
 
 class Dask(Engine):
@@ -29,6 +33,8 @@ class Dask(Engine):
         wanted = list(dict.fromkeys([*columns, *([] if weight is None else [weight])]))
         together = delayed(_together, pure=True)
         parts = _worked(source.data[wanted], count, list(columns), weight)
+        if small.merges(columns):
+            return _merged_in_parts(parts, list(columns), small)
         whole = _tree(parts, lambda some: together(some, list(columns)))
         leaving: Counted = delayed(small.of, pure=True)(whole, list(columns)).compute()
         return leaving
@@ -75,6 +81,31 @@ def _tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
     while len(parts) > 1:
         parts = [merge(parts[k : k + _TOGETHER]) for k in range(0, len(parts), _TOGETHER)]
     return parts[0]
+
+
+def _merged_in_parts(counted: list[Any], columns: list[str], small: Suppression) -> Counted:
+    """Small cells are merged where they are, each worker with some of them and all large ones."""
+    from dask.delayed import delayed
+
+    together, split = delayed(_together, pure=True), delayed(_split, pure=True)
+    buckets = max(1, min(_MOST_BUCKETS, len(counted) // _TOGETHER))
+    cut = [split(part, columns, buckets) for part in counted]
+    whole = [
+        _tree([part[k] for part in cut], lambda some: together(some, columns))
+        for k in range(buckets)
+    ]
+    large = _tree([delayed(small.large, pure=True)(each, columns) for each in whole],
+                  lambda some: together(some, columns))  # fmt: skip
+    parts = [delayed(small.part, pure=True)(each, large, columns) for each in whole]
+    joined = _tree(parts, lambda some: delayed(small.joined, pure=True)(some, columns))
+    leaving: Counted = delayed(small.finished, pure=True)(joined, large, columns).compute()
+    return leaving
+
+
+def _split(cells: Any, columns: list[str], buckets: int) -> list[Any]:
+    """Cells in buckets by their values: equal ones of all partitions meet in one."""
+    rank = hashes(Frame(cells[columns], tuple(columns)))
+    return [cells[(rank * buckets).astype(int) == k] for k in range(buckets)]
 
 
 def _head(part: Any, most: int) -> Any:

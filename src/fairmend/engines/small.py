@@ -13,6 +13,10 @@ prediction: together a person's kind), and are counted at inputs that enough oth
 So every cell that leaves has enough people, and figures of kinds are about everybody but those of
 kinds too small to leave. Only equality of values and counts matter: the result is the same whatever
 engine counted.
+
+Nobody needs all cells at once for this. A worker that has some of the small cells needs the large
+ones beside them, which leave anyway; what it makes of its own are sums at large cells, and these
+are added up in a tree. Only small cells of kinds without a large one wait for the end.
 """
 
 from __future__ import annotations
@@ -27,9 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.rows import codes_among, find_rows
 from fairmend.engines.cells import PEOPLE, merge, rows_of
 from fairmend.errors import FairmendWarning
 
+Codes = tuple[NDArray[Any], NDArray[Any]]
 # Pairs of a small and a large cell that are compared at a time.
 _PAIRS = 1 << 20
 
@@ -59,6 +65,18 @@ class Counted:
                 )
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What became of some small cells: a tree of parts is joined to that of all."""
+
+    placed: Any
+    """Those at the inputs of a large cell of their kind, counted together."""
+    waiting: Any
+    """Those of kinds that have no large cell."""
+    left_out: int = 0
+    """How many people have no place, because no cell at all is large."""
+
+
 @dataclass(frozen=True)
 class Suppression:
     """From how many people on a cell may leave the engine, and what becomes of the others."""
@@ -84,8 +102,8 @@ class Suppression:
         >>> merged.native[PEOPLE].tolist(), merged.moved
         ([23.0, 9.0], 3)
         """
-        if self.keep is not None:
-            return self._merged(native, columns, self.keep)
+        if self.merges(columns) and len(native) > 0:
+            return self._merged(native, columns)
         if self.below == 1:
             return Counted(native)
         frame = nw.from_native(native, eager_only=True)
@@ -106,60 +124,121 @@ class Suppression:
         kept = nw.from_native(native, eager_only=True).get_column(PEOPLE).sum()
         return Counted(native, left_out=int(people() - kept))
 
-    def _merged(self, native: Any, columns: Sequence[str], keep: tuple[str, ...]) -> Counted:
-        cells = merge(native, columns)  # in the order of values, each of them once
-        frame = nw.from_native(cells, eager_only=True)
-        free = [name for name in columns if name not in keep]
-        if len(frame) == 0 or not free:  # cells are kinds
-            return Suppression(self.below).of(cells, columns)
-        people = frame.get_column(PEOPLE).to_numpy().astype(np.float64)
-        kind = _kinds(Frame(cells, tuple(columns)), keep)
-        inputs = [
-            column.codes.astype(np.min_scalar_type(len(column.values)))  # compared by the billion
-            for column in Frame(cells, tuple(columns)).select(free).encoded
-        ]
-        aim = self._destinations(people, kind, inputs)
-        kept = np.flatnonzero(aim >= 0)
-        own = rows_of(frame, kept)
-        there = rows_of(frame.select(free), aim[kept])
-        moved = own.with_columns(*(there.get_column(name) for name in free)).to_native()
-        return Counted(
-            merge(moved, columns),
-            left_out=int(people[aim < 0].sum()),
-            moved=int(people[(aim >= 0) & (aim != np.arange(len(aim)))].sum()),
+    def merges(self, columns: Sequence[str]) -> bool:
+        """Whether small cells take the inputs of others; without inputs cells are kinds."""
+        return self.keep is not None and any(name not in self.keep for name in columns)
+
+    # ---------------------------------------------------------------- merging, in parts
+
+    def large(self, native: Any, columns: Sequence[str]) -> Any:
+        """The cells that may leave as they are, in the order of values."""
+        frame = nw.from_native(merge(native, columns), eager_only=True)
+        return rows_of(frame, np.flatnonzero(_people(frame) >= self.below)).to_native()
+
+    def part(self, native: Any, large: Any, columns: Sequence[str]) -> Part:
+        """What becomes of some of the small cells; each is whole, ``large`` are all large ones."""
+        assert self.keep is not None
+        frame = nw.from_native(native, eager_only=True)
+        small = rows_of(frame, np.flatnonzero(_people(frame) < self.below))
+        there = _by_size(large, columns)
+        none = rows_of(small, np.arange(0)).to_native()
+        if len(there) == 0:
+            return Part(none, none, int(_people(small).sum()))
+        if len(small) == 0:
+            return Part(none, none)
+        own = Frame(small.select(list(columns)).to_native(), tuple(columns))
+        kind, kinds = _kinds(own, there, self.keep)
+        inputs = _inputs(own, there, self.keep)
+        aim = np.full(len(own), -1)
+        for each in np.unique(kind[kind >= 0]):
+            at = np.flatnonzero(kind == each)
+            aim[at] = _nearest(inputs, at, np.flatnonzero(kinds == each))
+        placed = self._placed(small, np.flatnonzero(aim >= 0), there, aim[aim >= 0])
+        waiting = rows_of(small, np.flatnonzero(aim < 0)).to_native()
+        return Part(merge(placed.to_native(), columns), waiting)
+
+    def joined(self, parts: Sequence[Part], columns: Sequence[str]) -> Part:
+        """Parts as one."""
+        return Part(
+            merge(_stacked([part.placed for part in parts]), columns),
+            _stacked([part.waiting for part in parts]),
+            sum(part.left_out for part in parts),
         )
 
-    def _destinations(
-        self, people: FloatArray, kind: IntArray, inputs: Sequence[NDArray[Any]]
-    ) -> IntArray:
-        """For each cell the one whose inputs it takes, itself if it is large; -1: it is dropped."""
-        large = people >= self.below
-        # Of cells that share as much, the first is taken: that with most people, then by values.
-        by_size = np.argsort(-people, kind="stable")
-        by_size = by_size[large[by_size]]
-        aim = np.where(large, np.arange(len(people)), -1)
-        if len(by_size) == 0:
-            return aim
-        enough = np.bincount(kind, people) >= self.below
-        for each in np.unique(kind[~large & enough[kind]]):
-            small = np.flatnonzero((kind == each) & ~large)
-            own = by_size[kind[by_size] == each]
-            aim[small] = (
-                _nearest(inputs, small, own)
-                if len(own) > 0
-                else _nearest_to_all(inputs, small, by_size, people)
-            )
-        return aim
+    def finished(self, whole: Part, large: Any, columns: Sequence[str]) -> Counted:
+        """The cells that leave, once all small ones have a place or none."""
+        assert self.keep is not None
+        waiting, there = nw.from_native(whole.waiting, eager_only=True), _by_size(large, columns)
+        people, left_out, rows = _people(waiting), whole.left_out, [large, whole.placed]
+        moved = _people(nw.from_native(whole.placed, eager_only=True)).sum()
+        if len(waiting) > 0:
+            own = Frame(waiting.select(list(columns)).to_native(), tuple(columns))
+            kept = [name for name in columns if name in self.keep]
+            kind = own.select(kept).distinct().inverse if kept else np.zeros(len(own), np.int64)
+            inputs, aim = _inputs(own, there, self.keep), np.full(len(own), -1)
+            for each in np.flatnonzero(np.bincount(kind, people) >= self.below):
+                at = np.flatnonzero(kind == each)
+                aim[at] = _nearest_to_all(inputs, at, np.arange(len(there)), people)
+            at = np.flatnonzero(aim >= 0)
+            rows.append(self._placed(waiting, at, there, aim[at]).to_native())
+            moved += people[at].sum()
+            left_out += int(people[aim < 0].sum())
+        return Counted(merge(_stacked(rows), columns), left_out, int(moved))
+
+    def _merged(self, native: Any, columns: Sequence[str]) -> Counted:
+        cells = merge(native, columns)  # each of them once
+        large = self.large(cells, columns)
+        return self.finished(self.part(cells, large, columns), large, columns)
+
+    def _placed(
+        self, small: nw.DataFrame[Any], at: IntArray, there: Frame, aim: IntArray
+    ) -> nw.DataFrame[Any]:
+        """Some small cells, each with the inputs of a large one."""
+        assert self.keep is not None
+        free = [name for name in there.names if name not in self.keep]
+        inputs = rows_of(there.eager.select(free), aim)
+        return rows_of(small, at).with_columns(*(inputs.get_column(name) for name in free))
 
 
-def _kinds(frame: Frame, keep: Sequence[str]) -> IntArray:
-    """A number for each cell that tells kinds apart."""
-    if not keep:
-        return np.zeros(len(frame), np.int64)
-    return frame.select(keep).distinct().inverse
+def _people(cells: nw.DataFrame[Any]) -> FloatArray:
+    return cells.get_column(PEOPLE).to_numpy().astype(np.float64)
 
 
-def _nearest(inputs: Sequence[NDArray[Any]], small: IntArray, large: IntArray) -> IntArray:
+def _stacked(natives: Sequence[Any]) -> Any:
+    frames = [nw.from_native(native, eager_only=True) for native in natives]
+    full = [frame for frame in frames if len(frame) > 0] or frames[:1]
+    return nw.concat(full).to_native()
+
+
+def _by_size(large: Any, columns: Sequence[str]) -> Frame:
+    """Of cells that share as much, the first is taken: that with most people, then by values."""
+    frame = nw.from_native(large, eager_only=True)
+    order = np.argsort(-_people(frame), kind="stable")
+    return Frame(rows_of(frame.select(list(columns)), order).to_native(), tuple(columns))
+
+
+def _kinds(small: Frame, large: Frame, keep: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """The kind of each small cell, -1 where no large one is of it, and of each large one."""
+    kept = [name for name in large.names if name in keep]
+    if not kept:
+        return np.zeros(len(small), np.int64), np.zeros(len(large), np.int64)
+    kinds = large.select(kept)
+    distinct = kinds.distinct()
+    return find_rows(kinds.take(distinct.first), small.select(kept)), distinct.inverse
+
+
+def _inputs(small: Frame, large: Frame, keep: Sequence[str]) -> list[Codes]:
+    """Each input of small and of large cells by common codes, as small as they go."""
+    free = [name for name in large.names if name not in keep]
+    inputs = []
+    for own, there in zip(small.select(free).encoded, large.select(free).encoded, strict=True):
+        code, few = codes_among(there, own), np.min_scalar_type(len(there.values))
+        code[code < 0] = len(there.values)  # a value that no large cell has
+        inputs.append((code.astype(few), there.codes.astype(few)))  # compared by the billion
+    return inputs
+
+
+def _nearest(inputs: Sequence[Codes], small: IntArray, large: IntArray) -> IntArray:
     """For each small cell the large one that shares most inputs, the first of several."""
     step = max(1, _PAIRS // len(large))
     parts = [small[start : start + step] for start in range(0, len(small), step)]
@@ -167,7 +246,7 @@ def _nearest(inputs: Sequence[NDArray[Any]], small: IntArray, large: IntArray) -
 
 
 def _nearest_to_all(
-    inputs: Sequence[NDArray[Any]], small: IntArray, large: IntArray, people: FloatArray
+    inputs: Sequence[Codes], small: IntArray, large: IntArray, people: FloatArray
 ) -> int:
     """The large cell that shares most inputs with the people of the small ones together."""
     step = max(1, _PAIRS // len(large))
@@ -179,10 +258,10 @@ def _nearest_to_all(
 
 
 def _shared(
-    inputs: Sequence[NDArray[Any]], some: IntArray, others: IntArray
+    inputs: Sequence[Codes], some: IntArray, others: IntArray
 ) -> NDArray[np.unsignedinteger[Any]]:
     """In how many inputs each of some cells agrees with each of others; bytes, to be quick."""
     agree = np.zeros((len(some), len(others)), np.uint8 if len(inputs) < 256 else np.uint32)
-    for codes in inputs:
-        agree += (codes[some][:, None] == codes[others][None, :]).view(np.uint8)
+    for own, there in inputs:
+        agree += (own[some][:, None] == there[others][None, :]).view(np.uint8)
     return agree

@@ -9,11 +9,13 @@ from typing import Any
 
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job, received
-from fairmend.engines.small import Counted, Suppression
+from fairmend.engines.small import Counted, Part, Suppression
 from fairmend.engines.source import Engine, Fold, Source
 
 # Beside merged cells: how many people are in none of them, and how many at inputs of others.
 _LEFT_OUT, _MOVED = "__left_out", "__moved"
+# Beside cells on their way: whether they wait for a place.
+_WAITS = "__waits"
 # Parts of a summary that are merged at a time.
 _TOGETHER = 8
 # Spark sends ten thousand rows at a time; what is paid once a batch is paid for so many.
@@ -54,8 +56,9 @@ class Spark(Engine):
                 f.count(some).alias(KNOWN),
             ]
         counted = source.data.groupBy(*keys).agg(people.alias(PEOPLE), *sums)
-        if not small.drops:
+        if small.merges(columns):
             return _merged(source, counted, columns, small)
+        small = Suppression(small.below)  # without inputs, small cells are dropped
         if small.below > 1:
             counted = counted.where(f.col(PEOPLE) >= small.below)
         return small.left(counted.toArrow(), columns, lambda: source.data.agg(people).first()[0])
@@ -113,29 +116,72 @@ class Spark(Engine):
 
 
 def _merged(source: Source, counted: Any, columns: Sequence[str], small: Suppression) -> Counted:
-    """Small cells are merged on one worker, and only what that leaves comes here."""
+    """Small cells are merged in parts, each with all large ones, and joined in a tree.
+
+    Large cells come here, which leave anyway; of small ones only what all of them add up to.
+    """
     import pyarrow as pa
+    from pyspark.sql import functions as f
 
     before = _arrow_schema(counted)
-    after = before
-    for name in (_LEFT_OUT, _MOVED):
-        after = after.append(pa.field(name, pa.int64()))
+    counted = counted.persist()  # counted once, read twice
+    try:
+        large = small.large(counted.where(f.col(PEOPLE) >= small.below).toArrow(), columns)
+        if len(large) == 0:
+            return Counted(large, left_out=source.data.count())
+        flagged = before.append(pa.field(_WAITS, pa.bool_()))
 
-    def merged(tables: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
+        def parted(tables: Iterator[Any]) -> Iterator[Any]:
+            yield _as_rows(small.part(_whole(tables, before), large, columns), before)
 
-        whole = pa.concat_tables([before.empty_table(), *tables])
-        leaving = small.of(whole, columns)
-        table = leaving.native.cast(before)
-        for total in (leaving.left_out, leaving.moved):  # in every row: nothing of one cell is said
-            table = table.append_column("", pa.array([total] * len(table), pa.int64()))
-        yield table.rename_columns(after.names)
+        def joined(tables: Iterator[Any]) -> Iterator[Any]:
+            some = [_as_part(table, before) for table in tables]
+            if some:
+                yield _as_rows(small.joined(some, columns), before)
 
-    native = _mapped(counted.repartition(1), merged, after).toArrow()
-    if len(native) == 0:
-        return Counted(native, left_out=source.data.count())
+        after = before
+        for name in (_LEFT_OUT, _MOVED):
+            after = after.append(pa.field(name, pa.int64()))
+
+        def finished(tables: Iterator[Any]) -> Iterator[Any]:
+            whole = small.joined([_as_part(_whole(tables, flagged), before)], columns)
+            leaving = small.finished(whole, large, columns)
+            table = leaving.native.cast(before)
+            for total in (leaving.left_out, leaving.moved):  # in every row: nothing of one cell
+                table = table.append_column("", pa.array([total] * len(table), pa.int64()))
+            yield table.rename_columns(after.names)
+
+        parts = _mapped(counted, parted, flagged)
+        parts = _mapped(parts.repartition(_TOGETHER), joined, flagged)
+        native = _mapped(parts.repartition(1), finished, after).toArrow()
+    finally:
+        counted.unpersist()
     left_out, moved = (native.column(name)[0].as_py() for name in (_LEFT_OUT, _MOVED))
     return Counted(native.drop_columns([_LEFT_OUT, _MOVED]), left_out, moved)
+
+
+def _whole(tables: Iterator[Any], schema: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def _as_rows(part: Part, schema: Any) -> Any:
+    """Both kinds of cells of a part, told apart by a column."""
+    import pyarrow as pa
+
+    return pa.concat_tables([
+        cells.cast(schema).append_column(_WAITS, pa.array([waits] * len(cells), pa.bool_()))
+        for cells, waits in ((part.placed, False), (part.waiting, True))
+    ])  # fmt: skip
+
+
+def _as_part(rows: Any, schema: Any) -> Part:
+    import pyarrow.compute as pc
+
+    waits = rows.column(_WAITS)
+    cells = rows.select(schema.names)
+    return Part(cells.filter(pc.invert(waits)), cells.filter(waits))
 
 
 def _in_large_batches(tables: Iterator[Any]) -> Iterator[Any]:

@@ -1,0 +1,219 @@
+"""Continuous rows on clusters of which a worker or an executor is killed: the same to the byte.
+
+Each kill happens while a worker is inside the model, which says so in a file, so that it always
+comes in the middle of the pass it is meant for.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+
+import pandas as pd
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lending import lender, make_lending
+
+import fairmend
+from fairmend import engines
+from fairmend.engines import continuous, summary
+
+INPUTS = ["amount", "income", "age", "grade"]
+ROWS, PARTS = 8_000, 8
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+    pytest.mark.filterwarnings("ignore:X has 8,000 rows", "ignore:This repair closes the gap"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """People in eight files, a partition each."""
+    folder = tmp_path_factory.mktemp("people")
+    people = make_lending(ROWS)
+    size = ROWS // PARTS
+    for number in range(PARTS):
+        part = people.iloc[number * size : (number + 1) * size]
+        pq.write_table(
+            pa.Table.from_pandas(part, preserve_index=False), folder / f"{number}.parquet"
+        )
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch):
+    few(monkeypatch)
+
+
+def few(monkeypatch):
+    """Tables of a few thousand rows are large."""
+    monkeypatch.setattr(continuous, "EXACT_ROWS", 5_000)
+    monkeypatch.setattr(continuous, "_PROBE", 2_000)
+    monkeypatch.setattr(summary, "SAMPLE", 4_000)
+
+
+def slow_lender(log, scored=lender()):  # noqa: B008  the model travels inside
+    """Each process that is asked about many rows writes down that it is, and takes its time."""
+
+    def score(rows):
+        if len(rows) > 500 and os.path.exists(log):
+            with open(os.path.join(log, str(os.getpid())), "a") as calls:
+                calls.write(".")
+            time.sleep(0.2)
+        return scored(rows)
+
+    return score
+
+
+class Killer(threading.Thread):
+    """Kills a process that is inside the model, once so many calls were made on workers."""
+
+    def __init__(self, log, after, victim_of):
+        super().__init__(daemon=True)
+        self.log, self.after, self.victim_of, self.killed = log, after, victim_of, None
+
+    def run(self):
+        until = time.monotonic() + 60
+        while time.monotonic() < until and self.killed is None:
+            here = str(os.getpid())  # which asks the model too, and is not to be killed
+            calls = [path for path in self.log.iterdir() if path.name != here]
+            if sum(path.stat().st_size for path in calls) >= self.after:
+                last = max(calls, key=lambda path: path.stat().st_mtime)
+                self.killed = self.victim_of(int(last.name))
+                os.kill(self.killed, signal.SIGKILL)
+            time.sleep(0.01)
+
+
+def while_killing(log, after, victim_of, work):
+    """Do work, of which a process is killed after so many calls of the model."""
+    log.mkdir()
+    killer = Killer(log, after, victim_of)
+    killer.start()
+    work()
+    killer.join(1)
+    assert killer.killed is not None
+    for calls in log.iterdir():
+        calls.unlink()
+    log.rmdir()
+
+
+def fit(frame, log):
+    repaired = fairmend.RepairedClassifier(slow_lender(log), "fnr", key=bytes(32), random_state=0)
+    place = engines.source(frame, inputs=INPUTS)
+    return repaired.fit(place, "repaid", sensitive_features="sex")
+
+
+def saved(repaired, folder):
+    repaired.save(folder / "repair.fairmend")
+    return (folder / "repair.fairmend").read_bytes()
+
+
+def decisions(folder):
+    rows = pd.concat([pq.read_table(path).to_pandas() for path in folder.glob("*.parquet")])
+    return rows.set_index("id")["decision"].sort_index()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder, tmp_path_factory):
+    """The repair as bytes, and all decisions, where nobody is killed: without a cluster."""
+    import dask
+    import dask.dataframe as dd
+
+    out = tmp_path_factory.mktemp("undisturbed")
+    with dask.config.set(scheduler="sync"), pytest.MonkeyPatch.context() as patch:
+        few(patch)
+        frame = dd.read_parquet(str(folder / "*.parquet"))
+        repaired = fit(frame, log_of(folder))
+        mapped = engines.map_rows(repaired, frame, sensitive_features="sex", ids="id")
+        mapped.to_parquet(str(out / "rows"))
+    return saved(repaired, out), decisions(out / "rows")
+
+
+def log_of(folder):
+    """Where calls are written: one place, or the model is another one."""
+    return folder.with_name("calls")
+
+
+def walk(frame, write, *, victim_of, passes, log, tmp_path, undisturbed):
+    """Fit and apply, and kill in passes over the rows."""
+    repair, decided = undisturbed
+    found = []
+    for number in passes:  # in the first pass every part is asked about once
+        after = 3 + PARTS * number
+        while_killing(log, after, victim_of, lambda: found.append(fit(frame, log)))
+        assert saved(found[-1], tmp_path) == repair, "the same to the byte"
+    mapped = engines.map_rows(found[-1], frame, sensitive_features="sex", ids="id", remember=False)
+    while_killing(log, 3, victim_of, lambda: write(mapped, str(tmp_path / "out")))
+    there = decisions(tmp_path / "out")
+    assert there.index.is_unique
+    assert there.index.equals(decided.index)
+    assert there.to_numpy().tobytes() == decided.to_numpy().tobytes()
+
+
+def test_a_dask_worker_killed_in_each_pass_changes_nothing(folder, tmp_path, undisturbed):
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0",
+                     local_directory=str(tmp_path)) as cluster,
+        Client(cluster),
+    ):  # fmt: skip
+        frame = dd.read_parquet(str(folder / "*.parquet"))
+
+        def write(rows, out):
+            rows.to_parquet(out)
+
+        walk(frame, write, victim_of=lambda pid: pid, passes=(0, 1), log=log_of(folder),
+             tmp_path=tmp_path, undisturbed=undisturbed)  # fmt: skip
+
+
+def executor_of(pid):
+    """The Java process of the executor that has started a Python worker."""
+    (executor,) = (
+        process.pid
+        for process in psutil.Process(pid).parents()
+        if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    )
+    return executor
+
+
+def test_a_spark_executor_killed_in_fit_and_in_use_changes_nothing(
+    folder, tmp_path, undisturbed, monkeypatch
+):
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    session = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.executor.memory", "512m")
+        .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(sys.path))
+        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "3")
+        .config("spark.sql.files.minPartitionNum", str(PARTS))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    try:
+        frame = session.read.parquet(str(folder))
+        assert frame.rdd.getNumPartitions() == PARTS
+
+        def write(rows, out):
+            rows.write.parquet(out)
+
+        walk(frame, write, victim_of=executor_of, passes=(1,), log=log_of(folder),
+             tmp_path=tmp_path, undisturbed=undisturbed)  # fmt: skip
+    finally:
+        session.stop()
