@@ -90,7 +90,7 @@ def test_a_kind_without_a_large_cell_goes_to_one_row_that_leaves_anyway(monkeypa
 
 @pytest.mark.parametrize("kinds", [3, 200])
 def test_merged_in_parts_is_merged_at_once(kinds):
-    """Cells cut into parts and joined in a tree; of 200 kinds many have no large cell, or nobody."""
+    """Cells cut into parts and joined in a tree; of 200 kinds many have no large one."""
     rng = np.random.default_rng(kinds)
     rows = pd.DataFrame({
         "a": rng.integers(0, 6, 4_000), "b": rng.choice(["x", "y", None], 4_000),

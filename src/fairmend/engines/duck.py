@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairmend.apply.outputs import unknown_origin, write_parquet
+from fairmend.engines.addresses import filesystem, is_address
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
@@ -141,7 +142,10 @@ def connected(source: Source) -> Any:
 
 def relation(source: Source) -> Any:
     """The files of a source as one relation, on a connection of its own."""
-    return opened(connected(source), source.files)
+    connection = connected(source)
+    if is_address(source.files[0]):
+        connection.register_filesystem(filesystem(source.files[0]))
+    return opened(connection, source.files)
 
 
 @contextmanager
@@ -172,7 +176,7 @@ def _damaged(files: Sequence[str]) -> str | None:
     import pyarrow.parquet
 
     for name in files:
-        if "://" in name or is_csv(name):
+        if is_address(name) or is_csv(name):
             continue
         try:
             for _ in pa.parquet.ParquetFile(name).iter_batches(BATCH_ROWS):
@@ -186,7 +190,7 @@ def opened(connection: Any, files: Sequence[str]) -> Any:
     """Files of one format as a relation; CSV only from elsewhere, as DuckDB reads it."""
     # By name: columns may come in another order, and a type must hold the values of all files.
     settings: dict[str, Any] = {"union_by_name": True, "hive_partitioning": False}
-    names = [name if "://" in name else glob.escape(name) for name in files]
+    names = [name if is_address(name) else glob.escape(name) for name in files]
     with reading(files):
         if not is_csv(files[0]):
             return _columns_of_the_first(connection.read_parquet, files, names, settings)

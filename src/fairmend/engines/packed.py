@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fairmend.data.columns import IntArray
+from fairmend.engines.addresses import is_address
 from fairmend.engines.cells import PEOPLE
 from fairmend.engines.source import Source, damaged
 from fairmend.errors import require
@@ -69,7 +70,7 @@ class Domain:
 def domains(source: Source, columns: Sequence[str]) -> list[Domain] | None:
     """Each column's domain by the files' statistics; None where one has too many values."""
     files = source.files
-    if any("://" in name for name in files):
+    if any(map(is_address, files)):
         return None
     schema, metadata = None, list[Any]()
     for name in files:

@@ -15,6 +15,7 @@ from typing import Any
 
 from fairmend.apply.outputs import WrittenFiles, file_state, is_finished, write_parquet
 from fairmend.engines import duck, lazy
+from fairmend.engines.addresses import is_address, state
 from fairmend.engines.job import Job
 from fairmend.engines.packed import count_packed, domains, parquet_file
 from fairmend.engines.small import Counted, Suppression
@@ -33,7 +34,7 @@ class Files(Engine):
     def names(self, source: Source) -> list[str]:
         if source.typed is not None:
             return list(source.typed.names)
-        if "://" in source.data[0]:
+        if is_address(source.data[0]):
             return list(duck.relation(source).columns)
         return list(parquet_file(source.data[0]).schema_arrow.names)
 
@@ -65,7 +66,7 @@ class Files(Engine):
                 source.data, source.files, places, stamps, strict=True
             ):
                 place.parent.mkdir(parents=True, exist_ok=True)
-                if "://" in name:
+                if is_address(name):
                     rows = partial(_read, replace(source, data=(name,)), job)
                 else:
                     rows = partial(_scan, name, file, job, stamp["size"], advance)
@@ -90,8 +91,8 @@ def _read(source: Source, job: Job) -> Any:
 
 def _origin(name: str) -> dict[str, Any]:
     """What tells whether an input is still the same."""
-    if "://" in name:
-        return {"input": name, "size": 0, "changed": 0}
+    if is_address(name):
+        return {"input": name, **state(name)}
     return {"input": Path(name).name, **file_state(name)}
 
 
@@ -101,18 +102,18 @@ def _places(files: Sequence[str], out: Path) -> list[Path]:
         must, fix = f"must be a folder for {len(files)} files", "Leave the suffix out."
         check(len(files) == 1, "out", must, f"got {str(out)!r}", fix)
         return [out]
-    parents = {os.path.dirname(os.path.abspath(name)) for name in files if "://" not in name}
+    parents = {os.path.dirname(os.path.abspath(name)) for name in files if not is_address(name)}
     root = os.path.commonpath(parents) if parents else ""
     places = []
     for name in files:
-        inside = Path(name).name if "://" in name else os.path.relpath(name, root)
+        inside = Path(name).name if is_address(name) else os.path.relpath(name, root)
         places.append((out / inside.removesuffix(".gz")).with_suffix(".parquet"))
     return places
 
 
 def _refuse_shared(files: Sequence[str], places: Sequence[Path]) -> None:
     """Complain about results that would replace each other, or the rows they are made from."""
-    taken = {os.path.realpath(name): name for name in files if "://" not in name}
+    taken = {os.path.realpath(name): name for name in files if not is_address(name)}
     for name, place in zip(files, places, strict=True):
         other = taken.setdefault(os.path.realpath(place), name)
         check(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from fairmend.data.containers import Kind
 from fairmend.data.given import as_frame
 from fairmend.data.spelling import Spelling
+from fairmend.engines.addresses import is_address, matching
 from fairmend.errors import DataError, check, check_choice, check_whole, listed, nearest
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Source:
         """CSV files on this machine as Parquet; None where the data is something else."""
         from fairmend.engines.csvs import typed
 
-        if not self.are_files or not are_csv(self.data) or "://" in self.data[0]:
+        if not self.are_files or not are_csv(self.data) or is_address(self.data[0]):
             return None
         return typed(self.data, self.spelling, self.texts, self.temp_directory)
 
@@ -287,8 +288,11 @@ def _looks_like_files(name: str) -> bool:
 
 def files(name: str) -> list[str]:
     """The files of a path, a folder or a glob, in order of their names."""
-    if "://" in name:
-        return [name]
+    if is_address(name):
+        paths = matching(name)
+        got, fix = f"nothing matches {name!r}", "Check the name, and who may list it."
+        check(paths, "X", "must be addresses of Parquet or CSV files", got, fix)
+        return paths
     is_folder = os.path.isdir(name)
     if os.path.isfile(name):  # brackets in it are part of its name
         paths = [name]

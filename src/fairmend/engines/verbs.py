@@ -16,6 +16,7 @@ from fairmend.data.columns import Frame, encode
 from fairmend.data.containers import as_fitted, kind_of
 from fairmend.data.people import Counts, read_records
 from fairmend.engines import continuous, duck, summary
+from fairmend.engines.addresses import is_address
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.job import Job
 from fairmend.engines.small import Suppression
@@ -343,6 +344,13 @@ def map_rows(
         f"must be left out for {place.engine.name} frames",
         "got a path",
         "Write what is returned with the engine's own writer.",
+    )
+    check(
+        out is None or not is_address(str(out)),
+        "out",
+        "must be a path on this machine",
+        "got an address",
+        "Write here and copy it there, or map a Dask or Spark frame, which writes there itself.",
     )
     return place.engine.map_rows(
         place, job, None if out is None else Path(out), overwrite=overwrite
