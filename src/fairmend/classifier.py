@@ -449,6 +449,7 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         decided = self.predict(X, sensitive_features=sensitive_features, ids=ids)
         return float(accuracy_score(y, decided, sample_weight=sample_weight))
 
+    @progress("reporting")
     def report(
         self,
         X: Any,

@@ -18,6 +18,7 @@ from fairmend.cli import options as o
 from fairmend.cli.output import note, say
 from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check, listed, nearest
+from fairmend.progress import progress
 
 if TYPE_CHECKING:
     import polars as pl
@@ -171,6 +172,7 @@ def is_many(name: str) -> bool:
     return os.path.isdir(name) or (any(mark in name for mark in "*?[") and not os.path.exists(name))
 
 
+@progress("reading the file")
 def read_people(
     file: str,
     columns: ColumnOptions,
