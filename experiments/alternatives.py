@@ -325,8 +325,9 @@ def over_runs(lines: Sequence[Record]) -> Record:
 def judge_retrained(one: Record) -> list[Check]:
     """The bounds of a row of real data."""
     checks = [
-        Check("gap of all kinds beside retrained", one["every_estimated_gap"] - one["retrained_estimated_gap"],
-              BEHIND, excuse=f" over {one['splits']} splits, chosen by estimates"),
+        Check("gap of all kinds beside retrained",
+              one["every_estimated_gap"] - one["retrained_estimated_gap"], BEHIND,
+              excuse=f" over {one['splits']} splits, chosen by estimates"),
         Check("gap of blind repairs beside retrained",
               one["blind_estimated_gap"] - one["retrained_estimated_gap"], BEHIND,
               excuse=f" over {one['splits']} splits, chosen by estimates"),
