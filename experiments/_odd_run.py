@@ -56,6 +56,7 @@ def _lay_out(files: dict[str, Any], folder: Path) -> None:
             content(place)
         else:
             place.write_bytes(content.encode() if isinstance(content, str) else content)
+            place.chmod(0o600)  # a key that others may read is refused
 
 
 def _be_the_child(case: Case, folder: Path) -> None:

@@ -212,6 +212,7 @@ def test_the_command_line_and_engines_say_it_too(tmp_path, capsys, monkeypatch):
     repaired = of_few_rows(people)
     repaired.save(tmp_path / "few.fairmend")
     (tmp_path / "key").write_text(bytes(32).hex())
+    (tmp_path / "key").chmod(0o600)
     people.with_columns(id=pl.int_range(pl.len())).write_csv(tmp_path / "in.csv")
     said = []
     for more in ([], ["--id", "id"]):

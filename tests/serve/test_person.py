@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 import serving
 from fairmend import DataError
 from fairmend.apply.draw import Drawer
+from fairmend.cli.endings import Code
+from fairmend.cli.main import app
 from fairmend.serve.log import DecisionLog, Entry, Reply, event, open_store, verify
 from fairmend.serve.log.person import decisions_of, erase
 from fairmend.serve.log.store import CONTRADICTED
-from fairmend.serve.log_command import log_app
 
 KEY = serving.log_key()
 DRAWER = Drawer(bytes.fromhex(serving.KEY), "person")
@@ -49,7 +50,7 @@ def log(where, monkeypatch):
 
 
 def run(*given):
-    done = CliRunner().invoke(log_app, [str(each) for each in given])
+    done = CliRunner().invoke(app, ["log", *map(str, given)])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done
@@ -184,16 +185,18 @@ def test_a_file_that_is_none_of_outcomes_writes_nothing(tmp_path, monkeypatch, c
     log.put_and_wait(Entry([decided(1, 1)]))
     path = tmp_path / "outcomes.csv"
     path.write_text(content)
-    with pytest.raises(DataError, match=words):
-        run("outcomes", log.where, path)
+    done = run("outcomes", log.where, path)
+    assert done.exit_code == Code.BAD_DATA
+    assert words in done.output
     assert verify(log.where, KEY).rows["outcomes"] == 0
     log.close()
 
 
 def test_a_log_that_is_not_there_is_not_made(tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRMEND_KEY", serving.KEY)
-    with pytest.raises(DataError, match="must be a decision log"):
-        run("erase", tmp_path / "nothing.sqlite", "--person", "1")
+    done = run("erase", tmp_path / "nothing.sqlite", "--person", "1")
+    assert done.exit_code == Code.BAD_DATA
+    assert "must be a decision log" in done.output
     assert list(tmp_path.iterdir()) == []
 
 

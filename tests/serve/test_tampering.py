@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import serving
 from fairmend import DataError
+from fairmend.cli.main import app
 from fairmend.serve.log import (
     DecisionLog,
     Entry,
@@ -20,7 +21,6 @@ from fairmend.serve.log import (
     verify,
 )
 from fairmend.serve.log.person import erase
-from fairmend.serve.log_command import log_app
 
 KEY, OTHER = serving.log_key(), LogKey(bytes(32))
 DAY = 86_400.0
@@ -184,15 +184,15 @@ def test_checkpoints_are_signed_and_kept_elsewhere(log, tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRMEND_KEY", serving.KEY)
     run = CliRunner().invoke
     noted = tmp_path / "noted.jsonl"
-    noted.write_text("other lines\n" + run(log_app, ["checkpoint", str(log.where)]).stdout)
+    noted.write_text("other lines\n" + run(app, ["log", "checkpoint", str(log.where)]).stdout)
     log.put_and_wait(Entry([], prune_before=time.time() + 1))  # what it names may be forgotten
-    done = run(log_app, ["verify", str(log.where), "--checkpoint", str(noted)])
+    done = run(app, ["log", "verify", str(log.where), "--checkpoint", str(noted)])
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "The chain holds.")
     forged = json.loads(noted.read_text().splitlines()[1])
     forged["heads"]["decisions"][1] = "00" * 32
     noted.write_text(json.dumps(forged))
-    done = run(log_app, ["verify", str(log.where), "--checkpoint", str(noted)])
-    assert "must be a checkpoint signed with this log's key" in str(done.exception)
+    done = run(app, ["log", "verify", str(log.where), "--checkpoint", str(noted)])
+    assert "must be a checkpoint signed with this log's key" in done.output
 
 
 def test_another_key_is_said_to_be_another(log, tmp_path, monkeypatch):
@@ -205,7 +205,7 @@ def test_another_key_is_said_to_be_another(log, tmp_path, monkeypatch):
     own.write_text("11" * 32)
     own.chmod(0o600)
     monkeypatch.setenv("FAIRMEND_LOG_KEY", "22" * 32)
-    done = CliRunner().invoke(log_app, ["verify", str(log.where), "--log-key-file", str(own)])
+    done = CliRunner().invoke(app, ["log", "verify", str(log.where), "--log-key-file", str(own)])
     assert done.exit_code == 1
 
 

@@ -66,7 +66,7 @@ class Counted:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PlacedCells:
     """What became of some small cells: a tree of parts is joined to that of all."""
 
     placed: Any
@@ -135,7 +135,7 @@ class Suppression:
         frame = nw.from_native(merge(native, columns), eager_only=True)
         return rows_of(frame, np.flatnonzero(_people(frame) >= self.below)).to_native()
 
-    def part(self, native: Any, large: Any, columns: Sequence[str]) -> Part:
+    def part(self, native: Any, large: Any, columns: Sequence[str]) -> PlacedCells:
         """What becomes of some of the small cells; each is whole, ``large`` are all large ones."""
         assert self.keep is not None
         frame = nw.from_native(native, eager_only=True)
@@ -143,9 +143,9 @@ class Suppression:
         there = _by_size(large, columns)
         none = rows_of(small, np.arange(0)).to_native()
         if len(there) == 0:
-            return Part(none, none, int(_people(small).sum()))
+            return PlacedCells(none, none, int(_people(small).sum()))
         if len(small) == 0:
-            return Part(none, none)
+            return PlacedCells(none, none)
         own = Frame(small.select(list(columns)).to_native(), tuple(columns))
         kind, kinds = _kinds(own, there, self.keep)
         inputs = _inputs(own, there, self.keep)
@@ -155,17 +155,17 @@ class Suppression:
             aim[at] = _nearest(inputs, at, np.flatnonzero(kinds == each))
         placed = self._placed(small, np.flatnonzero(aim >= 0), there, aim[aim >= 0])
         waiting = rows_of(small, np.flatnonzero(aim < 0)).to_native()
-        return Part(merge(placed.to_native(), columns), waiting)
+        return PlacedCells(merge(placed.to_native(), columns), waiting)
 
-    def joined(self, parts: Sequence[Part], columns: Sequence[str]) -> Part:
+    def joined(self, parts: Sequence[PlacedCells], columns: Sequence[str]) -> PlacedCells:
         """Parts as one."""
-        return Part(
+        return PlacedCells(
             merge(_stacked([part.placed for part in parts]), columns),
             _stacked([part.waiting for part in parts]),
             sum(part.left_out for part in parts),
         )
 
-    def finished(self, whole: Part, large: Any, columns: Sequence[str]) -> Counted:
+    def finished(self, whole: PlacedCells, large: Any, columns: Sequence[str]) -> Counted:
         """The cells that leave, once all small ones have a place or none."""
         assert self.keep is not None
         waiting, there = nw.from_native(whole.waiting, eager_only=True), _by_size(large, columns)

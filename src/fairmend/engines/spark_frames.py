@@ -9,7 +9,7 @@ from typing import Any
 
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job, received
-from fairmend.engines.small import Counted, Part, Suppression
+from fairmend.engines.small import Counted, PlacedCells, Suppression
 from fairmend.engines.source import Engine, Fold, Source
 
 # Beside merged cells: how many people are in none of them, and how many at inputs of others.
@@ -166,7 +166,7 @@ def _whole(tables: Iterator[Any], schema: Any) -> Any:
     return pa.concat_tables([schema.empty_table(), *tables])
 
 
-def _as_rows(part: Part, schema: Any) -> Any:
+def _as_rows(part: PlacedCells, schema: Any) -> Any:
     """Both kinds of cells of a part, told apart by a column."""
     import pyarrow as pa
 
@@ -176,12 +176,12 @@ def _as_rows(part: Part, schema: Any) -> Any:
     ])  # fmt: skip
 
 
-def _as_part(rows: Any, schema: Any) -> Part:
+def _as_part(rows: Any, schema: Any) -> PlacedCells:
     import pyarrow.compute as pc
 
     waits = rows.column(_WAITS)
     cells = rows.select(schema.names)
-    return Part(cells.filter(pc.invert(waits)), cells.filter(waits))
+    return PlacedCells(cells.filter(pc.invert(waits)), cells.filter(waits))
 
 
 def _in_large_batches(tables: Iterator[Any]) -> Iterator[Any]:

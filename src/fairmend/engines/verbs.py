@@ -338,23 +338,27 @@ def map_rows(
         place.column(name, "X")
     if ids is None:
         classifier.warn_of_shared_draws_as_audited()
+    out = None if out is None else _checked_path(out, place)
+    return place.engine.map_rows(place, job, out, overwrite=overwrite)
+
+
+def _checked_path(out: str | Path, place: Source) -> Path:
+    """Where to write, if the engine can write there."""
     check(
-        out is None or place.engine.writes,
+        place.engine.writes,
         "out",
         f"must be left out for {place.engine.name} frames",
         "got a path",
         "Write what is returned with the engine's own writer.",
     )
     check(
-        out is None or not is_address(str(out)),
+        not is_address(str(out)),
         "out",
         "must be a path on this machine",
         "got an address",
         "Write here and copy it there, or map a Dask or Spark frame, which writes there itself.",
     )
-    return place.engine.map_rows(
-        place, job, None if out is None else Path(out), overwrite=overwrite
-    )
+    return Path(out)
 
 
 def _group_columns(
