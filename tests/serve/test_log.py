@@ -1,5 +1,6 @@
 """The decision log: its chain, its memory of keys, what it forgets, and how it is handed on."""
 
+import stat
 import sys
 import threading
 import time
@@ -109,6 +110,7 @@ def test_parquet_holds_what_the_log_holds(log, tmp_path):
     table = pq.read_table(to)
     assert table["decision"].to_pylist() == [f"{number:04d}/0" for number in range(5)]
     assert table["repaired_score"].to_pylist() == [0.75] * 5
+    assert stat.S_IMODE(to.stat().st_mode) == 0o600
     with pytest.raises(DataError, match="must not exist"):
         export(log.where, to)
     assert export(log.where, to, table="events", overwrite=True) == 0

@@ -162,6 +162,9 @@ def test_files_that_are_no_certificates_are_refused_with_their_names(tmp_path):
         served_by(certificate, other)
     with pytest.raises(DataError, match=r"none\.pem.*must be a PEM file"):
         trusting(str(tmp_path / "none.pem"))
+    Path(other).chmod(0o644)
+    with pytest.raises(DataError, match=r"tls_key.*other\.key.*readable by nobody.*0644"):
+        served_by(certificate, other)
     needed = {"artifact": "a.zip", "upstream": "http://h/"}
     with pytest.raises(DataError, match=r"tls_certificate and tls_key.*must be given together"):
         read_config(None, **needed, tls_certificate=certificate)

@@ -192,7 +192,7 @@ _MUST = f"must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digi
 def _from_file(path: Path) -> bytes:
     what, fix = f"key file {str(path)!r}", _HOW_TO_MAKE_ONE
     try:
-        _refuse_readable(path)
+        refuse_readable(path, f"key file {path.name!r}")
         text = read_small(path, _LONGEST_KEY, what).decode("ascii", "replace")
     except DataError:  # too long, or no file
         raise
@@ -206,12 +206,12 @@ def _from_file(path: Path) -> bytes:
     return _from_hex(text, f"key file {path.name!r}")
 
 
-def _refuse_readable(path: Path) -> None:
+def refuse_readable(path: Path, what: str) -> None:
     """A secret is its owner's; one that a cluster mounts is root's, and may be its group's too."""
     found = path.stat()
     others = 0o027 if found.st_uid == 0 != os.geteuid() else 0o077
     mode = stat.S_IMODE(found.st_mode)
-    check(not stat.S_ISREG(found.st_mode) or not mode & others, f"key file {path.name!r}",
+    check(not stat.S_ISREG(found.st_mode) or not mode & others, what,
           "must be readable by nobody but its owner", f"its mode is {mode:04o}",
           "Say chmod 600 FILE; if others may have read it, make another key.")  # fmt: skip
 

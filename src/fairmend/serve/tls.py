@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
+from pathlib import Path
 
+from fairmend.apply.draw import refuse_readable
 from fairmend.errors import DataError
 
 __all__ = ["renew", "served_by", "trusting"]
@@ -14,7 +16,10 @@ def served_by(certificate: str, key: str) -> ssl.SSLContext:
     """What a port serves with; a `DataError` where the files do not belong together."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
+        refuse_readable(Path(key), f"config tls_key {key!r}")
         context.load_cert_chain(certificate, key, password=lambda: b"")  # or it would ask for one
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise _unfit(
             f"config tls_certificate {certificate!r} and tls_key {key!r}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fairmend.data.files import writing
+from fairmend.data.files import is_special, writing
 from fairmend.errors import check, check_choice, require
 from fairmend.serve.log.chain import TABLES, Head, LogBroken, LogKey, State
 from fairmend.serve.log.store import LogStore, open_store
@@ -165,6 +166,8 @@ def export(
         writing(to, overwrite=overwrite) as file,
         pq.ParquetWriter(file, schema) as parquet,
     ):
+        if not is_special(Path(to)):
+            os.fchmod(file.fileno(), 0o600)  # as the log itself
         rows = store.rows(table)
         while part := list(islice(rows, 50_000)):
             arrays = [
