@@ -148,9 +148,9 @@ def test_the_pod_is_confined_probed_and_given_time(tmp_path, monkeypatch):
 
 CONFINED = """
 set -e
-case $PYTHON in /root/*)  # which others may not enter
+case $PYTHON in "$OWNER_HOME"/*)  # which others may not enter
   mount --bind "$PYTHON" /mnt
-  mount -t tmpfs -o mode=755 none /root
+  mount -t tmpfs -o mode=755 none "$OWNER_HOME"
   mkdir -p "$PYTHON"
   mount --bind /mnt "$PYTHON";;
 esac
@@ -189,8 +189,8 @@ def test_it_runs_as_nobody_special_on_a_root_that_cannot_be_written(
     }
     sidecar = serving.Sidecar(
         state, copy, vendor.url,
-        env={**tokens, "STATE": str(state), "PYTHON": sys.base_prefix, "HOME": "/nonexistent",
-             "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**tokens, "STATE": str(state), "PYTHON": sys.base_prefix,
+             "OWNER_HOME": str(Path.home()), "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"},
         wrapper=["unshare", "--mount", "sh", "-c", CONFINED, "sh"],
     )  # fmt: skip
     try:
