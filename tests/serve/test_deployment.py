@@ -190,7 +190,8 @@ def test_it_runs_as_nobody_special_on_a_root_that_cannot_be_written(
     sidecar = serving.Sidecar(
         state, copy, vendor.url,
         env={**tokens, "STATE": str(state), "PYTHON": sys.base_prefix,
-             "OWNER_HOME": str(Path.home()), "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"},
+             "OWNER_HOME": str(Path.home()), "HOME": "/nonexistent",
+             "PYTHONDONTWRITEBYTECODE": "1"},
         wrapper=["unshare", "--mount", "sh", "-c", CONFINED, "sh"],
     )  # fmt: skip
     try:
