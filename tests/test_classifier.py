@@ -825,7 +825,7 @@ def test_mistakes_in_settings_are_named(audit, settings_, what, got):
     [
         (lambda kept, X, y, s: kept.fit(X, y),
          "sensitive_features: must be given; got None. "
-         "Pass one label a person, or say groups_from=... where to find them in X."),
+         "Pass one label per person, or say groups_from=... where to find them in X."),
         (lambda kept, X, y, s: clone(kept).set_params(disparity="fnr").fit(
             X, None, sensitive_features=s),
          "y: must hold what really happened for fnr; got None. "
@@ -838,7 +838,7 @@ def test_mistakes_in_settings_are_named(audit, settings_, what, got):
          "got 599 entries, expected 600. Check that both come from the same filter."),
         (lambda kept, X, y, s: kept.predict(X),
          "sensitive_features: must be given; got None. "
-         "Pass one label a person, or say groups_from=... where to find them in X."),
+         "Pass one label per person, or say groups_from=... where to find them in X."),
         (lambda kept, X, y, s: kept.report(X, "outcome", sensitive_features=s),
          "y: must name a column of X; got 'outcome'. Did you mean 'income'?"),
         (lambda kept, X, y, s: kept.frontier(X, y, sensitive_features=s, levels=[2.0]),

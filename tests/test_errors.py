@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 
+import fairmend
 from fairmend import DataError, FairmendError, MissingExtra, ModelError
 from fairmend.errors import (
     InputError,
@@ -187,3 +188,24 @@ def test_whole_numbers_are_integers_of_at_least_so_many(value):
 def test_an_unreadable_file_is_told_by_the_reason_of_the_system():
     error = unreadable("file 'x'", PermissionError(13, "Permission denied"))
     assert (error.what, error.got) == ("file 'x'", "it is not: Permission denied")
+
+
+def test_a_warning_from_a_cached_property_points_at_the_caller():
+    inside = """
+from functools import cached_property
+from fairmend.errors import warn
+
+class Finding:
+    @cached_property
+    def value(self):
+        warn("mind this")
+        return 1
+
+def read():
+    return Finding().value
+"""
+    module = {"__name__": "fairmend.imagined"}
+    exec(inside, module)
+    with pytest.warns(fairmend.FairmendWarning) as caught:
+        module["read"]()
+    assert caught[0].filename == __file__

@@ -317,7 +317,7 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
     def _groups(self, X: Any, sensitive_features: Any) -> Any:
         if sensitive_features is not None:
             return sensitive_features
-        where = "Pass one label a person, or say groups_from=... where to find them in X."
+        where = "Pass one label per person, or say groups_from=... where to find them in X."
         check_given("sensitive_features", self.groups_from, where)
         return self.groups_from(X) if callable(self.groups_from) else self.groups_from
 

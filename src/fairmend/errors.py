@@ -97,7 +97,8 @@ DAMAGED = "It is damaged, or was made by something else: get it again from its m
 def warn(message: str) -> None:
     """Give a `FairmendWarning` that points at the caller's line: the first outside this package."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("fairmend."):
+    inside = ("fairmend.", "functools")  # a cached property is computed through functools
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(inside):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, FairmendWarning, stacklevel=level)
 

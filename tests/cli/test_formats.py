@@ -166,7 +166,7 @@ def test_decimal_commas_are_refused_until_somebody_says_what_they_are(command, a
         assert re.fullmatch(
             r"fairmend: column 'income', line 2: must be a number, as most cells of the column "
             r"are; got '[\d.]+,\d\d'. If that is a number, say --decimal ,; if the column holds "
-            r"words, --words income. Also column 'score', line 2, got '0,\d+': .*\n",
+            r"words, --words income. Also column 'score', line 2: got '0,\d+'. .*\n",
             done.err,
         )
     typo = call(command, "commas.csv", *PAID, "--decimal", ";", cwd=amounts)

@@ -34,6 +34,17 @@ def bank(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize(("column", "flag"), [(5, "--label"), (4, "--predictions")])
+def test_a_third_word_that_usually_means_missing_is_an_error_that_says_so(bank, call, column, flag):
+    lines = [line.split(",") for line in (bank / "loans.csv").read_text().splitlines()]
+    lines[7][column] = "n/a"
+    (bank / "loans.csv").write_text("\n".join(map(",".join, lines)))
+    done = call("audit", "loans.csv", *NAMED, "--positive-decision", "approve", cwd=bank)
+    assert done.code == 3
+    assert f"{flag}: must have two values; got 3: " in done.err
+    assert "If 'n/a' stands for a missing value, say --missing n/a." in done.err
+
+
 def test_foreign_words_are_an_error_that_says_what_to_type(bank, call):
     done = call("audit", "loans.csv", *NAMED, cwd=bank)
     assert done.code == 3

@@ -258,7 +258,7 @@ def test_who_has_weight_0_is_left_out_with_their_id():
     [
         ([1, 2], "ids: must have the same length as y; got 2 entries, expected 40"),
         ([None, *range(39)], "ids: must be whole numbers or text that is not empty; got None in"),
-        ("who", "ids: must hold one value a person; got the name 'who' without an X"),
+        ("who", "ids: must hold one value per person; got the name 'who' without an X"),
     ],
 )
 def test_what_is_no_id_is_told(ids, message):

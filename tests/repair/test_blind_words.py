@@ -252,6 +252,28 @@ def test_inputs_that_tell_the_group_are_in_no_condition(audit):
     assert fault(replace(rule, words=replace(rule.words, rules=(spoilt,)))) is not None
 
 
+@pytest.mark.parametrize(("values", "listed"), [(60, True), (61, False)])
+def test_a_category_of_many_values_is_in_no_condition(audit, values, listed):
+    X, y, s = audit
+    rng = np.random.default_rng(0)
+    first = (s == "f") == (rng.random(len(X)) < 0.9)
+    place = np.where(first, rng.integers(0, 3, len(X)), rng.integers(3, values, len(X)))
+    day = pd.date_range("2024-01-01", periods=values).strftime("%d.%m.%Y").to_numpy()[place]
+    one = fitted(model=Vendor([*INPUTS, "day"]), X=X.assign(day=day), y=y, s=s)
+    assert ("day" in one.plan_.rule.words.inputs) == listed
+
+
+def test_the_rule_calls_decisions_by_the_words_of_the_model(audit):
+    X, y, s = audit
+    box = BlackBox(
+        lambda rows: np.where(Vendor().predict(rows), "invite", "reject"),
+        words=("reject", "invite"),
+    )
+    rules = fitted(model=box, X=X, y=y, s=s).plan_.rule.words.lines[1:-1]
+    assert all(re.search(r"decide (invite instead of reject|reject instead of invite)$", rule)
+               for rule in rules)  # fmt: skip
+
+
 def test_an_input_called_score_is_not_taken_for_the_model_s(audit):
     X, y, s = audit
     named = X.rename(columns={"insured": "score"})

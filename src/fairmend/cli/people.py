@@ -16,7 +16,7 @@ import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.output import note, say
-from fairmend.data.spelling import Spelling
+from fairmend.data.spelling import MISSING, Spelling
 from fairmend.errors import DataError, check, listed, nearest
 from fairmend.progress import progress
 
@@ -476,6 +476,7 @@ def _words(
     assert box.column is not None
     decisions = table[box.column].drop_nulls()
     words = decisions.unique().sort().to_list()
+    _refuse_marks(words, "--predictions")
     check(
         len(words) <= 2,
         "--predictions",
@@ -492,6 +493,7 @@ def _words(
 def _positive(outcome: pl.Series, text: str | None, flag: str = "--positive") -> Hashable:
     """The positive value; None leaves it to the library, which knows 0/1 and -1/1."""
     values = outcome.unique().sort().to_list()
+    _refuse_marks(values, "--label")
     if text is not None and not any(_is_typed(value, text) for value in values):
         must = f"must be a value of {outcome.name!r}"
         raise DataError(flag, must, f"got {text!r}", nearest(text, values))
@@ -504,6 +506,17 @@ def _positive(outcome: pl.Series, text: str | None, flag: str = "--positive") ->
         )
     positive: Hashable = same_value(outcome, text)
     return positive
+
+
+def _refuse_marks(values: Sequence[Any], flag: str) -> None:
+    """Refuse a third value that usually stands for a missing one."""
+    marks = [value for value in values if isinstance(value, str) and value.strip() in MISSING]
+    if not 0 < len(values) - len(marks) <= 2 < len(values):
+        return
+    missing = " ".join(f"--missing {shlex.quote(mark.strip())}" for mark in marks)
+    got = f"got {len(values):,}: {listed(values)}"
+    fix = f"If {listed(marks)} stands for a missing value, say {missing}."
+    raise DataError(flag, "must have two values", got, fix)
 
 
 def same_value(column: pl.Series, text: str | None) -> Any:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _default = RepairSettings.default
 MOST_NAMED = 20
 """Inputs that are listed before the fit."""
+MOST_CATEGORIES = 60
+"""Of an input; more are counted beside its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,8 +263,10 @@ def _note_inputs(
     weights: Mapping[str, float],
 ) -> None:
     """Say before long work which inputs may be edited: some of them perhaps should not."""
+    categories = _many_categories(people)
     words = [
-        f"{name}{f' ({ways[name]} only)' if name in ways else ''}"
+        f"{name}{f' ({categories[name]:,} categories)' if name in categories else ''}"
+        f"{f' ({ways[name]} only)' if name in ways else ''}"
         f"{f' (cost {weights[name]:g})' if name in weights else ''}"
         for name in people.input_names
         if name not in never
@@ -270,6 +274,18 @@ def _note_inputs(
     more = f" and {len(words) - MOST_NAMED:,} more" if len(words) > MOST_NAMED else ""
     say(f"may be edited: {', '.join(words[:MOST_NAMED])}{more}; --immutable COLUMN keeps one as it "
         "is")  # fmt: skip
+
+
+def _many_categories(people: FilePeople) -> dict[str, int]:
+    """Inputs of text with more values than people would list, as dates have in a CSV."""
+    import polars as pl
+
+    table = people.call["X"]
+    if not isinstance(table, pl.DataFrame):  # many files, which are not in memory
+        return {}
+    values = {name: table[name].n_unique() for name in people.input_names
+              if table.schema[name] == pl.String}  # fmt: skip
+    return {name: n for name, n in values.items() if n > MOST_CATEGORIES}
 
 
 def _tell_about(repaired: RepairedClassifier, people: FilePeople, reference: str) -> None:

@@ -479,7 +479,7 @@ def read_column(values: Any, frame: Frame | None, what: str) -> Any:
     if frame is None:
         got = f"got the name {values!r} without an X to look in"
         fix = "Pass X, or the values themselves."
-        raise DataError(what, "must hold one value a person", got, fix)
+        raise DataError(what, "must hold one value per person", got, fix)
     return frame.column(values, what)
 
 

@@ -49,7 +49,7 @@ def as_matrix(X: Any, what: str) -> NDArray[Any]:
                 return matrix
             check_rows(matrix.shape != (0,), what)
             got = f"{got} of shape {matrix.shape}" if matrix.ndim else got
-            fix = "Pass one row a person, one column a feature."
+            fix = "Pass one row per person, one column per feature."
             if matrix.ndim == 1:
                 fix = (
                     "Reshape your data: numpy.reshape(X, (-1, 1)) for one column, [X] for one row."
@@ -100,7 +100,7 @@ def as_column(values: Any, what: str) -> Any:
         return array[:, 0]
     if frame is not None or getattr(array, "ndim", 1) != 1:
         got = f"got {type(values).__name__} of shape {tuple(array.shape)}"
-        raise DataError(what, "must be one column", got, "Pass one value a person.")
+        raise DataError(what, "must be one column", got, "Pass one value per person.")
     return array
 
 
@@ -115,7 +115,7 @@ def as_array(values: Any, what: str) -> Any:
     if isinstance(series, nw.Series):
         return series
     _refuse_masked(values, what)
-    must, kind = "must hold one value a person", type(values).__name__
+    must, kind = "must hold one value per person", type(values).__name__
     try:
         array = _untouched(values)
     except ValueError:

@@ -219,7 +219,7 @@ def group_columns(given: Any, frame: Frame | None) -> list[tuple[str, Any]]:
         else:
             name = getattr(given, "name", None)
             columns = [("group" if name in (None, "") else str(name), as_column(array, WHAT))]
-    check(columns, WHAT, "must have at least one column", "got none", "Pass one label a person.")
+    check(columns, WHAT, "must have at least one column", "got none", "Pass one label per person.")
     return columns
 
 

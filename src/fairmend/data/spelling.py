@@ -169,7 +169,7 @@ class Findings:
         doubtful = [self.doubts[name]() for name in used if name in self.doubts]
         if doubtful:
             first, *others = doubtful[:MOST_DOUBTS]
-            also = (f"Also {one.what}, {one.got}: {one.fix}" for one in others)
+            also = (f"Also {one.what}: {one.got}. {one.fix}" for one in others)
             raise DataError(first.what, first.must, first.got, " ".join([first.fix, *also]))
         shown = set() if shown is None else shown
         for name in (*used, *labels):

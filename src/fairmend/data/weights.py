@@ -24,7 +24,7 @@ def read_weights(column: Any, n: int) -> FloatArray:
     if weight is None:
         row = next(i for i, entry in enumerate(entries) if not is_number(entry))
         got = f"got {scalar(entries[row])!r} in row {row:,}"
-        raise DataError(WHAT, "must hold numbers", got, "Pass one number a person.")
+        raise DataError(WHAT, "must hold numbers", got, "Pass one number per person.")
     check_weights(weight, lambda row: f" in row {row:,}")
     return weight
 

@@ -76,7 +76,7 @@ def refuse_words(data: Any, weight: str) -> None:
 
 
 def _check_numbers(holds: bool, weight: str) -> None:
-    got, fix = f"column {weight!r} holds something else", "Pass one number a person."
+    got, fix = f"column {weight!r} holds something else", "Pass one number per person."
     check(holds, "sample_weight", "must hold numbers", got, fix)
 
 

@@ -15,7 +15,6 @@ Without scores the order is that of the rows, and k rows are a sample like any o
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from fairmend.engines import duck
 from fairmend.engines.cells import Cells
 from fairmend.engines.packed import domains
 from fairmend.engines.source import Source, is_csv
-from fairmend.errors import FairmendWarning
+from fairmend.errors import warn
 from fairmend.progress import progress
 
 if TYPE_CHECKING:
@@ -299,11 +298,9 @@ def reference_cells(place: Source, columns: Sequence[str], thinned: Thinned) -> 
             parts.append(table.take(thinned.rows[first:last] - start))
         start += len(table)
     native = as_kind(pa.concat_tables(parts), place.engine.kind)
-    warnings.warn(
+    warn(
         f"X has {start:,} rows, most of them distinct. Gaps are exact; inputs are represented by "
         f"{len(thinned.rows):,} of the rows, those nearest the model's cut among them, and a rate "
-        f"at another cut is off by at most {100 * thinned.error:.2g} points.",
-        FairmendWarning,
-        stacklevel=6,
+        f"at another cut is off by at most {100 * thinned.error:.2g} points."
     )
     return Cells(Frame(native, tuple(columns)), thinned.people, thinned.weight, thinned.squared)

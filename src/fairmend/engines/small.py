@@ -21,7 +21,6 @@ are added up in a tree. Only small cells of kinds without a large one wait for t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.rows import codes_among, find_rows
 from fairmend.engines.cells import PEOPLE, merge, rows_of
-from fairmend.errors import FairmendWarning
+from fairmend.errors import warn
 
 Codes = tuple[NDArray[Any], NDArray[Any]]
 # Pairs of a small and a large cell that are compared at a time.
@@ -57,11 +56,9 @@ class Counted:
             (self.moved, "are counted with the inputs of a larger cell"),
         ):
             if people > 0:
-                warnings.warn(
+                warn(
                     f"{people:,} of {total:,} people ({people / total:.1%}) are in cells too small "
-                    f"to leave the engine and {what}.",
-                    FairmendWarning,
-                    stacklevel=5,
+                    f"to leave the engine and {what}."
                 )
 
 

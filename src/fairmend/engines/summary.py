@@ -10,7 +10,6 @@ exact total.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from fairmend.data.columns import (
 from fairmend.data.containers import as_kind
 from fairmend.engines.cells import Cells
 from fairmend.engines.continuous import Reader, audit_answers
-from fairmend.errors import FairmendWarning
+from fairmend.errors import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,13 +259,11 @@ def sampled(whole: Summary, columns: Sequence[str]) -> Cells:
     factor = (totals / there).reindex(list(zip(sample[_KIND], sample[_DECISION], strict=True)))
     people, each, squared = (own[name].to_numpy() * factor[name].to_numpy() for name in COUNTS)
     everybody, least = float(totals[COUNTS[0]].sum()), float(there[COUNTS[0]].min())
-    warnings.warn(
+    warn(
         f"X has {everybody:,.0f} rows, most of them distinct. Gaps are exact; inputs are "
         f"represented by a sample of {len(sample):,} rows, the same however the rows are cut. A "
         f"rate at another cut is off by at most {100 * 1.96 * (0.25 / least) ** 0.5:.2g} points, "
-        "at 95 % confidence, in the smallest group of outcome and decision.",
-        FairmendWarning,
-        stacklevel=6,
+        "at 95 % confidence, in the smallest group of outcome and decision."
     )
     frame = Frame(sample[list(columns)], tuple(columns))
     return Cells(frame, people, each, squared)

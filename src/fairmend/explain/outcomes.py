@@ -10,7 +10,6 @@ boosting predict people held out better by more than chance.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
@@ -20,7 +19,7 @@ from fairmend.data.columns import FloatArray, Frame
 from fairmend.data.features import FeatureMap
 from fairmend.data.limits import MOST, Between, Chances, Count, Positive, Share, flat, inside
 from fairmend.data.stored import stored
-from fairmend.errors import DataError, FairmendWarning, check, check_choice
+from fairmend.errors import DataError, check, check_choice, warn
 from fairmend.explain.crossfit import (
     LEAST_GAIN,
     SCREENING_PEOPLE,
@@ -173,8 +172,7 @@ def fit_probability(
         model = foreign_model(estimator, type(estimator).__name__, None, data)
     result = _described(what, model.kind, data.mean(model.held_out), data.tally)
     if result.weak:
-        message = f"{what} is too weak to rely on: {result.weak}."
-        warnings.warn(message, FairmendWarning, stacklevel=3)
+        warn(f"{what} is too weak to rely on: {result.weak}.")
     return replace(
         result,
         features=data.features,

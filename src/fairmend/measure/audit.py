@@ -64,12 +64,12 @@ def audit(
         name of X, which is then no input of the model. None where it is not known: decisions alone
         are compared then (sp and impact ratios).
     sensitive_features
-        One label a person, but not "best" or "rest", which `reference` means otherwise; several
+        One label per person, but not "best" or "rest", which `reference` means otherwise; several
         columns give intersections; names of columns of X will do, and those stay inputs of a model
         that does not name its own. Beside recorded predictions they are no inputs.
     sample_weight
-        One weight a person, or a column name of X. Intervals account for unequal weights; weight 0
-        is the same as being left out.
+        One weight per person, or a column name of X. Intervals account for unequal weights; a
+        weight of 0 is the same as being left out.
     ids
         Who it is: one id a row, or a column name of X, which is then no input of the model. Needed
         where people have several rows: intervals and tests are then by person. Without it every

@@ -363,8 +363,9 @@ class BlackBox:
             classes = [scalar(value) for value in classes]
         word = self._positive_among(set(classes), labels)
         if len(classes) != 2 or word is None:
+            own = f"{labels.negative!r} and {labels.positive!r}"
             self._fail(
-                f"must tell {labels.negative!r} from {labels.positive!r}, the labels of y",
+                f"must have the labels of y, {own}, as its classes",
                 f"its classes_ are {listed(classes)}",
                 "Give y in the model's own labels, or pass a function that returns P(positive).",
             )

@@ -294,7 +294,7 @@ def local_law_144(
     check(
         {len(column) for column in labels} == {len(value)},
         "sex, race",
-        "must have one label a person",
+        "must have one label per person",
         f"got {len(labels[0]):,} and {len(labels[1]):,} for {len(value):,} people",
         "Check that all come from the same filter.",
     )

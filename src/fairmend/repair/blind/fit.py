@@ -287,6 +287,8 @@ class _FitInputs:
     price: FloatArray
     """What turning each row costs."""
     kept_out: tuple[str, ...]
+    called: tuple[Hashable, Hashable]
+    """The names of the two decisions: the model's own words, or else the labels of y."""
 
     @classmethod
     def fit(
@@ -303,7 +305,9 @@ class _FitInputs:
         price = _prices_of_rows(
             audited, donors, settings, by=by, trade_off=trade_off, chance=chance
         )
-        return cls(audited, models, outcome, chance, trade_off, by, donors, price, kept_out)
+        labels = audited.data.labels
+        called = box.words or (labels.negative, labels.positive)
+        return cls(audited, models, outcome, chance, trade_off, by, donors, price, kept_out, called)
 
     def priced(self, settings: RepairSettings) -> _FitInputs:
         """The same where other decisions may be taken."""
@@ -353,7 +357,7 @@ def _solved(
             prices=best.prices,
             trade_off=trade_off if inputs.by == "worth" and data.outcome_known else None,
         )
-        words = _in_words(inputs.audited, search, trade_off, best, np.isfinite(price))
+        words = _in_words(inputs, search, trade_off, best, np.isfinite(price))
         return replace(rule, words=words), best.feasible
     if len(best.exceptions) == 0:
         return rule, best.feasible
@@ -366,16 +370,16 @@ def _solved(
 
 
 def _in_words(
-    audited: Audited,
+    inputs: _FitInputs,
     search: WordSearch,
     trade_off: TradeOff,
     free: Solved,
     reached: BoolArray,
 ) -> WordRule:
     """The rule in words, and what it and the unrestricted rule are worth to the audit people."""
-    labels, own = audited.data.labels, audited.answers.decision
-    unknown = float("nan"), float("nan")
-    words = WordRule(search.best(), (labels.negative, labels.positive), unknown, unknown)
+    audited = inputs.audited
+    own, unknown = audited.answers.decision, (float("nan"), float("nan"))
+    words = WordRule(search.best(), inputs.called, unknown, unknown)
     if not audited.data.outcome_known:
         return words
     turned = words.turns(audited.table, audited.answers) & reached

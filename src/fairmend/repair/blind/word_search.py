@@ -51,6 +51,8 @@ _SCALES = tuple(np.geomspace(0.7, 2.0, 7))
 _BEAM = 6
 _BINS = 32
 """Places where a number may be cut."""
+_MOST_VALUES = 60
+"""A category with more values is in no condition: dates as text, names of towns."""
 _MOST_LISTED = 4
 """Values that a condition on a category may list."""
 _LEAST_GAIN = 0.02
@@ -193,14 +195,14 @@ def cut_between(low: float, high: float, *, strict: bool = False) -> float:
 
 
 def _axes(table: Frame, score: FloatArray | None, weight: FloatArray) -> list[_Axis]:
-    """Inputs with more than one value, but for dates, and the score."""
+    """Inputs with more than one value, and the score; no dates, and no category of many values."""
     axes = []
     for name, column in zip(table.names, table.encoded, strict=True):
         numbers = as_numbers(column.values)
         if numbers is not None:
             flag = set(numbers[np.isfinite(numbers)].tolist()) <= {0.0, 1.0}
             axes.append(_Axis.of_numbers(name, numbers[column.codes], weight, flag=flag))
-        elif as_measure(column.values) is None:
+        elif as_measure(column.values) is None and len(column.values) <= _MOST_VALUES:
             axes.append(_Axis.of_values(name, column, weight))
     if score is not None:
         called = "the model's score" if "score" in table.names else "score"
