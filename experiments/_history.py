@@ -75,59 +75,60 @@ class Change(NamedTuple):
 CHANGES = {
     "splits": Change(
         "the splits",
-        "Splits were drawn each on its own; since the second run five in a row hold everybody out "
-        "once. The bounds on AUC were set where the model's own AUC among COMPAS whites was 0.691; "
-        "in the first 20 splits it was 0.680 before any repair, and in no row did the repair lose "
-        "more AUC than its bound allows. In the second run the model has 0.690. The bounds stayed; "
-        "what they are held against changed.",
-        "It stands: everybody is judged equally often.",
+        "In the first run each split was drawn independently. Since the second run five "
+        "consecutive splits hold everybody out once. The bounds on AUC were set where the model's "
+        "own AUC among COMPAS whites was 0.691. In the first 20 splits it was 0.680 before any "
+        "repair, and in no row did the repair lose more AUC than its bound allows. In the second "
+        "run it is 0.690. The bounds stayed; the data they are judged on changed.",
+        "The change stands: everybody is judged equally often.",
     ),
     "spread": Change(
         "the number of splits",
-        "The standard deviation over 20 splits was held against its bound, since the second run "
-        "that over 500: over 20 it is known to a sixth only, so that a rule without any true gap "
-        "breaks such a bound often. Over the 20 new splits alone, two rows would again have "
-        "been short: compas sp with 0.0402 against 0.0376 and compas fnr with 0.0598 against "
-        "0.0590.",
-        "It stands; [the spread](#the-spread) is shown over 20 splits too.",
+        "In the first run the bound was on the standard deviation over 20 splits, since the "
+        "second run on that over 500. Over 20 splits it is known only to a sixth, so a rule with "
+        "no true gap often breaks such a bound. Over the 20 new splits alone, two rows would "
+        "again have fallen short: compas sp with 0.0402 against 0.0376 and compas fnr with 0.0598 "
+        "against 0.0590.",
+        "The change stands; [the spread](#the-spread) is also shown over 20 splits.",
     ),
     "dropped": Change(
         "dropped",
-        "That no edit of COMPAS whites closes FNR and FPR together was expected in every split and "
-        "came in 19 of 20. The second run had no such bound.",
-        "Undone: the bound is back.",
+        "The expectation was that in every split no edits of COMPAS whites close FNR and FPR "
+        "together. It held in 19 of 20. The second run had no such bound.",
+        "The change is undone: the bound is back.",
     ),
     "redefined": Change(
         "redefined",
-        "The gap and the accuracy lost were judged over the splits in which the group was "
-        "repaired. The second run took the mean over all splits and let a group that was not "
-        "repaired count only as far as it was behind, which brings the figures of a group that was "
-        "repaired in few splits down; two rows of a group that was never repaired came in with it.",
-        "Undone: judged over the splits with a repair. The mean over all splits is shown as "
-        "*left*, without a bound.",
+        "In the first run the gap and the accuracy lost were judged over the splits in which the "
+        "group was repaired. The second run took the mean over all splits, and counted a group "
+        "that was not repaired only as far as it was behind. That lowers the figures of a group "
+        "that was repaired in few splits, and it added two rows of a group that was never "
+        "repaired.",
+        "The change is undone: these figures are judged over the splits with a repair. The mean "
+        "over all splits is shown as *left*, without a bound.",
     ),
 }
 
 SINCE = (
     "The bounds on the mean gap were 2.6 standard errors of the noise floor over 20 splits, with "
-    "labels only half as much again; they held in both runs and were too wide to see a bias of one "
-    "standard error. They are now half of one, over 500 splits; where a repair is put to 20 splits "
-    "only (immutables, two gaps at once) they are one.",
-    "A figure is counted once. Of the 102 bounds of the second run's table of repairs 32 were the "
-    "same printed figure twice, as order flips the decisions that least change flips and "
-    "immutables often leave the decisions as they are.",
-    "The bounds on the share of people decided by a draw are gone: their median figure was at "
-    "18 % of its bound. So are those on groups that were never repaired (0.0000 against 0.0000). "
+    "labels only 1.5 times that. They held in both runs, and were too wide to detect a bias of "
+    "one standard error. They are now half of one standard error, over 500 splits; for repairs "
+    "that are run on 20 splits only (immutables, two gaps at once) they are one.",
+    "A figure is counted once. In the second run's table of repairs, 32 of the 102 bounds were a "
+    "second bound on the same printed figure, because order flips the same decisions as least "
+    "change, and immutables often do not change the decisions.",
+    "The bounds on the share of people decided by a draw are gone: their median figure was at 18 "
+    "% of its bound. So are those on groups that were never repaired (0.0000 against 0.0000). "
     "Both are in the tables.",
-    "Algorithm 1 drew with one seed in all splits, now with another in each.",
+    "Algorithm 1 used one seed in all splits; now it uses another in each.",
 )
 """What was changed after the second run, with its figures known."""
 
 BLIND_BEFORE = """\
-In the run before, on the same splits and with the same bounds, 36 of 39 held. Since then blind
-rules take whichever model predicts people held out best (chosen on other splits), and where
-several gaps cannot all be closed their price has a limit: such a plan says *unreachable*. Rules in
-words were not part of that run, and add six bounds.
+In the previous run, on the same splits and with the same bounds, 36 of 39 held. Since then blind
+rules use the model that predicts people held out best (chosen on other splits). Where several gaps
+cannot all be closed, the price of the rule has a limit, and the plan says *unreachable*. Rules in
+words were not part of that run; they add six bounds.
 
 | bound | before | now |
 | --- | ---: | ---: |

@@ -92,22 +92,22 @@ def _head(results: Record) -> str:
     return f"""
 # Results
 
-What the experiments found, the paper's numbers beside ours. `make reproduce` runs them and makes
-this page from the figures they write; figures of earlier runs are named as such.
+This page has the results of the experiments, with the paper's numbers beside ours. `make reproduce`
+runs the experiments and makes this page from their figures. Figures of earlier runs are marked.
 
 The paper is Hao Wang, Berk Ustun and Flavio P. Calmon, *Repairing without Retraining: Avoiding
 Disparate Impact with Counterfactual Distributions*, ICML 2019
-([PMLR 97:6618–6627](https://proceedings.mlr.press/v97/wang19l.html)); "the paper's table" is the
-one called "Change in disparate impact".
+([PMLR 97:6618–6627](https://proceedings.mlr.press/v97/wang19l.html)). "The paper's table" is its
+table "Change in disparate impact".
 
 - Of the {len(lines)} figures of the paper's table, {sum(line["within"] for line in lines)} lie
-  within two standard deviations of what Algorithm 1 with our stopping rule gives here.
-  [The others](#against-the-paper) are named with the reason.
-- {_held(results)} In the first run {first.held} of {first.bounds} held; what was changed since, and
-  why, is [below](#what-was-changed).
-- In each of the {results["repair"]["splits"]} splits, under every repair of one group, the other
-  group's inputs and decisions came out as they went in.
-- [Without the group](#repair-without-the-group) at decision time:
+  within two standard deviations of the result of Algorithm 1 with our stopping rule.
+  [The others](#against-the-paper) are listed with the reason.
+- {_held(results)} In the first run {first.held} of {first.bounds} held.
+  [What was changed](#what-was-changed) lists the changes since then, with reasons.
+- In each of the {results["repair"]["splits"]} splits, every repair of one group left the other
+  group's inputs and decisions unchanged.
+- [Blind repairs](#repair-without-the-group), which read no group when they decide:
   {_held_of(_blind_checks(results), "bounds hold")}
 """
 
@@ -131,17 +131,18 @@ def _repairs(found: Record, pictures: str) -> str:
     return f"""
 ## Change in disparate impact
 
-{found["splits"]} splits: a logistic regression is fitted on 30 % of the people, mended on 50 % and
-judged on 20 %; five splits in a row hold everybody out once. Decisions are hard, 1[p > 0.5], unless
-the row says *soft*: then the probability itself is the decision, as in the paper's SP rows. AUC is
-that of the model's probability at the edited row. Labels are hard, so there is no soft row with
-labels only. Immutable are
-{_listed(repair.IMMUTABLE["adult"])} on Adult, {_listed(repair.IMMUTABLE["compas"])} on COMPAS.
+In each of {found["splits"]} splits a logistic regression is fitted on 30 % of the people, repaired
+on 50 % and evaluated on 20 %. Five consecutive splits hold everybody out once. Decisions are hard,
+1[p > 0.5], unless the row says *soft*: then the probability itself is the decision, as in the
+paper's SP rows. AUC is that of the model's probability at the edited row. Labels are hard, so there
+is no soft row with labels only. The immutable features are
+{_listed(repair.IMMUTABLE["adult"])} on Adult, and
+{_listed(repair.IMMUTABLE["compas"])} on COMPAS.
 
 ![The gap each repair leaves, with its standard deviation over splits]({pictures}/gaps.svg)
 
 Bars: mean ± standard deviation over splits. Grey: the noise floor, ± the standard deviation that a
-rule without any true gap shows on a holdout of this size. Diamonds: the paper's single split.
+rule with no true gap shows on a holdout of this size. Diamonds: the paper's single split.
 
 {tables}
 
@@ -168,17 +169,17 @@ def _against_the_paper(found: Record) -> str:
     return f"""
 ## Against the paper
 
-The paper's figures are of one split; ours, by its method with our stopping rule (Algorithm 1 with
-resampling, a step of 0.1 or less, until the gap is within 0.001, the best weights kept; then the
-coupling by squared L2), are the mean ± standard deviation over {found["splits"]}, with another seed
-in each. Set in bold: the paper's figure is more than two standard deviations away, which one in
-twenty is by chance alone.
+The paper's figures are of one split. Ours are the mean ± standard deviation over {found["splits"]}
+splits, each with its own seed, by the paper's method with our stopping rule: Algorithm 1 with
+resampling, a step of 0.1 or less, until the gap is within 0.001, with the best weights kept; then
+the coupling by squared L2. In bold, the paper's figure is more than two standard deviations away;
+by chance alone that happens once in twenty.
 
 {table.markdown()}
 
 {reasons or "All of them are within."}
 
-**How the text was read.** What follows is not printed in the paper and decides what comes out.
+**How the text was read.** These points are not in the paper, and the figures depend on them.
 
 {_readings(rows)}
 """
@@ -203,33 +204,33 @@ def _reason(line: Record, rows: dict[tuple[str, str], Record]) -> str:
     match line["row"].split()[1], line["figure"]:
         case (("fnr" | "fpr"), ("gap_after" | "target_rate_after")) if printed.gap_after < 0.05:
             return (
-                "Algorithm 1 drives M(Q) to zero, and M(Q) lets outcomes follow the edited inputs. "
-                "People keep theirs. On the holdout M(Q) is "
+                "Algorithm 1 drives M(Q) to zero, and M(Q) assumes that outcomes follow the edited "
+                "inputs. People keep their outcomes. On the holdout M(Q) is "
                 f"{ours['gap_if_outcomes_followed']:+.3f} (the paper prints a gap of "
-                f"{printed.gap_after:+.3f}), while the gap people live with is "
+                f"{printed.gap_after:+.3f}), while the realised gap is "
                 f"{ours['gap_after']:+.3f}."
             )
         case _, "auc_after" if printed.gap_after > 0.5 * printed.gap_before:
             return (
                 f"The paper's repair closes {_closed(printed)} of its gap and loses "
                 f"{printed.auc_before - printed.auc_after:.3f} of AUC, ours {_closed(then)} and "
-                f"{then.auc_before - then.auc_after:.3f}: a descent that stopped early would "
-                "explain both, but where it stopped is not printed."
+                f"{then.auc_before - then.auc_after:.3f}. A descent that stopped early would "
+                "explain both, but the paper does not say where it stopped."
             )
         case _, "auc_after":
             other = rows[line["row"], "transport"]
             return (
-                "Many couplings cost the same, and the solver picks one: `transport`, with other "
+                "Many couplings cost the same, and the solver picks one. `transport`, with other "
                 f"ties and another Q, has {other['auc_after']:.3f} at a gap of "
-                f"{other['gap_after']:+.3f}. The figure hangs on that choice."
+                f"{other['gap_after']:+.3f}. The figure depends on that choice."
             )
         case "sp", "target_rate_after":
             return (
-                f"The paper's split overshoots to a gap of {printed.gap_after:+.3f}; here the "
-                f"descent ends once it is within its tolerance, and {100 * ours['unseen']:.1f} % "
-                "of the holdout's target group are on rows that the audit did not have, which "
-                f"stay as they are. The gap itself, {ours['gap_after']:+.3f} ± {ours['sd']:.3f}, "
-                "agrees."
+                f"The paper's split overshoots to a gap of {printed.gap_after:+.3f}. Here the "
+                "descent ends once it is within its tolerance. Also, "
+                f"{100 * ours['unseen']:.1f} % of the holdout's target group are on rows that the "
+                "audit did not have, and these rows stay as they are. The gap itself, "
+                f"{ours['gap_after']:+.3f} ± {ours['sd']:.3f}, agrees."
             )
     return "No reason is known."
 
@@ -255,20 +256,20 @@ def _readings(rows: dict[tuple[str, str], Record]) -> str:
             f"{soft['target_rate_before']:.3f} and {soft['baseline_rate']:.3f} with soft, "
             f"{hard['target_rate_before']:.3f} and {hard['baseline_rate']:.3f} with hard "
             "decisions. FNR and FPR rows use hard ones.",
-            "- M(Q) is not what people see. Under Algorithm 1 and the coupling, M(Q) and the gap "
-            f"of people who keep their outcomes: {followed}. The other repairs are calibrated on "
-            "the latter.",
-            "- The paper prints no step size, and its stopping rule is fired too early by noise: "
+            "- M(Q) is not the gap that people experience. Under Algorithm 1 and the coupling, "
+            f"M(Q) and the realised gap are: {followed}. The other repairs are calibrated on "
+            "the realised gap.",
+            "- The paper gives no step size, and noise triggers its stopping rule too early: "
             "[the examples](#the-papers-examples) show how early. Here the descent ends within a "
-            "tolerance, and the best weights met are kept, not the last. So our rows are not the "
-            "method as published.",
-            "- The text gives 30/50/20 splits and later speaks of 70 % to estimate the "
-            "counterfactual; here it is 50 %.",
+            "tolerance, and the best weights are kept, not the last. So our rows are not exactly "
+            "the published method.",
+            "- The paper gives 30/50/20 splits, and later says that 70 % were used to estimate the "
+            "counterfactual. Here 50 % are used.",
             "- People on rows that the audit did not have stay as they are under the paper's "
             "coupling; the other repairs apply their rule to them.",
-            "- The paper's coupling leaves "
-            f"{_range(100 * one['drawn'] for one in coupled)} % of the target group to a "
-            f"draw, least change and order {_range(100 * one['drawn'] for one in ours)} %.",
+            "- The paper's coupling randomises "
+            f"{_range(100 * one['drawn'] for one in coupled)} % of the target group; "
+            f"least change and order randomise {_range(100 * one['drawn'] for one in ours)} %.",
             "- A single split near zero proves little in the FNR rows: chance alone has a standard "
             f"deviation of {rows['adult fnr', 'least_change']['floor_sd']:.3f} on Adult and "
             f"{rows['compas fnr', 'least_change']['floor_sd']:.3f} on COMPAS. Judge by the mean.",
@@ -318,28 +319,29 @@ def _bounds(results: Record) -> str:
     return f"""
 ## Bounds
 
-The mean signed gap, over {over} splits (immutables: {few}); its spread, the standard deviation over
-{over}; the target's AUC; overall accuracy. AUC, accuracy and spread are held against the bounds
-that came with the first version of the experiment. The bound on the mean gap was set anew when
-earlier figures were known, by a rule that does not look at them: half a standard error of the noise
-floor over {repair.BIAS_SPLITS} splits (over {few} splits: one), so that a bias of one standard
-error falls short. Were the splits independent, a rule without any bias would fall short by luck in
-{by_luck} of all runs. A repair that takes the decisions of an earlier one is judged by its AUC
-alone.
+Four figures have bounds: the mean signed gap over {over} splits (immutables: {few}); its spread,
+which is the standard deviation over {over} splits; the target's AUC; and overall accuracy. AUC,
+accuracy and spread have the bounds that were set with the first version of the experiment. The
+bound on the mean gap was set again when earlier figures were known, by a rule that does not use
+them: half a standard error of the noise floor over {repair.BIAS_SPLITS} splits (over {few} splits:
+one), so that a bias of one standard error falls short. If the splits were independent, a rule
+without any bias would fall short by chance in {by_luck} of all runs. A repair that takes the
+decisions of an earlier one is judged by its AUC alone.
 
 {repair.bounds_table(rows).markdown()}
 
 {chr(10).join([held, *(["", *short] if short else [])])}
 
-A shortfall is a finding: `make reproduce` prints it and ends with status 0; a run that cannot
-finish ends with another.
+A shortfall is a finding: `make reproduce` prints it and exits with status 0. A run that cannot
+finish exits with another status.
 
 ### The spread
 
-Over {few} splits a standard deviation is known to {100 / (2 * few - 2) ** 0.5:.0f} % only, and the
-bound lies little above what the sampling of audit and holdout makes inevitable. A rule without any
-true gap would be over it in the last column's share of all runs of {few} splits; were the rows
-independent, in one row or another in {100 * luck:.0f} % of them. So it is judged over {over}.
+Over {few} splits a standard deviation is known only to {100 / (2 * few - 2) ** 0.5:.0f} %, and the
+bound is only slightly above the spread that sampling of audit and holdout causes in any case. The
+last column is the share of all runs of {few} splits in which a rule with no true gap would exceed
+it. If the rows were independent, at least one row would exceed it in {100 * luck:.0f} % of such
+runs. So the spread is judged over {over} splits.
 
 {repair.spread_table(rows).markdown()}
 
@@ -383,11 +385,11 @@ def _history(results: Record) -> str:
     return f"""
 ### What was changed
 
-The bounds came with the first version of the experiment, before its first full run; those on AUC
-were set from a study on other splits. The first run fell short of {len(FIRST_SHORT)} of them. Then
-the splits were replaced, what is held against some bounds was changed, and one bound was dropped;
-in the second run all that were left held, which is no verdict on the first figures. Here are both,
-and those of this run.
+The bounds were set with the first version of the experiment, before its first full run; those on
+AUC were set from a study on other splits. The first run fell short of {len(FIRST_SHORT)} of them.
+Then the splits were replaced, the figures behind some bounds were changed, and one bound was
+dropped. In the second run all remaining bounds held; that says nothing about the first figures. The
+tables show both runs and this one.
 
 {TextTable("", ("<run", "<splits", "<bounds that held"), runs).markdown()}
 
@@ -395,7 +397,7 @@ and those of this run.
 
 {changes}
 
-After the second run, with its figures known:
+These changes were made after the second run, with its figures known:
 
 {since}
 """
@@ -414,8 +416,9 @@ def _odds(found: Record) -> str:
     return f"""
 ## Two gaps at once
 
-Equalized odds: FNR and FPR together. Where no edit of the one group reaches both, the answer is
-*infeasible*, with the closest point on the audit data beside what came on the holdout.
+Equalized odds means FNR and FPR together. Where no edits of one group close both, the answer is
+*infeasible*. The table then shows the closest point on the audit data, and the result on the
+holdout.
 
 {repair.odds_table(odds).markdown()}
 """
@@ -426,10 +429,11 @@ def _frontier(found: Record, pictures: str) -> str:
     return f"""
 ## The frontier
 
-How much accuracy and how many edits each part of the gap costs: repairs to a level of 0 to 100 %,
-over {found["splits"]} splits. Each cell: gap, accuracy of everybody, and people edited in the
-target group, averaged over the repair's own draws (of soft rows: over the decisions' too). In hard
-rows order turns the decisions that least change turns, by other edits.
+The frontier shows how much accuracy and how many edits each part of the gap costs. Repairs go to a
+level of 0 to 100 %, over {found["splits"]} splits. Each cell has the gap, the accuracy of
+everybody, and the share of the target group that is edited, averaged over the repair's own draws
+(in soft rows also over the draws of decisions). In hard rows order flips the same decisions as
+least change, by other edits.
 
 ![Adult: accuracy and people edited against the gap that is left]({pictures}/frontier-adult.svg)
 
@@ -445,7 +449,7 @@ def _examples(found: Record, pictures: str) -> str:
     return f"""
 ## The paper's examples
 
-Per cent unless said otherwise.
+Figures are in per cent unless stated otherwise.
 
 {counterfactuals.items_table(found["items"]).markdown()}
 
@@ -455,8 +459,8 @@ How each was read:
 
 ![The gap at each iteration of the descent, on audit and holdout data]({pictures}/descent.svg)
 
-Figure 2 of the paper: the descent on its toy problem. The paper speaks of 50 iterations (in the
-appendix of 40).
+This is Figure 2 of the paper: the descent on its toy problem. The paper says 50 iterations (40 in
+the appendix).
 
 Joint proxies: the pair of features that carries most of the gap beyond its parts is {pair}.
 """
@@ -470,17 +474,17 @@ def _marginals(found: Record) -> str:
     if theirs[place] - theirs[0] > ours[place] - ours[0]:
         larger = (
             f"The paper's shifts for FNR are larger than ours (Married from {theirs[0]:.0f} to "
-            f"{theirs[place]:.0f} %, here from {ours[0]:.1f} to {ours[place]:.1f} %): a descent "
-            "that runs past M = 0 would do that."
+            f"{theirs[place]:.0f} %, here from {ours[0]:.1f} to {ours[place]:.1f} %). A descent "
+            "that runs past M = 0 would explain that."
         )
     return f"""
 ## Counterfactual marginals on Adult
 
-In per cent, paper · ours: {found["reading"]}.
+Figures are in per cent, as paper · ours: {found["reading"]}.
 
 {counterfactuals.marginals_table(found).markdown()}
 
-The counterfactual columns come within {max(list(apart.values())[2:]):.1f} points on average.
+On average, the counterfactual columns differ by at most {max(list(apart.values())[2:]):.1f} points.
 {larger}
 """
 
@@ -492,9 +496,9 @@ def _mixed(found: Record) -> str:
     return f"""
 ## Mixed data
 
-Raw Adult as UCI published it, gradient boosting and a random forest as black boxes, all races as
-groups; {_listed(mixed.IMMUTABLE)} immutable; {found["splits"]} splits; groups of at least
-{mixed.LARGE_GROUP} people in the audit.
+The data are raw Adult as UCI published it. The black boxes are gradient boosting and a random
+forest. The groups are all races with at least {mixed.LARGE_GROUP} people in the audit, and
+{_listed(mixed.IMMUTABLE)} are immutable. There are {found["splits"]} splits.
 
 {table.markdown()}
 
@@ -512,27 +516,28 @@ def _blind(found: Record) -> str:
         of_races = f"""
 ### All races
 
-Raw Adult with boosting, every race that the audit found worse off than {blind.REFERENCE} and can
-judge; one rule closes all gaps together. *mean abs* is over the splits whose plan says *closed*,
-and is held against {blind.FLOORS} times what a rule without any true gap shows there.
+The data are raw Adult with boosting. The groups are every race that the audit found worse off than
+{blind.REFERENCE} and can judge. One rule closes all gaps together. *mean abs* is over the splits
+whose plan says *closed*; its bound is {blind.FLOORS} times what a rule with no true gap shows
+there.
 
 {races[0].markdown()}
 
-The inputs hardly tell races (proxy AUC {worst["proxy_auc"]:.2f}), so that a rule without the group
-pays much for little. At worst, over the splits of *{worst["row"].removeprefix("raw adult ")}*,
-everybody's accuracy falls from {worst["accuracy_before"]:.3f} to {worst["accuracy_after"]:.3f}:
-such a rule is not one to use.
+The inputs say little about race (proxy AUC {worst["proxy_auc"]:.2f}), so a blind rule costs much
+and closes little. In the worst row, *{worst["row"].removeprefix("raw adult ")}*, everybody's
+accuracy falls from {worst["accuracy_before"]:.3f} to {worst["accuracy_after"]:.3f} on average.
+Such a rule should not be used.
 """
     held, *short = _failures(_blind_checks({"blind": found})).split("\n")
     return f"""
 ## Repair without the group
 
-`blind=True`: one rule of the inputs and the model's answer, the same for everybody. It is fitted on
-the audit part with groups and applied to the holdout without them; models and splits are those
-above. Raw Adult is repaired by sex; boosting reads sex and race there, the rule does not. The
-bounds on gap and accuracy were set before the run; the accuracy with labels only must be within
+`blind=True` fits one rule on the inputs and the model's answer, the same for everybody. It is
+fitted on the audit part with groups and applied to the holdout without them. Models and splits are
+those above. Raw Adult is repaired by sex; boosting reads sex and race there, the rule does not. The
+bounds on gap and accuracy were set before the run. The accuracy with labels only must be within
 {blind.LABELS_BEHIND} of that with scores. *Raise only* (`do_no_harm=True`) takes no favourable
-decision away, on COMPAS that of no new arrest, 0; it has no bounds. {left_out}
+decision away (on COMPAS the favourable decision is 0, no new arrest); it has no bounds. {left_out}
 
 {two_groups.markdown()}
 
@@ -570,13 +575,13 @@ def _reach(found: Record | None) -> str:
     return f"""
 ### How far a blind rule can go
 
-`make reach` runs this part on its own. In worlds with known probabilities the least gap of all
-rules on the inputs is a linear program; beside it stands what `price_of_blindness` says from one
-audit. *off*: mean estimate minus truth, at most {reach.NEAR} where the group has at least
-{reach.LARGE_GROUP} people. *covered*: how often the 95 % interval holds the truth,
-{reach.COVERAGE[0]} to {reach.COVERAGE[1]}, give or take two Monte Carlo errors; *truth below*: how
-often a rule goes further than the interval says. The rare group is of 120 people, some 40 of them
-with a positive outcome.
+`make reach` runs this part separately. In simulated populations with known probabilities, a linear
+program gives the smallest gap of all rules on the inputs. The table compares it with what
+`price_of_blindness` says from one audit. *off*: mean estimate minus truth, at most {reach.NEAR}
+where the group has at least {reach.LARGE_GROUP} people. *covered*: how often the 95 % interval
+contains the truth, {reach.COVERAGE[0]} to {reach.COVERAGE[1]}, plus or minus two Monte Carlo
+errors. *truth below*: how often a rule goes further than the interval says. The rare group has 120
+people, about 40 of them with a positive outcome.
 
 {reach.table(found["rows"]).markdown()}
 
@@ -596,11 +601,11 @@ def _alternatives(found: Record | None) -> str:
     return f"""
 ## Less discriminatory alternatives
 
-`make alternatives` runs this part on its own. The search makes and chooses its candidates on the
-audit part and judges them on the holdout, at a margin of {alternatives.MARGIN} of accuracy. Beside
-it stand {alternatives.MODELS} models retrained on the part that the vendor's model was fitted on:
-random weights of the four cells of group and outcome, random inputs, regularisation and cuts. They
-are chosen on the same audit people by the same procedure and judged on the same holdout.
+`make alternatives` runs this part separately. The search makes and chooses its candidates on the
+audit part and judges them on the holdout, at a margin of {alternatives.MARGIN} of accuracy. It is
+compared with {alternatives.MODELS} models retrained on the part that the vendor's model was fitted
+on, with random weights of the four cells of group and outcome, random inputs, regularisation and
+cuts. They are chosen on the same audit people by the same procedure and judged on the same holdout.
 
 {real.markdown()}
 
@@ -617,9 +622,10 @@ def _run(run: Record) -> str:
     return f"""
 ## The run
 
-{run["jobs"]} processes of one thread, {run["cpu_seconds"] / 60:.1f} minutes of processor time in
-all: {run["cpu_seconds"] / run["jobs"] / 60:.1f} minutes where each has a core to itself. This run
-took {run["seconds"] / 60:.1f} by the clock. {versions}. {run.get("note", "")}
+The run used {run["jobs"]} processes of one thread and {run["cpu_seconds"] / 60:.1f} minutes of
+processor time in all, which is {run["cpu_seconds"] / run["jobs"] / 60:.1f} minutes where each
+process has its own core. It took {run["seconds"] / 60:.1f} minutes of wall-clock time. {versions}.
+{run.get("note", "")}
 """
 
 
@@ -832,7 +838,7 @@ if __name__ == "__main__":
     figures = json.loads((docs / "results" / "results.json").read_text(encoding="utf-8"))
     for newer in map(Path, sys.argv[1:]):
         figures[newer.stem] = json.loads(newer.read_text(encoding="utf-8"))
-        own = f"The figures of {newer.stem}.py are of a run of its own."
+        own = f"The figures of {newer.stem}.py are from a separate run."
         before = figures["run"].get("note", "")
         figures["run"]["note"] = before if own in before else f"{before} {own}".strip()
     write_page(figures, docs / "results.md", docs / "results")

@@ -437,12 +437,13 @@ def _people(one: Record) -> tuple[str, ...]:
 
 
 NOTES = """\
-gap: target's rate minus the others', before and after, mean over splits; sd over splits; floor:
-what a rule without any true gap shows of the sd from the holdout's sampling alone. up, down: share
-of the group whose decision is flipped to 1 and to 0. cut: the P(Y=1 | x) at which the model's own
-decisions change, which prices a flip. proxy AUC: how well the inputs that the rule may read tell
-the groups, cross-fitted. fit s: seconds of processor time. In every split the rule was applied
-without groups, equal inputs got equal decisions, and raise only took no favourable decision away.
+gap: target's rate minus the others', before and after, mean over splits. sd: over splits. floor:
+the sd that a rule with no true gap shows from the holdout's sampling alone. up, down: share of the
+group whose decision is flipped to 1 and to 0. cut: the P(Y=1 | x) at which the model's own
+decisions change; it sets the price of a flip. proxy AUC: how well the inputs that the rule may read
+predict the group, cross-fitted. fit s: seconds of processor time. In every split the rule was
+applied without groups, equal inputs got equal decisions, and raise only took no favourable decision
+away.
 """
 
 

@@ -131,7 +131,7 @@ def toy_descent(n: int = 12_500) -> list[Record]:
         item(
             "Figure 2",
             f"{n:,} people to audit and as many to hold out, resampling; step size 0.1, the "
-            "default here (the paper prints none); it has arrived where the gap is first below "
+            "default here (the paper prints none); it ends where the gap is first below "
             f"{100 * SETTLED:.1f} points",
             Figure("iterations until it arrives", 50, arrival(trace.value)),
             Figure("iterations, holdout data", 50, arrival(trace.holdout_value)),

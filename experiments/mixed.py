@@ -252,13 +252,13 @@ def people_table(found: Sequence[Record]) -> TextTable:
             for one, checks in counted(found)
         ],
         [
-            "best: the group that fares best in the audit, named with how often; a small one may "
-            "be best by luck. mean abs, 2 floors: the mean absolute gap over the splits in which "
-            "the group was mended, and its bound, twice what a rule without any true gap shows "
-            "there. A group mended in few splits was found worse off by luck, and is then made "
-            "better off than the reference: such rows fall short. left: mean over all splits of "
-            "the absolute gap where the group was mended, and of what it is behind where it was "
-            "not; no bound is on it.",
+            "best: the group that fares best in the audit, and in how many splits; a small group "
+            "may be best by chance. mean abs, 2 floors: the mean absolute gap over the splits in "
+            "which the group was repaired, and its bound, twice what a rule with no true gap shows "
+            "there. A group repaired in few splits was found worse off by chance, and the repair "
+            "then makes it better off than the reference: such rows fall short. left: the mean "
+            "over all splits of the absolute gap where the group was repaired, and of how far it "
+            "is behind where it was not; it has no bound.",
         ],
     )  # fmt: skip
 

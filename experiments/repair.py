@@ -558,11 +558,11 @@ def bound_text(check: Check | None) -> str:
 
 NOTES = """\
 gap: target's rate minus the others', mean over splits; with its standard deviation, and the mean
-absolute gap. floor: what a rule without any true gap shows of each from the holdout's sampling
-alone. AUC, accuracy: of the target group and of the others; without a name, of everybody. edited,
-to 1, to 0: shares of the target group whose inputs are edited, whose decision turns. drawn: share
-whose edit is left to chance. fit s: seconds of processor time. In every split the other group's
-inputs and decisions came out as they went in."""
+absolute gap. floor: the same of a rule with no true gap, from the holdout's sampling alone. AUC,
+accuracy: of the target group and of the others; without a name, of everybody. edited, to 1, to 0:
+shares of the target group whose inputs are edited, and whose decision is flipped. drawn: share
+whose edit is randomised. fit s: seconds of processor time. In every split the other group's inputs
+and decisions were unchanged."""
 
 
 def tables(found: Record) -> list[TextTable]:
