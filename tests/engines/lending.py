@@ -4,6 +4,8 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
+from fairmend.engines import continuous, summary
+
 INPUTS = ["young", "grade", "income"]
 
 
@@ -44,6 +46,9 @@ def make_people():
     return frame
 
 
+AMOUNTS = ["amount", "income", "age", "grade"]
+
+
 def lender():
     """A model of amounts and a grade, for any container."""
 
@@ -57,6 +62,15 @@ def lender():
         return 1 / (1 + np.exp(-(1.2 * income - amount + 0.02 * (age - 40) + grade)))
 
     return score
+
+
+def lower_limits(patch):
+    """Tables of a few thousand rows are large."""
+    patch.setattr(continuous, "EXACT_ROWS", 5_000)
+    patch.setattr(continuous, "_PROBE", 2_000)
+    patch.setattr(continuous, "NEAR", 500)
+    patch.setattr(continuous, "FAR", 2_000)
+    patch.setattr(summary, "SAMPLE", 4_000)
 
 
 def make_lending(n, seed=3):

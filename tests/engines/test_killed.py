@@ -1,25 +1,28 @@
-"""Continuous rows on Dask, of which a worker is killed: the same to the byte.
+"""Continuous rows on Dask and Spark, of which a worker is killed: the same to the byte.
 
 The kill happens while a worker is inside the model, which says so in a file, so that it always
-comes in the middle of the work.
+comes in the middle of the work: when the rows are sampled, when the repair is settled on all of
+them, and when it is applied.
 """
 
 import os
+import shutil
 import signal
+import sys
 import threading
 import time
+from contextlib import ExitStack, contextmanager
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lending import lender, make_lending
+from lending import AMOUNTS, lender, lower_limits, make_lending
 
 import fairmend
 from fairmend import engines
-from fairmend.engines import continuous, summary
+from fairmend.engines import settle
 
-INPUTS = ["amount", "income", "age", "grade"]
 ROWS, PARTS = 8_000, 8
 
 pytestmark = [
@@ -46,14 +49,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch):
-    few(monkeypatch)
-
-
-def few(monkeypatch):
-    """Tables of a few thousand rows are large."""
-    monkeypatch.setattr(continuous, "EXACT_ROWS", 5_000)
-    monkeypatch.setattr(continuous, "_PROBE", 2_000)
-    monkeypatch.setattr(summary, "SAMPLE", 4_000)
+    lower_limits(monkeypatch)
 
 
 def slow_lender(log, scored=lender()):  # noqa: B008  the model travels inside
@@ -88,23 +84,22 @@ class Killer(threading.Thread):
             time.sleep(0.01)
 
 
-def while_killing(log, after, victim_of, work):
-    """Do work, of which a process is killed after so many calls of the model."""
+@contextmanager
+def killing(log, victim_of, after=3):
+    """While this lasts, a process is killed after so many calls of the model."""
     log.mkdir()
     killer = Killer(log, after, victim_of)
     killer.start()
-    work()
+    yield
     killer.join(1)
     made = {path.name: path.stat().st_size for path in log.iterdir()}
     assert killer.killed is not None, f"calls were {made}"
-    for calls in log.iterdir():
-        calls.unlink()
-    log.rmdir()
+    shutil.rmtree(log)
 
 
 def fit(frame, log):
     repaired = fairmend.RepairedClassifier(slow_lender(log), "fnr", key=bytes(32), random_state=0)
-    place = engines.source(frame, inputs=INPUTS)
+    place = engines.source(frame, inputs=AMOUNTS)
     return repaired.fit(place, "repaid", sensitive_features="sex")
 
 
@@ -126,7 +121,7 @@ def undisturbed(folder, tmp_path_factory):
 
     out = tmp_path_factory.mktemp("undisturbed")
     with dask.config.set(scheduler="sync"), pytest.MonkeyPatch.context() as patch:
-        few(patch)
+        lower_limits(patch)
         frame = dd.read_parquet(str(folder / "*.parquet"))
         repaired = fit(frame, log_of(folder))
         mapped = engines.map_rows(repaired, frame, sensitive_features="sex", ids="id")
@@ -139,21 +134,30 @@ def log_of(folder):
     return folder.with_name("calls")
 
 
-def walk(frame, write, *, victim_of, log, tmp_path, undisturbed):
-    """Fit and apply, and kill in both."""
+def walk(frame, write, *, victim_of, log, tmp_path, undisturbed, monkeypatch):
+    """Fit and apply, and kill in both passes of the one and in the other."""
     repair, decided = undisturbed
-    found = []
-    while_killing(log, 3, victim_of, lambda: found.append(fit(frame, log)))
-    assert saved(found[-1], tmp_path) == repair, "the same to the byte"
-    mapped = engines.map_rows(found[-1], frame, sensitive_features="sex", ids="id", remember=False)
-    while_killing(log, 3, victim_of, lambda: write(mapped, str(tmp_path / "out")))
+    settled, first_pass = settle.Settler.__call__, ExitStack()
+
+    def settle_while_killing(*given):
+        first_pass.close()
+        with killing(log, victim_of):
+            return settled(*given)
+
+    monkeypatch.setattr(settle.Settler, "__call__", settle_while_killing)
+    first_pass.enter_context(killing(log, victim_of))
+    repaired = fit(frame, log)
+    assert saved(repaired, tmp_path) == repair, "the same to the byte"
+    mapped = engines.map_rows(repaired, frame, sensitive_features="sex", ids="id", remember=False)
+    with killing(log, victim_of):
+        write(mapped, str(tmp_path / "out"))
     there = decisions(tmp_path / "out")
     assert there.index.is_unique
     assert there.index.equals(decided.index)
     assert there.to_numpy().tobytes() == decided.to_numpy().tobytes()
 
 
-def test_a_dask_worker_killed_in_fit_and_in_use_changes_nothing(folder, tmp_path, undisturbed):
+def test_a_dask_worker_killed_changes_nothing(folder, tmp_path, undisturbed, monkeypatch):
     import dask.dataframe as dd
     from distributed import Client, LocalCluster
 
@@ -167,5 +171,50 @@ def test_a_dask_worker_killed_in_fit_and_in_use_changes_nothing(folder, tmp_path
         def write(rows, out):
             rows.to_parquet(out)
 
-        walk(frame, write, victim_of=lambda pid: pid, log=log_of(folder),
-             tmp_path=tmp_path, undisturbed=undisturbed)  # fmt: skip
+        walk(frame, write, victim_of=lambda pid: pid, log=log_of(folder), tmp_path=tmp_path,
+             undisturbed=undisturbed, monkeypatch=monkeypatch)  # fmt: skip
+
+
+@pytest.fixture
+def spark_cluster(monkeypatch):
+    """Executors that are processes; what other tests use is one."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.executor.memory", "512m")
+        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(sys.path))
+        .config("spark.sql.shuffle.partitions", "3")
+        .config("spark.sql.files.maxPartitionBytes", "1000000")
+        .config("spark.sql.files.openCostInBytes", "1000000")  # a file each, as on Dask
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+def test_a_spark_executor_killed_changes_nothing(
+    spark_cluster, folder, tmp_path, undisturbed, monkeypatch
+):
+    import psutil
+
+    def executor_of(pid):
+        """Python's workers are started by one of them, which the executor starts."""
+        executor = psutil.Process(pid).parent().parent()
+        assert any("ExecutorBackend" in word for word in executor.cmdline())
+        return executor.pid
+
+    def write(rows, out):
+        rows.write.parquet(out)
+
+    frame = spark_cluster.read.parquet(str(folder))
+    walk(frame, write, victim_of=executor_of, log=log_of(folder), tmp_path=tmp_path,
+         undisturbed=undisturbed, monkeypatch=monkeypatch)  # fmt: skip

@@ -129,6 +129,21 @@ def _summed(frame: nw.DataFrame[Any], columns: Sequence[str], sums: dict[str, Fl
     return rows_of(keys, alike.first).with_columns(*totals).to_native()
 
 
+def in_own_text(native: Any) -> Any:
+    """A pandas frame with text in the type that pandas itself gives it: Dask chooses another.
+
+    So a repair that was fitted on a cluster is the same to the byte, whichever engine gathered it.
+    """
+    import pandas as pd
+
+    columns = {
+        name: pd.Series(native[name].to_numpy(object, na_value=None), native.index)
+        for name in native.columns
+        if isinstance(native[name].dtype, pd.StringDtype)
+    }
+    return native.assign(**columns)
+
+
 def rows_of(frame: nw.DataFrame[Any], at: IntArray) -> nw.DataFrame[Any]:
     """Some rows of a frame, numbered anew where the container numbers them."""
     some: nw.DataFrame[Any] = frame[at]

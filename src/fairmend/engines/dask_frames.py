@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fairmend.data.columns import Frame
-from fairmend.engines.cells import count, merge
+from fairmend.engines.cells import count, in_own_text, merge
 from fairmend.engines.job import Job, received
 from fairmend.engines.small import Counted, Suppression
 from fairmend.engines.source import Engine, Fold, Source
@@ -34,10 +35,12 @@ class Dask(Engine):
         together = delayed(_together, pure=True)
         parts = _worked(source.data[wanted], count, list(columns), weight)
         if small.merges(columns):
-            return _merged_in_parts(parts, list(columns), small)
-        whole = _tree(parts, lambda some: together(some, list(columns)))
-        leaving: Counted = delayed(small.of, pure=True)(whole, list(columns)).compute()
-        return leaving
+            leaving = _merged_in_parts(parts, list(columns), small)
+        else:
+            whole = _tree(parts, lambda some: together(some, list(columns)))
+            leaving = delayed(small.of, pure=True)(whole, list(columns))
+        counted: Counted = leaving.compute()
+        return replace(counted, native=in_own_text(counted.native))
 
     def distinct(self, source: Source, columns: Sequence[str], most: int) -> tuple[int, float]:
         from dask.delayed import delayed
@@ -83,7 +86,7 @@ def _tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
     return parts[0]
 
 
-def _merged_in_parts(counted: list[Any], columns: list[str], small: Suppression) -> Counted:
+def _merged_in_parts(counted: list[Any], columns: list[str], small: Suppression) -> Any:
     """Small cells are merged where they are, each worker with some of them and all large ones."""
     from dask.delayed import delayed
 
@@ -98,8 +101,7 @@ def _merged_in_parts(counted: list[Any], columns: list[str], small: Suppression)
                   lambda some: together(some, columns))  # fmt: skip
     parts = [delayed(small.part, pure=True)(each, large, columns) for each in whole]
     joined = _tree(parts, lambda some: delayed(small.joined, pure=True)(some, columns))
-    leaving: Counted = delayed(small.finished, pure=True)(joined, large, columns).compute()
-    return leaving
+    return delayed(small.finished, pure=True)(joined, large, columns)
 
 
 def _split(cells: Any, columns: list[str], buckets: int) -> list[Any]:

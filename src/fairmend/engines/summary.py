@@ -28,7 +28,7 @@ from fairmend.data.columns import (
     series_array,
 )
 from fairmend.data.containers import as_kind
-from fairmend.engines.cells import Cells
+from fairmend.engines.cells import Cells, in_own_text
 from fairmend.engines.continuous import Reader, audit_answers
 from fairmend.errors import warn
 
@@ -265,5 +265,5 @@ def sampled(whole: Summary, columns: Sequence[str]) -> Cells:
         f"rate at another cut is off by at most {100 * 1.96 * (0.25 / least) ** 0.5:.2g} points, "
         "at 95 % confidence, in the smallest group of outcome and decision."
     )
-    frame = Frame(sample[list(columns)], tuple(columns))
+    frame = Frame(in_own_text(sample[list(columns)]), tuple(columns))
     return Cells(frame, people, each, squared)
