@@ -84,11 +84,11 @@ def logistic(train: Part) -> Any:
 def in_words(found: dict[str, float] | None) -> str:
     """What fairmend reaches, as a sentence beside the published figure."""
     if found is None:
-        return "There is no raw Adult here to set beside it."
+        return "Raw Adult is not available here for a comparison."
     return (
         f"fairmend's blind rule on raw Adult, means of {found['splits']:.0f} splits: a logistic "
         f"regression without sex has {found['model_accuracy']:.3f} and a gap of "
         f"{found['model_gap']:+.3f}; repaired {found['accuracy']:.3f} at {found['gap']:+.3f}, and "
         f"{found['accuracy_at_published_gap']:.3f} at the published gap, by level. Other columns, "
-        "other splits and another model: beside it, not a race."
+        "other splits and another model: the two figures cannot be compared directly."
     )

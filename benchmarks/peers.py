@@ -683,13 +683,14 @@ def bars(records: list[dict[str, Any]], cost: list[dict[str, Any]]) -> list[Bar]
         _behind(
             records,
             "fairmend.scores",
-            f"with scores, one group mended: accuracy at most {ONE_SIDED_BEHIND} below fairlearn's",
+            "with scores, one group repaired: "
+            f"accuracy at most {ONE_SIDED_BEHIND} below fairlearn's",
             ONE_SIDED_BEHIND,
         ),
         _behind(
             records,
             "fairmend.two_sided",
-            f"with scores, both groups mended: accuracy within {TWO_SIDED_APART} of fairlearn's",
+            f"with scores, both groups repaired: accuracy within {TWO_SIDED_APART} of fairlearn's",
             TWO_SIDED_APART,
         ),
         *_speed(cost),
@@ -752,13 +753,13 @@ def _labels_only(records: list[dict[str, Any]]) -> Iterator[Bar]:
         ((row["randomised_target"], f"{row['data']} {row['aim']}") for row in ours), default=None
     )
     yield Bar(
-        f"labels only: at least {DETERMINISTIC:.0%} of the mended group decided without a draw",
+        f"labels only: at least {DETERMINISTIC:.0%} of the repaired group decided without a draw",
         "" if drawn is None else f"{1 - drawn[0]:.1%} in the worst row ({drawn[1]})",
         None if drawn is None else 1 - drawn[0] >= DETERMINISTIC,
     )
     most = max((row["other_changed"] for row in ours), default=None)
     yield Bar(
-        "labels only: the other group is left as it was",
+        "labels only: the other group is not changed",
         "" if most is None else f"{most:.1%} changed in the worst row",
         None if most is None else most == 0,
     )
@@ -797,7 +798,7 @@ def least_lead(
 
 
 def _at_the_least(lead: tuple[float, str] | None) -> str:
-    return "" if lead is None else f"{lead[0]:+.3f} at the least ({lead[1]})"
+    return "" if lead is None else f"{lead[0]:+.3f} in the worst row ({lead[1]})"
 
 
 def _behind(records: list[dict[str, Any]], key: str, promise: str, most: float) -> Bar:
@@ -940,10 +941,10 @@ def blind_table(
         ),
         cells,
         [
-            "Groups are known in the audit part alone. fairmend at that gap: accuracy of its rule "
+            "Groups are known only in the audit part. fairmend at that gap: accuracy of its rule "
             "with scores at the gap that the other package leaves, interpolated between levels of "
-            "60 to 100 %; at a level of 100 % where the other package overshoots. Reductions train "
-            "the model anew on its own 30 % and draw among the models they mix.",
+            "60 to 100 %; at a level of 100 % where the other package overshoots. Reductions "
+            "retrain the model on its own 30 % and choose at random among the models they mix.",
             f"{PUBLISHED} {in_words(published)}",
             *([note] if note else []),
         ],

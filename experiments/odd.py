@@ -135,9 +135,9 @@ def forged_line(path: Path) -> str:
 
 
 NOTES = """\
-understood: the figures, or everybody's decisions, are those counted by hand from the people meant.
-refused: one sentence on standard error and its exit code, and no file. findings: anything else, as
-a traceback, an abort, more than a minute, another figure, a half-written file."""
+understood: the figures, or everybody's decisions, equal those counted by hand. refused: one
+sentence on standard error, its exit code, and no output file. findings: anything else, such as a
+traceback, an abort, more than a minute, a wrong figure, a half-written file."""
 
 
 def write_section(found: Sequence[Record], page: Path = PAGE) -> None:

@@ -351,11 +351,11 @@ def shortfalls(found: Record) -> int:
 
 NOTES = """\
 before, left: gaps in points, mean over repetitions with two standard errors; of several gaps the
-one that the plan names. covered: how often the gap among new people lies in "expected on new data";
-it must be in .92 to .99, give or take two Monte Carlo standard errors; in brackets: of fewer than
-100 repairs, not judged. false: repairs with a statement that a recount does not bear out. A gap is
-closed if it is within half a person of the smaller denominator. wider: plans that leave a wider gap
-than they found, and must say so. refused: no repair, with an error. short: outside its bounds."""
+one that the plan names. covered: how often the gap among new people is in "expected on new data";
+it must be in .92 to .99, plus or minus two Monte Carlo standard errors; in brackets: fewer than 100
+repairs, not judged. false: repairs with a statement that a recount contradicts. A gap is closed if
+it is within half a person of the smaller denominator. wider: plans that leave a wider gap than
+before, and must say so. refused: no repair, with an error. short: outside its bounds."""
 
 
 # -------------------------------------------------------------------- running
