@@ -155,7 +155,7 @@ def test_what_a_tree_does_not_know_is_compared_with_all(few, cost):
     donors = donors_for(cost)
     assert donors.search is None
     assert len(donors) == 50
-    assert donors.words == "sought among 50 rows, all of them compared"
+    assert donors.words == "searched among 50 rows, all of them compared"
 
 
 def test_few_that_differ_are_not_searched_among_many(few):
@@ -201,8 +201,8 @@ def test_a_repair_says_how_it_searched_and_keeps_it(few, tmp_path):
     X.loc[s == "F", "a"] -= 0.4
     y = (rng.random(4_000) < vendor(X)).astype(int)
     repaired = RepairedClassifier(vendor, "sp", random_state=0).fit(X, y, sensitive_features=s)
-    said = re.search(r"destinations sought among ([\d,]+) rows nearest the cut; of the nearest, "
-                     r"([\d.]+) % are found \(500 people asked\)", str(repaired.plan_))  # fmt: skip
+    said = re.search(r"destinations searched among ([\d,]+) rows nearest the cut; of the nearest, "
+                     r"([\d.]+) % are found \(of 500 people\)", str(repaired.plan_))  # fmt: skip
     assert said is not None
     assert float(said[2]) >= 98
     report = repaired.report(X, y, sensitive_features=s)

@@ -161,7 +161,7 @@ class Donors:
         """Where destinations are sought."""
         if self.search is not None:
             return self.search.words
-        return f"sought among {len(self):,} rows, all of them compared"
+        return f"searched among {len(self):,} rows, all of them compared"
 
     def __len__(self) -> int:
         return len(self.table)

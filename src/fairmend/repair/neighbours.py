@@ -33,7 +33,7 @@ class Search:
     """How near donors are found, and how many of the nearest that finds.
 
     >>> Search(donors=40_000, slack=0.5, recall=0.991, asked=500).words
-    'sought among 40,000 rows nearest the cut; of the nearest, 99.1 % are found (500 people asked)'
+    'searched among 40,000 rows nearest the cut; of the nearest, 99.1 % are found (of 500 people)'
     """
 
     donors: Count
@@ -45,8 +45,8 @@ class Search:
     @property
     def words(self) -> str:
         return (
-            f"sought among {self.donors:,} rows nearest the cut; of the nearest, "
-            f"{100 * self.recall:.1f} % are found ({self.asked:,} people asked)"
+            f"searched among {self.donors:,} rows nearest the cut; of the nearest, "
+            f"{100 * self.recall:.1f} % are found (of {self.asked:,} people)"
         )
 
     @staticmethod

@@ -113,7 +113,7 @@ class PriceOfBlindness:
     def __str__(self) -> str:
         table = TextTable(
             f"The price of blindness: {self.metric}, on the people of the audit",
-            ("<closed", "<repair", "gap", "interval", "accuracy", "interval", "worth", "turned"),
+            ("<closed", "<repair", "gap", "interval", "accuracy", "interval", "worth", "flipped"),
             [
                 ("", "the model as it is", points(self.gap), "", percent(self.accuracy), "",
                  f"{self.worth:.3f}", ""),
