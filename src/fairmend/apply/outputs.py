@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairmend.data.files import unwritable, writing
+from fairmend.data.addresses import is_address, opened
+from fairmend.data.files import is_there, unwritable, writing
 from fairmend.errors import check, listed, require
 
 RECORD = "_fairmend_applied.json"
@@ -167,12 +168,17 @@ def unknown_origin(columns: Sequence[str]) -> dict[str, Any]:
     return {"columns": list(columns), "run": secrets.token_hex(8)}
 
 
-def is_finished(out: Path, stamp: Mapping[str, Any], *, overwrite: bool) -> bool:
+def output_place(out: str | Path) -> Path | str:
+    """An address as it is, anything else as a path."""
+    return out if isinstance(out, str) and is_address(out) else Path(out)
+
+
+def is_finished(out: Path | str, stamp: Mapping[str, Any], *, overwrite: bool) -> bool:
     """Whether the file is there and has this stamp; a file with another one is an error."""
-    if not out.exists():
+    if not is_there(out):
         return False
     try:
-        there = (_parquet().read_metadata(out).metadata or {}).get(_STAMP.encode(), b"").decode()
+        there = (_metadata(out).metadata or {}).get(_STAMP.encode(), b"").decode()
     except (OSError, ValueError):  # no Parquet file
         there = ""
     same = bool(there == _text(stamp))
@@ -187,22 +193,26 @@ def is_finished(out: Path, stamp: Mapping[str, Any], *, overwrite: bool) -> bool
 
 
 def write_parquet(
-    out: Path, stamp: Mapping[str, Any], rows: Callable[[], Any], *, overwrite: bool
+    out: Path | str, stamp: Mapping[str, Any], rows: Callable[[], Any], *, overwrite: bool
 ) -> WrittenFiles:
     """Write a lazy Polars frame or an Arrow reader, streamed, unless that is done already."""
     if is_finished(out, stamp, overwrite=overwrite):
-        return WrittenFiles((), (str(out),), _parquet().read_metadata(out).num_rows)
+        return WrittenFiles((), (str(out),), _metadata(out).num_rows)
     source = rows()
     if hasattr(source, "sink_parquet"):
         with writing(out, overwrite=overwrite) as file:
             source.sink_parquet(file, metadata={_STAMP: _text(stamp)}, maintain_order=True)
     else:
         save_reader(out, source, {_STAMP: _text(stamp)}, overwrite=overwrite)
-    return WrittenFiles((str(out),), (), _parquet().read_metadata(out).num_rows)
+    return WrittenFiles((str(out),), (), _metadata(out).num_rows)
 
 
 def save_reader(
-    out: Path, reader: Any, metadata: Mapping[str, str] | None = None, *, overwrite: bool = False
+    out: Path | str,
+    reader: Any,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    overwrite: bool = False,
 ) -> int:
     """Write an Arrow reader's batches as they come; how many rows they had."""
     rows = 0
@@ -219,6 +229,13 @@ def save_reader(
 
 def _text(stamp: Mapping[str, Any]) -> str:
     return json.dumps(stamp, sort_keys=True)
+
+
+def _metadata(out: Path | str) -> Any:
+    if isinstance(out, Path):
+        return _parquet().read_metadata(out)
+    with opened(out) as file:
+        return _parquet().read_metadata(file)
 
 
 def _parquet() -> Any:

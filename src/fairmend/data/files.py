@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from fairmend.data.addresses import exists, is_address, uploading
 from fairmend.errors import DataError, check
 
 PATIENCE = 20.0
@@ -31,8 +32,14 @@ def writing(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterato
     >>> (folder / "one").read_bytes()
     b'whole'
 
-    A link is followed. A device or a pipe is written through: nothing can take its place.
+    A link is followed. A device or a pipe is written through: nothing can take its place. What
+    is written to an address (``s3://...``) appears there at once and whole as well.
     """
+    if isinstance(path, str) and is_address(path):
+        refuse_existing(path, overwrite=overwrite)
+        with uploading(path) as file:
+            yield file
+        return
     refuse_existing(Path(path), overwrite=overwrite)
     place = Path(os.path.realpath(path))
     if is_special(place):
@@ -64,6 +71,11 @@ def writing(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterato
         if part is not None:
             part.unlink(missing_ok=True)
     _sync_folder(place.parent)
+
+
+def is_there(path: Path | str) -> bool:
+    """Whether there is something at a path, or at an address."""
+    return path.exists() if isinstance(path, Path) else exists(path)
 
 
 def is_special(place: Path) -> bool:
@@ -148,9 +160,9 @@ def _rename(part: Path, place: Path, *, overwrite: bool) -> None:
     part.replace(place)
 
 
-def refuse_existing(path: Path, *, overwrite: bool) -> None:
+def refuse_existing(path: Path | str, *, overwrite: bool) -> None:
     """Say so before long work, not after it."""
-    free = overwrite or not path.exists() or is_special(path)
+    free = overwrite or not is_there(path) or (isinstance(path, Path) and is_special(path))
     fix = "Choose another name, or allow it to be overwritten (overwrite=True)."
     check(free, f"output {str(path)!r}", "must not exist yet", "there is such a file", fix)
 

@@ -63,7 +63,7 @@ class Dask(Engine):
         parts = _worked(source.data[work.reads], _folded, sent)
         return _tree(parts, lambda some: merge(some, sent)).compute()
 
-    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    def map_rows(self, source: Source, job: Job, out: Path | str | None, *, overwrite: bool) -> Any:
         from cloudpickle import dumps
         from dask.delayed import delayed
 

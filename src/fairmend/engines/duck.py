@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairmend.apply.outputs import unknown_origin, write_parquet
-from fairmend.engines.addresses import filesystem, is_address
+from fairmend.data.addresses import filesystem, is_address
 from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, refuse_words
 from fairmend.engines.job import Job
 from fairmend.engines.small import Counted, Suppression
@@ -37,7 +37,7 @@ class DuckDB(Engine):
     ) -> Counted:
         return counted(source.data, columns, weight, small)
 
-    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    def map_rows(self, source: Source, job: Job, out: Path | str | None, *, overwrite: bool) -> Any:
         reader = source.data.to_arrow_reader(BATCH_ROWS)
         rows = mapped(reader, job, "the relation")
         if out is None:

@@ -48,7 +48,7 @@ class LazyPolars(Engine):
             native, columns, lambda: rows.select(people).collect(engine="streaming").item()
         )
 
-    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    def map_rows(self, source: Source, job: Job, out: Path | str | None, *, overwrite: bool) -> Any:
         lazy = mapped(source.data, job, "the lazy frame")
         if out is None:
             return lazy

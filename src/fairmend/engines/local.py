@@ -27,5 +27,5 @@ class Local(Engine):
     ) -> Counted:
         return small.of(count(source.data, columns, weight), columns)
 
-    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    def map_rows(self, source: Source, job: Job, out: Path | str | None, *, overwrite: bool) -> Any:
         return job(source.data, "the frame")

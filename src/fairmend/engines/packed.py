@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from fairmend.data.addresses import is_address, is_s3, opened
 from fairmend.data.columns import IntArray
-from fairmend.engines.addresses import is_address
 from fairmend.engines.cells import PEOPLE
 from fairmend.engines.source import Source, damaged
 from fairmend.errors import require
@@ -70,7 +70,7 @@ class Domain:
 def domains(source: Source, columns: Sequence[str]) -> list[Domain] | None:
     """Each column's domain by the files' statistics; None where one has too many values."""
     files = source.files
-    if any(map(is_address, files)):
+    if any(is_address(name) and not is_s3(name) for name in files):
         return None
     schema, metadata = None, list[Any]()
     for name in files:
@@ -78,9 +78,12 @@ def domains(source: Source, columns: Sequence[str]) -> list[Domain] | None:
         if schema is not None and not schema.equals(file.schema_arrow):
             return None
         schema, metadata = file.schema_arrow, [*metadata, file.metadata]
+    types = {name: schema.field(name).type for name in columns}  # type: ignore[union-attr]
+    if not all(_is_whole(dtype) or _is_text(dtype) for dtype in types.values()):
+        return None  # before any column of text is looked at
     all_: list[Domain] = []
-    for name in columns:
-        domain = _domain(name, schema.field(name).type, metadata, source)  # type: ignore[union-attr]
+    for name, dtype in types.items():
+        domain = _domain(name, dtype, metadata, source)
         if domain is None or prod(each.size for each in [*all_, domain]) > MOST_CELLS:
             return None
         all_.append(domain)
@@ -91,18 +94,25 @@ def parquet_file(name: str) -> Any:
     """A Parquet file that can be read, by PyArrow."""
     parquet = require("pyarrow.parquet", extra="duckdb", why="Parquet files")
     try:
-        return parquet.ParquetFile(name)
+        return parquet.ParquetFile(opened(name) if is_address(name) else name)
     except (OSError, ValueError) as error:
         raise damaged(name, error) from None
 
 
-def _domain(name: str, dtype: Any, metadata: list[Any], source: Source) -> Domain | None:
+def _is_whole(dtype: Any) -> bool:
     import pyarrow as pa
 
-    whole = pa.types.is_integer(dtype) or pa.types.is_boolean(dtype)
-    text = pa.types.is_string(dtype) or pa.types.is_large_string(dtype)
-    if not (whole or text):
-        return None
+    return bool(pa.types.is_integer(dtype) or pa.types.is_boolean(dtype))
+
+
+def _is_text(dtype: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
+
+
+def _domain(name: str, dtype: Any, metadata: list[Any], source: Source) -> Domain | None:
+    whole = _is_whole(dtype)
     lowest, highest, missing = [], [], False
     for file in metadata:
         place = file.schema.to_arrow_schema().get_field_index(name)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fairmend.apply.outputs import WrittenFiles, file_state, is_finished, write_parquet
+from fairmend.data.addresses import is_address, is_s3, state
+from fairmend.data.files import is_there
 from fairmend.engines import duck, lazy
-from fairmend.engines.addresses import is_address, state
 from fairmend.engines.job import Job
 from fairmend.engines.packed import count_packed, domains, parquet_file
 from fairmend.engines.small import Counted, Suppression
@@ -34,7 +36,7 @@ class Files(Engine):
     def names(self, source: Source) -> list[str]:
         if source.typed is not None:
             return list(source.typed.names)
-        if is_address(source.data[0]):
+        if is_csv(source.data[0]):  # elsewhere
             return list(duck.relation(source).columns)
         return list(parquet_file(source.data[0]).schema_arrow.names)
 
@@ -46,11 +48,12 @@ class Files(Engine):
             packed = domains(source, columns)
         if packed is not None:
             return small.of(count_packed(source.files, packed), columns)
-        relation = duck.relation(source)
-        with duck.reading(source.data):
-            return duck.counted(relation, columns, weight, small)
+        return duck.counted(duck.relation(source), columns, weight, small)
 
-    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    def reading(self, source: Source) -> AbstractContextManager[None]:
+        return duck.reading(source.data)
+
+    def map_rows(self, source: Source, job: Job, out: Path | str | None, *, overwrite: bool) -> Any:
         if out is None:
             reader = duck.relation(source).to_arrow_reader(duck.BATCH_ROWS)
             where = source.data[0] if len(source.data) == 1 else f"{len(source.data)} files"
@@ -65,8 +68,9 @@ class Files(Engine):
             for name, file, place, stamp in zip(
                 source.data, source.files, places, stamps, strict=True
             ):
-                place.parent.mkdir(parents=True, exist_ok=True)
-                if is_address(name):
+                if isinstance(place, Path):
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                if is_address(name) and (is_csv(name) or not is_s3(name)):
                     rows = partial(_read, replace(source, data=(name,)), job)
                 else:
                     rows = partial(_scan, name, file, job, stamp["size"], advance)
@@ -96,30 +100,40 @@ def _origin(name: str) -> dict[str, Any]:
     return {"input": Path(name).name, **file_state(name)}
 
 
-def _places(files: Sequence[str], out: Path) -> list[Path]:
+def _places(files: Sequence[str], out: Path | str) -> list[Path | str]:
     """Where each file's result goes: ``out`` itself, or the same name in that folder."""
-    if out.suffix.lower() in (".parquet", ".pq") and not out.is_dir():
+    is_folder = isinstance(out, Path) and out.is_dir()
+    if str(out).lower().endswith((".parquet", ".pq")) and not is_folder:
         must, fix = f"must be a folder for {len(files)} files", "Leave the suffix out."
         check(len(files) == 1, "out", must, f"got {str(out)!r}", fix)
         return [out]
     parents = {os.path.dirname(os.path.abspath(name)) for name in files if not is_address(name)}
     root = os.path.commonpath(parents) if parents else ""
-    places = []
+    places = list[Path | str]()
     for name in files:
         inside = Path(name).name if is_address(name) else os.path.relpath(name, root)
-        places.append((out / inside.removesuffix(".gz")).with_suffix(".parquet"))
+        result = Path(inside.removesuffix(".gz")).with_suffix(".parquet")
+        if isinstance(out, Path):
+            places.append(out / result)
+        else:
+            places.append(f"{out.rstrip('/')}/{result.as_posix()}")
     return places
 
 
-def _refuse_shared(files: Sequence[str], places: Sequence[Path]) -> None:
+def _refuse_shared(files: Sequence[str], places: Sequence[Path | str]) -> None:
     """Complain about results that would replace each other, or the rows they are made from."""
-    taken = {os.path.realpath(name): name for name in files if not is_address(name)}
+    taken = {_one_name(name): name for name in files}
     for name, place in zip(files, places, strict=True):
-        other = taken.setdefault(os.path.realpath(place), name)
+        other = taken.setdefault(_one_name(str(place)), name)
         check(
-            other == name and os.path.realpath(place) != os.path.realpath(name),
+            other == name and _one_name(str(place)) != _one_name(name),
             f"output {str(place)!r}",
             f"must be a place for the result of {name!r} alone",
-            f"{other!r} is there" if place.exists() else f"that of {other!r} goes there too",
+            f"{other!r} is there" if is_there(place) else f"that of {other!r} goes there too",
             "Choose another folder, or apply the repair to the files one by one.",
         )
+
+
+def _one_name(name: str) -> str:
+    """The name of a file, however it is reached."""
+    return name.replace("s3a://", "s3://") if is_address(name) else os.path.realpath(name)

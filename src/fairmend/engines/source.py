@@ -15,15 +15,16 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from fairmend.data.addresses import is_address, matching
 from fairmend.data.containers import Kind
 from fairmend.data.given import as_frame
 from fairmend.data.spelling import Spelling
-from fairmend.engines.addresses import is_address, matching
 from fairmend.errors import DataError, check, check_choice, check_whole, listed, nearest
 
 if TYPE_CHECKING:
@@ -91,6 +92,10 @@ class Engine(ABC):
         No cell of it has fewer people than ``small`` allows.
         """
 
+    def reading(self, source: Source) -> AbstractContextManager[None]:
+        """While rows are read: what is known to go wrong then becomes an error in words."""
+        return nullcontext()
+
     def distinct(self, source: Source, columns: Sequence[str], most: int) -> tuple[int, float]:
         """How many rows there are, and the share of distinct ones among the first so many.
 
@@ -103,7 +108,7 @@ class Engine(ABC):
         raise TypeError(f"{self.name} does not fold")
 
     @abstractmethod
-    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    def map_rows(self, source: Source, job: Job, out: Path | str | None, *, overwrite: bool) -> Any:
         """The rows after the job, lazily where the engine is lazy, or written to ``out``."""
 
 

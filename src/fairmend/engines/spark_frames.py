@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from fairmend.engines.cells import HIGH, KNOWN, LOW, PEOPLE, SQUARED, WEIGHT, re
 from fairmend.engines.job import Job, received
 from fairmend.engines.small import Counted, PlacedCells, Suppression
 from fairmend.engines.source import Engine, Fold, Source
+from fairmend.errors import DataError
 
 # Beside merged cells: how many people are in none of them, and how many at inputs of others.
 _LEFT_OUT, _MOVED = "__left_out", "__moved"
@@ -20,6 +22,7 @@ _WAITS = "__waits"
 _TOGETHER = 8
 # Spark sends ten thousand rows at a time; what is paid once a batch is paid for so many.
 _BATCH_ROWS = 200_000
+_WITHOUT_S3 = ("S3AFileSystem not found", 'No FileSystem for scheme "s3')
 
 
 class Spark(Engine):
@@ -63,6 +66,28 @@ class Spark(Engine):
             counted = counted.where(f.col(PEOPLE) >= small.below)
         return small.left(counted.toArrow(), columns, lambda: source.data.agg(people).first()[0])
 
+    @contextmanager
+    def reading(self, source: Source) -> Iterator[None]:
+        """Java's names of classes that are not there are what to put on the class path."""
+        try:
+            yield
+        except Exception as error:
+            if not any(mark in str(error) for mark in _WITHOUT_S3):
+                raise
+            java = getattr(source.data.sparkSession, "_jvm", None)  # Connect has none
+            version = "VERSION"
+            if java is not None:
+                version = java.org.apache.hadoop.util.VersionInfo.getVersion()
+            raise DataError(
+                "X",
+                "must be where Spark can read it",
+                "this session has no connector to S3",
+                f"Start it with spark.jars.packages=org.apache.hadoop:hadoop-aws:{version} (the "
+                f"version of Spark's Hadoop), or put hadoop-aws-{version}.jar and the AWS SDK's "
+                "bundle.jar that it was made with on the class path of the driver and the "
+                "executors. Its addresses begin with s3a://.",
+            ) from None
+
     def distinct(self, source: Source, columns: Sequence[str], most: int) -> tuple[int, float]:
         first = source.data.select(*map(_quoted, columns)).limit(most)
         rows: int = source.data.count()
@@ -97,7 +122,7 @@ class Spark(Engine):
         parts = _mapped(parts.repartition(_TOGETHER), merged, part).toArrow()
         return work.merge([pickle.loads(each.as_py()) for each in parts["part"]])
 
-    def map_rows(self, source: Source, job: Job, out: Path | None, *, overwrite: bool) -> Any:
+    def map_rows(self, source: Source, job: Job, out: Path | str | None, *, overwrite: bool) -> Any:
         from pyspark.cloudpickle import dumps
 
         frame, sent = source.data, job.sent(dumps)

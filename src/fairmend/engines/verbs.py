@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairmend.apply.batch import refuse_groups
-from fairmend.apply.outputs import save_reader
+from fairmend.apply.outputs import output_place, save_reader
+from fairmend.data.addresses import is_address
 from fairmend.data.columns import Frame, encode
 from fairmend.data.containers import as_fitted, kind_of
 from fairmend.data.people import Counts, read_records
 from fairmend.engines import continuous, duck, summary
-from fairmend.engines.addresses import is_address
 from fairmend.engines.cells import PEOPLE, SUMS, Cells
 from fairmend.engines.job import Job
 from fairmend.engines.small import Suppression
@@ -53,7 +53,8 @@ def tabulate(
     for name in keep or ():
         place.column(name, "keep")
     small = _suppression(place, columns, keep)
-    counted = place.engine.tabulate(place, list(columns), sample_weight, small)
+    with place.engine.reading(place):
+        counted = place.engine.tabulate(place, list(columns), sample_weight, small)
     check(
         len(counted.native) > 0 or counted.left_out == 0,
         "X",
@@ -121,7 +122,7 @@ def tabulate_into(
     if place.are_files:
         relation = duck.relation(place)
     counted = duck.cells(relation, columns, sample_weight, place.suppress_below)
-    return save_reader(Path(out), counted.to_arrow_reader(duck.BATCH_ROWS))
+    return save_reader(output_place(out), counted.to_arrow_reader(duck.BATCH_ROWS))
 
 
 def is_elsewhere(X: Any) -> bool:
@@ -133,15 +134,10 @@ def is_elsewhere(X: Any) -> bool:
     return isinstance(X, str | PathLike | Source) or Engine.of(X) is not None
 
 
-@contextmanager
-def reading_files(X: Any) -> Iterator[None]:
-    """Damage in files is an error that names the file; of rows elsewhere, their engine speaks."""
+def reading(X: Any) -> AbstractContextManager[None]:
+    """What goes wrong while rows are read is told by their engine: which file is damaged, say."""
     place = find(X)
-    if place is None or not place.are_files:
-        yield
-        return
-    with duck.reading(place.data):
-        yield
+    return nullcontext() if place is None else place.engine.reading(place)
 
 
 def gather(
@@ -301,8 +297,9 @@ def map_rows(
     what
         ``"predict"`` adds a column of repaired decisions; ``"transform"`` edits the inputs.
     out
-        For files, DuckDB and lazy Polars frames: where to write Parquet. One file gives one file;
-        several give a folder with one each, and a second run continues where the first ended.
+        For files, DuckDB and lazy Polars frames: where to write Parquet, a path or an address
+        such as ``s3://``. One file gives one file; several give a folder with one each, and a
+        second run continues where the first ended.
         Whether a relation or a lazy frame is still the same cannot be seen: there a file that
         exists is an error.
     column
@@ -338,27 +335,20 @@ def map_rows(
         place.column(name, "X")
     if ids is None:
         classifier.warn_of_shared_draws_as_audited()
-    out = None if out is None else _checked_path(out, place)
-    return place.engine.map_rows(place, job, out, overwrite=overwrite)
+    to = None if out is None else _checked_place(out, place)
+    return place.engine.map_rows(place, job, to, overwrite=overwrite)
 
 
-def _checked_path(out: str | Path, place: Source) -> Path:
+def _checked_place(out: str | Path, place: Source) -> Path | str:
     """Where to write, if the engine can write there."""
     check(
         place.engine.writes,
         "out",
         f"must be left out for {place.engine.name} frames",
-        "got a path",
+        f"got {'an address' if is_address(out) else 'a path'}",
         "Write what is returned with the engine's own writer.",
     )
-    check(
-        not is_address(str(out)),
-        "out",
-        "must be a path on this machine",
-        "got an address",
-        "Write here and copy it there, or map a Dask or Spark frame, which writes there itself.",
-    )
-    return Path(out)
+    return output_place(out)
 
 
 def _group_columns(

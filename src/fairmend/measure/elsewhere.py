@@ -48,8 +48,8 @@ class Engines(Protocol):
     def is_elsewhere(self, X: Any) -> bool:
         """Whether X is a place of rows instead of rows."""
 
-    def reading_files(self, X: Any) -> AbstractContextManager[None]:
-        """Damage in files becomes an error that names the file."""
+    def reading(self, X: Any) -> AbstractContextManager[None]:
+        """What goes wrong while rows are read becomes an error in words."""
 
     def gather(
         self,

@@ -84,7 +84,7 @@ def tabulate_to_repair(
             "who have several."
         )
         check(ids is None, "ids", must, got, fix)
-        with engines().reading_files(X):
+        with engines().reading(X):
             gathered = engines().gather(
                 box, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight,
                 pos_label=pos_label, inputs=inputs, template=template,

@@ -1,0 +1,106 @@
+"""Files behind addresses such as ``s3://``: listed, read, written and told apart by fsspec.
+
+Credentials are those of the environment (`AWS_ACCESS_KEY_ID`, a profile, a role). None is taken
+from an address, so that none gets into plans, logs or reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from fairmend.errors import DataError, check, in_a_line, require
+
+_PACKAGES = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3")}
+
+
+def is_address(name: object) -> bool:
+    """Whether a name is that of a file elsewhere.
+
+    >>> is_address("s3://lake/people.parquet"), is_address("people.parquet")
+    (True, False)
+    """
+    return isinstance(name, str) and "://" in name
+
+
+def is_s3(name: str) -> bool:
+    """Whether an address is one that Polars reads itself, with the credentials fsspec has."""
+    return urlsplit(name).scheme in _PACKAGES
+
+
+def filesystem(name: str, what: str = "X") -> Any:
+    """The file system of an address; what it remembers of listings is not trusted."""
+    parts = urlsplit(name)
+    check(
+        "@" not in parts.netloc and not (parts.scheme.startswith("http") and parts.query),
+        what,
+        "must be an address without credentials",
+        f"got some in an address of {parts.scheme}://",
+        "Leave them to the environment, e.g. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+    )
+    package, extra = _PACKAGES.get(parts.scheme, ("fsspec", "s3"))
+    require(package, extra=extra, why=f"{parts.scheme}:// addresses")
+    fsspec = require("fsspec", extra="s3", why="addresses")
+    return fsspec.filesystem(parts.scheme, use_listings_cache=False)
+
+
+def matching(name: str) -> list[str]:
+    """The addresses that a pattern stands for, in order; a name without a pattern is itself."""
+    files = filesystem(name)
+    if not any(mark in name for mark in "*?["):
+        return [name]
+    scheme = urlsplit(name).scheme
+    return sorted(f"{scheme}://{found}" for found in files.glob(name))
+
+
+def state(name: str) -> dict[str, Any]:
+    """What tells whether the file at an address is still the same: its ETag, or its date."""
+    told = filesystem(name).info(name)
+    tag = told.get("ETag") or told.get("etag") or str(told.get("LastModified", ""))
+    return {"size": int(told.get("size") or 0), "changed": 0, "etag": tag.strip('"')}
+
+
+def opened(name: str) -> IO[bytes]:
+    """The file at an address, to be read."""
+    file: IO[bytes] = filesystem(name).open(name, "rb")
+    return file
+
+
+def exists(name: str) -> bool:
+    """Whether there is a file at an address."""
+    try:
+        return bool(filesystem(name, f"output {name!r}").exists(name))
+    except OSError as error:
+        raise _unwritable(name, error) from None
+
+
+@contextmanager
+def uploading(name: str) -> Iterator[IO[bytes]]:
+    """A binary file that appears at an address once it is complete; after an error nothing does.
+
+    What is uploaded so far is no file until it is committed, and is given up on an error. Where
+    the process dies the store keeps these parts, out of sight, until its rules for them.
+    """
+    try:
+        file = filesystem(name, f"output {name!r}").open(name, "wb", autocommit=False)
+    except OSError as error:
+        raise _unwritable(name, error) from None
+    try:
+        yield file
+    except BaseException:
+        with suppress(OSError):
+            file.close()
+            file.discard()
+        raise
+    try:
+        file.close()
+        file.commit()
+    except OSError as error:
+        raise _unwritable(name, error) from None
+
+
+def _unwritable(name: str, error: OSError) -> DataError:
+    fix = "Nothing is there. Check that the bucket exists, and who may write to it."
+    return DataError(f"output {name!r}", "must be writable", f"it is not: {in_a_line(error)}", fix)
