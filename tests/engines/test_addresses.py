@@ -390,7 +390,7 @@ session.stop()
 
 @pytest.mark.skipif(
     "FAIRMEND_HADOOP_AWS" not in os.environ,
-    reason="Spark reads S3 by jars (hadoop-aws) that PyPI has no package of: set FAIRMEND_HADOOP_AWS",
+    reason="Spark reads S3 by the jars of hadoop-aws, no package of PyPI: FAIRMEND_HADOOP_AWS",
 )
 def test_spark_reads_and_writes_there_itself(bucket, people, fitted, monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
