@@ -1,15 +1,18 @@
-"""Progress of long work: on a terminal only, and only once it has become long.
+"""Progress of long work: on a terminal, and only once it has become long.
 
-There is one line, whoever works: work within other work is shown as its stage.
+There is one line, whoever works: work within other work is shown as its stage. A program that runs
+the command line can follow it in the file that `FAIRMEND_PROGRESS` names.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 1.0
 """Shorter work shows no progress."""
+VARIABLE = "FAIRMEND_PROGRESS"
+"""Names a file in which another program looks for our progress, as JSON."""
+_OFTEN_S = 0.2
 
 
 @contextmanager
@@ -62,6 +68,7 @@ class _Line:
         self._bar: Progress | None = None
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
+        self._told = 0.0
 
     def begin(self, stage: _Stage) -> None:
         with self._lock:
@@ -99,9 +106,20 @@ class _Line:
                 self._bar = _shown_bar(*self._state())
 
     def _refresh(self) -> None:
+        if VARIABLE in os.environ and self.stages:
+            self._tell(os.environ[VARIABLE])
         if self._bar is not None and self.stages:
             label, total, done = self._state()
             self._bar.update(self._bar.task_ids[0], description=label, total=total, completed=done)
+
+    def _tell(self, path: str) -> None:
+        """For another program; work does not fail because nobody can be told."""
+        label, total, done = self._state()
+        if time.monotonic() - self._told < _OFTEN_S:
+            return
+        self._told = time.monotonic()
+        with suppress(OSError), open(path, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"label": label, "total": total, "done": done}))
 
     def _state(self) -> tuple[str, int | None, int]:
         first, *within = self.stages

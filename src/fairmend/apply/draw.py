@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, IntArray
-from fairmend.data.files import read_small
+from fairmend.data.files import read_small, writing
 from fairmend.data.ids import canonical, is_id, no_id, read_ids
 from fairmend.errors import DataError, check, unreadable
 
@@ -150,6 +150,29 @@ def random_key() -> bytes:
     32
     """
     return secrets.token_bytes(KEY_BYTES)
+
+
+def write_key(path: str | Path) -> str:
+    """Make a secret in a file that only its owner can read, and return its fingerprint.
+
+    A key is never overwritten: with another one, people would be drawn anew.
+    """
+    check(
+        not os.path.lexists(path),
+        f"output {str(path)!r}",
+        "must not exist yet",
+        "there is such a file",
+        "Choose another name: a key is never overwritten. Repairs made with the old key need the "
+        "old key.",
+    )
+    secret = random_key()
+    before = os.umask(0o077)
+    try:
+        with writing(path) as out:
+            out.write(secret.hex().encode() + b"\n")
+    finally:
+        os.umask(before)
+    return Drawer(secret).fingerprint
 
 
 def read_key(

@@ -15,6 +15,7 @@ from fairmend.explain.drivers import FeatureScore, JointProxy
 from fairmend.explain.marginals import Marginal, marginals
 from fairmend.measure.disparity import as_disparity
 from fairmend.measure.selection import refuse_selected
+from fairmend.report.findings import Explanation
 from fairmend.tables import TextTable, number, percent
 
 MOST_SHARES, MOST_FEATURES, MOST_PAIRS = 15, 10, 5
@@ -74,6 +75,7 @@ def explain(
             "kl": result.kl,
             "decision_difference": asdict(result.decision_difference),
             "left_out": people.left_out,
+            "explanation": Explanation.of(result),
             **asdict(parts),
         }
         print_json("fairmend.explanation/1", content)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fairmend.cli import options as o
 from fairmend.cli.output import print_json, say
-from fairmend.errors import DataError
 
 
 def key(
@@ -21,25 +18,9 @@ def key(
 
     It is never overwritten: with another key, people would be drawn anew.
     """
-    from fairmend.apply.draw import Drawer, random_key
-    from fairmend.data.files import writing
+    from fairmend.apply.draw import write_key
 
-    if os.path.lexists(file):
-        raise DataError(
-            f"output {file!r}",
-            "must not exist yet",
-            "there is such a file",
-            "Choose another name: a key is never overwritten. Repairs made with the old key need "
-            "the old key.",
-        )
-    secret = random_key()
-    before = os.umask(0o077)
-    try:
-        with writing(Path(file)) as out:
-            out.write(secret.hex().encode() + b"\n")
-    finally:
-        os.umask(before)
-    fingerprint = Drawer(secret).fingerprint
+    fingerprint = write_key(file)
     if as_json:
         print_json("fairmend.key/1", {"file": file, "fingerprint": fingerprint})
     else:

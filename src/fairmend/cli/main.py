@@ -21,6 +21,7 @@ from typer.models import OptionInfo
 from fairmend.cli.alternatives import alternatives
 from fairmend.cli.apply import apply
 from fairmend.cli.audit import audit
+from fairmend.cli.columns import columns
 from fairmend.cli.demo import demo
 from fairmend.cli.endings import Code, guarded
 from fairmend.cli.explain import explain
@@ -31,6 +32,7 @@ from fairmend.cli.output import note, show
 from fairmend.cli.repair import repair
 from fairmend.cli.report import report
 from fairmend.cli.reproduce import reproduce
+from fairmend.cli.studio import studio
 from fairmend.config import (
     NAMED_BY_PEOPLE,
     WORTH_A_NOTICE,
@@ -93,7 +95,8 @@ app = typer.Typer(
 COMMANDS: dict[str, Callable[..., None]] = {
     command.__name__: with_groups(command)
     for command in (
-        demo, audit, explain, repair, apply, report, alternatives, inspect, key, serve, reproduce
+        demo, columns, audit, explain, repair, apply, report, alternatives, inspect, key, serve, studio,
+        reproduce
     )
 }  # fmt: skip
 for name, command in COMMANDS.items():

@@ -403,18 +403,14 @@ def _split(people: FilePeople, share: float, seed: int) -> tuple[FilePeople, Fil
     All rows of a person go the same way, that of the first.
     """
     import numpy as np
-    import polars as pl
 
-    from fairmend.data.ids import held_out, number_people
+    from fairmend.data.ids import hold_out_people, number_people
 
     if not 0 < share < 1:
         raise typer.BadParameter("must lie between 0 and 1", param_hint="--holdout-share")
-    person = None if people.ids is None else number_people(people.ids)
-    values = pl.DataFrame([one.alias(str(j)) for j, one in enumerate(people.values.values())])
-    cell = values.select((pl.struct(pl.all()).rank("dense") - 1).cast(pl.Int64)).to_series()
-    held = held_out(cell.to_numpy(), share, seed, person)
+    held = hold_out_people(people.values.values(), share, seed, people.ids)
     if held.all() or not held.any():
-        n = len(people) if person is None else len(np.unique(person))
+        n = len(people) if people.ids is None else len(np.unique(number_people(people.ids)))
         raise DataError(
             "--holdout-share",
             "must leave people to fit on and people to report on",

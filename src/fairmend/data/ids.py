@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -34,6 +35,9 @@ from fairmend.data.columns import (
 )
 from fairmend.data.given import as_column
 from fairmend.errors import DataError, check_length
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?", re.ASCII)
 # Beyond this, neighbouring integers are the same float.
@@ -82,6 +86,18 @@ def held_out(cell: IntArray, share: float, seed: int, person: IntArray | None = 
     place[by_cell] = np.concatenate([np.arange(size) for size in sizes])
     mask: BoolArray = (place < np.round(share * sizes)[cell])[row]
     return mask
+
+
+def hold_out_people(
+    columns: Iterable[pl.Series], share: float, seed: int, ids: Any = None
+) -> BoolArray:
+    """Whose rows are held out: a share of the people of each combination of these columns."""
+    import polars as pl
+
+    values = pl.DataFrame([one.alias(str(j)) for j, one in enumerate(columns)])
+    cell = values.select((pl.struct(pl.all()).rank("dense") - 1).cast(pl.Int64)).to_series()
+    person = None if ids is None else number_people(ids)
+    return held_out(cell.to_numpy(), share, seed, person)
 
 
 def read_ids(ids: Any) -> NDArray[Any]:

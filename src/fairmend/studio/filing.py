@@ -1,0 +1,131 @@
+"""What is filed: report, artifact, dossier, and what reproduces every figure."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairmend.errors import DataError, check
+from fairmend.report.templates import template
+from fairmend.studio.project import KEY, Project
+from fairmend.studio.runs import ARTIFACT, PAGES
+from fairmend.studio.settings import STEPS, Settings
+
+COMMANDS, PYTHON = "commands.sh", "figures.py"
+_WHAT = {
+    "audit.html": "the audit, as a page",
+    "repair.html": "the report on a holdout, as a page",
+    "dossier.html": "the search for alternatives, as a page",
+    ARTIFACT: "the repair, to apply and to deploy",
+    COMMANDS: "the commands that give every figure",
+    PYTHON: "the same in Python",
+    "studio.toml": "the settings",
+}
+
+
+@dataclass(frozen=True)
+class Filed:
+    """A folder of files that belong together."""
+
+    name: str
+    files: dict[str, str]
+    """Each with what it is."""
+
+
+def filed(project: Project) -> list[Filed]:
+    """What was filed so far, the latest first."""
+    folders = sorted((project.folder / "filed").glob("[0-9]*"), reverse=True)
+    return [
+        Filed(one.name, {name: what for name, what in _WHAT.items() if (one / name).is_file()})
+        for one in folders
+    ]
+
+
+def file_project(project: Project) -> Path:
+    """Copy what was found by the settings of now into a folder of its own, whole or not at all."""
+    settings = project.settings()
+    done = {step: project.run(step, settings) for step in STEPS}
+    done = {step: run for step, run in done.items() if run.state == "done"}
+    check(
+        "repair" in done or "audit" in done,
+        "the file",
+        "must have something to hold",
+        "nothing was measured with these settings",
+        "Measure first.",
+    )
+    place = project.folder / "filed" / time.strftime("%Y-%m-%d-%H%M%S", time.gmtime())
+    part = place.with_name(f".{place.name}.part")
+    try:
+        part.mkdir(parents=True)
+        for step, run in done.items():
+            for name in (PAGES.get(step, ""), ARTIFACT if step == "repair" else ""):
+                if name and (run.folder / name).is_file():
+                    shutil.copy2(run.folder / name, part / name)
+        (part / COMMANDS).write_text(commands(project, settings), encoding="utf-8")
+        (part / PYTHON).write_text(python_code(project, settings), encoding="utf-8")
+        (part / "studio.toml").write_text(settings.to_toml(), encoding="utf-8")
+        part.rename(place)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        got = f"it is not: {error.strerror}"
+        fix = "Make room, or choose another project folder."
+        raise DataError("the file", "must be writable", got, fix) from None
+    return place
+
+
+# -------------------------------------------------------------------- commands and code
+
+
+def commands(project: Project, settings: Settings) -> str:
+    """The command lines that give the figures shown, to run in the project's folder."""
+    outputs = {
+        "audit": ["-o", PAGES["audit"]],
+        "repair": ["-o", ARTIFACT, "--report", PAGES["repair"]],
+        "alternatives": ["-o", PAGES["alternatives"]],
+    }
+    lines = [f"cd {shlex.quote(str(project.folder))}"]
+    for step in STEPS:
+        run = project.run(step, settings)
+        if run.state == "done":
+            lines.append(shlex.join(["fairmend", *run.arguments, *outputs.get(step, [])]))
+    return "\n".join(lines) + "\n"
+
+
+def python_code(project: Project, settings: Settings) -> str:
+    """Python that gives the same figures."""
+    inputs = _inputs(project, settings)
+    done = [step for step in STEPS if project.run(step, settings).state == "done"]
+    chosen = settings.seen_by("repair")
+    words = _words(project, settings)
+    code = template("html/studio/figures.py.j2").render(
+        s=chosen, inputs=inputs, words=words, done=done, key=KEY, spelling=repr(settings.spelling),
+        folder=str(project.folder), repr=repr, metric=settings.metric or ["sp"],
+        needed=[*([chosen.label] if chosen.label else []), *chosen.group],
+    )  # fmt: skip
+    return os.linesep.join(code.splitlines()) + os.linesep
+
+
+def _inputs(project: Project, settings: Settings) -> list[str]:
+    from fairmend.studio.fixes import role_of
+    from fairmend.studio.screens import columns_of
+
+    columns = columns_of(project.run("columns", settings))
+    return [one.name for one in columns if role_of(settings, one.name) == "input"]
+
+
+def _words(project: Project, settings: Settings) -> tuple[str, str] | None:
+    """The words of recorded decisions, negative and positive."""
+    from fairmend.studio.screens import columns_of
+
+    positive = settings.positive_decision
+    if positive is None:
+        return None
+    for one in columns_of(project.run("columns", settings)):
+        if one.name == settings.predictions and one.kind == "words":
+            others = [value for value in one.values if value != positive]
+            return (others[0] if others else f"not {positive}"), positive
+    return None

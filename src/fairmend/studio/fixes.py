@@ -1,0 +1,140 @@
+"""What to do about an error, as buttons: the options that its message names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from fairmend.studio.settings import Settings
+
+Options = tuple[tuple[str, str], ...]
+_WORDS = {
+    "--decimal": "“{}” is the decimal mark",
+    "--thousands": "“{}” stands between thousands",
+    "--currency": "“{}” is the currency",
+    "--percent": "Read per cent signs",
+    "--missing": "“{}” is a missing value",
+    "--words": "“{}” holds words",
+    "--positive": "“{}” is the positive outcome",
+    "--positive-decision": "“{}” is the positive decision",
+    "--ignore": "Leave “{}” out",
+    "--id": "“{}” is the person's id",
+    "--not-id": "“{}” is an input",
+    "--label": "“{}” is the outcome",
+    "--group": "“{}” is the group",
+    "--predictions": "“{}” is the decision",
+}
+_SWITCHES = ("--percent",)
+_VALUE = r"'[^']*'|\"[^\"]*\"|\S+"
+_ONE = rf"--percent|--(?!percent)[a-z-]+ (?:{_VALUE})"
+_PHRASE = re.compile(rf"(?:{_ONE})(?: (?:{_ONE}))*")
+_PART = re.compile(_ONE)
+ROLES = {"--ignore": "ignore", "--id": "id", "--label": "outcome", "--predictions": "decision",
+         "--group": "group", "--weight": "weight"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fix:
+    """Something that can be done by a button."""
+
+    options: Options
+
+    @property
+    def words(self) -> str:
+        return ", ".join(_WORDS[flag].format(value) for flag, value in self.options)
+
+
+def fixes_in(message: str) -> list[Fix]:
+    """The ways out that a message names, in its order.
+
+    >>> text = "say --decimal ,; if the column holds words, --words 'a b'. Or --missing n/a."
+    >>> [fix.words for fix in fixes_in(text)]
+    ['“,” is the decimal mark', '“a b” holds words', '“n/a” is a missing value']
+    """
+    found = [Fix(tuple(map(_read, _PART.findall(one[0])))) for one in _PHRASE.finditer(message)]
+    known = [fix for fix in found if all(flag in _WORDS and (value or flag in _SWITCHES)
+                                         for flag, value in fix.options)]  # fmt: skip
+    return list(dict.fromkeys(known))
+
+
+def _read(text: str) -> tuple[str, str]:
+    """An option with its value, without the mark that ends a sentence."""
+    flag, _, value = text.partition(" ")
+    if value[:1] in ("'", '"'):
+        return flag, shlex.split(value)[0]
+    return flag, value[:-1] if len(value) > 1 and value[-1] in ".,;:" else value
+
+
+def apply_fix(settings: Settings, options: Options) -> Settings:
+    """The settings with these options; nothing else of the settings changes."""
+    for flag, value in options:
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag in ROLES:
+            settings = with_role(settings, value, ROLES[flag])
+        elif flag in _SWITCHES:
+            settings = replace(settings, **{name: True})
+        elif isinstance(before := getattr(settings, name), list):
+            settings = replace(settings, **{name: list(dict.fromkeys([*before, value]))})
+        else:
+            settings = replace(settings, **{name: value})
+    return settings
+
+
+# -------------------------------------------------------------------- roles
+
+SINGLE = {"outcome": "label", "decision": "predictions", "id": "id", "weight": "weight"}
+"""Roles of one column each, and the settings that hold them."""
+
+
+def role_of(settings: Settings, name: str) -> str:
+    """What a column is."""
+    for role, attribute in SINGLE.items():
+        if getattr(settings, attribute) == name:
+            return role
+    if name in settings.groups:
+        return "group"
+    return "ignore" if name in settings.ignore else "input"
+
+
+def with_role(settings: Settings, name: str, role: str) -> Settings:
+    """The settings with a column in a role; the column that had a single role is left out."""
+    if role_of(settings, name) == role:
+        return settings
+    changes = dict(_without(settings, name))
+    if role in SINGLE:
+        before = getattr(settings, SINGLE[role])
+        changes |= {SINGLE[role]: name} | ({"model": None} if role == "decision" else {})
+        if before is not None:
+            changes["ignore"] = [*changes.get("ignore", settings.ignore), before]
+        changes |= {"positive": None} if role == "outcome" else {}
+        changes |= {"positive_decision": None, "threshold": None} if role == "decision" else {}
+    elif role == "group":
+        changes["groups"] = [*settings.groups, name]
+        changes["group"] = changes.get("group", settings.group) or [name]
+    elif role == "ignore":
+        changes["ignore"] = [*changes.get("ignore", settings.ignore), name]
+    return replace(settings, **changes)
+
+
+def _without(settings: Settings, name: str) -> Iterator[tuple[str, object]]:
+    """The changes that take a column out of every role."""
+    for attribute in SINGLE.values():
+        if getattr(settings, attribute) == name:
+            yield attribute, None
+    if settings.label == name:
+        yield "positive", None
+    if settings.predictions == name:
+        yield "positive_decision", None
+    for attribute in ("groups", "group", "ignore", "not_id", "immutable"):
+        entries: list[str] = getattr(settings, attribute)
+        if name in entries:
+            kept = [one for one in entries if one != name]
+            if attribute == "group" and not kept:
+                kept = [one for one in settings.groups if one != name][:1]
+            yield attribute, kept
+    for attribute in ("one_way", "cost"):
+        pairs: dict[str, object] = getattr(settings, attribute)
+        if name in pairs:
+            yield attribute, {key: value for key, value in pairs.items() if key != name}

@@ -1,0 +1,110 @@
+"""Who may come in: the browser that opened the address with its one-time token, and nobody else.
+
+Loopback is open to every user of the machine, and to every page a browser shows. So each request
+must carry the cookie that the token was exchanged for, name this address as its host, and, where
+it changes something, come from a page of ours.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+_ENTER = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>fairmend studio</title><link rel="icon" href="data:,">'
+    '<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Open the studio</a></p>'
+)
+_STAY_OUT = (
+    "This studio is open to the browser that it was started for. Each address opens it once: the "
+    "terminal in which the studio runs shows the next one.\n"
+)
+
+
+@dataclass
+class Guard:
+    """The door of a studio."""
+
+    app: ASGIApp
+    port: int
+    used: Callable[[str], None]
+    """Called with the next address once the last one was used."""
+    _session: str = field(default_factory=secrets.token_urlsafe)
+    _token: str = field(default_factory=secrets.token_urlsafe)
+
+    @property
+    def address(self) -> str:
+        """Where the studio opens, once."""
+        return f"http://127.0.0.1:{self.port}/?token={self._token}"
+
+    @property
+    def _cookie(self) -> str:
+        return f"fairmend-studio-{self.port}"  # cookies do not tell ports apart
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        refused = self._refused(scope)
+        if refused is None:
+            await self.app(scope, receive, _with_headers(send))
+        else:
+            await refused(scope, receive, _with_headers(send))
+
+    def _refused(self, scope: Scope) -> Response | None:
+        """The answer to whoever does not get in; None for those who do."""
+        headers = {name.decode("latin-1"): value.decode("latin-1")
+                   for name, value in scope["headers"]}  # fmt: skip
+        own = {f"{host}:{self.port}" for host in ("127.0.0.1", "localhost")}
+        if headers.get("host") not in own:
+            return PlainTextResponse("This address has no studio.\n", 421)
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if token and scope["path"] == "/" and compare_digest(token.encode(), self._token.encode()):
+            self._token = secrets.token_urlsafe()
+            self.used(self.address)
+            answer = HTMLResponse(_ENTER)  # not a redirect: a strict cookie would stay behind
+            answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
+            return answer
+        if not compare_digest(self._shown(headers).encode(), self._session.encode()):
+            return PlainTextResponse(_STAY_OUT, 403)
+        if scope["method"] not in ("GET", "HEAD"):
+            origin = headers.get("origin", "")
+            if origin.removeprefix("http://") not in own:
+                return PlainTextResponse("Only pages of this studio may change it.\n", 403)
+        return None
+
+    def _shown(self, headers: dict[str, str]) -> str:
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+        except CookieError:
+            return ""
+        return "" if cookie is None else cookie.value
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: dict) -> None:  # type: ignore[type-arg]
+        if message["type"] == "http.response.start":
+            there = {name.lower() for name, _ in message["headers"]}
+            more = _HEADERS | {"Content-Security-Policy": POLICY}
+            message["headers"] = [*message["headers"], *(
+                (name.lower().encode(), value.encode()) for name, value in more.items()
+                if name.lower().encode() not in there)]  # fmt: skip
+        await send(message)
+
+    return sending  # type: ignore[return-value]

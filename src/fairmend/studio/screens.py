@@ -1,0 +1,362 @@
+"""What each screen shows: the settings, what was found, and what is wrong with either."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from markupsafe import Markup
+
+from fairmend.data.plain import from_plain
+from fairmend.data.roles import ColumnGuess, guess_positive
+from fairmend.measure.disparity import metric_names, words_of
+from fairmend.measure.result import Audit
+from fairmend.report import verdict
+from fairmend.report.chart import (
+    Axis,
+    Plane,
+    Point,
+    RowChart,
+    as_percent,
+    as_points,
+    finite_values,
+)
+from fairmend.report.findings import Explanation
+from fairmend.report.html import build, people, repair
+from fairmend.report.report import Report
+from fairmend.report.table import Column, Table
+from fairmend.repair.settings import RepairSettings
+from fairmend.status import PlanStatus
+from fairmend.studio.fixes import Fix, fixes_in, role_of
+from fairmend.studio.project import Project
+from fairmend.studio.runs import Run
+from fairmend.studio.settings import Settings
+
+SCREENS = {
+    "data": "Data", "measure": "Measure", "explain": "Explain", "repair": "Repair",
+    "alternatives": "Alternatives", "file": "File",
+}  # fmt: skip
+STEP_OF = {"data": "columns", "measure": "audit", "explain": "explain", "repair": "repair",
+           "alternatives": "alternatives"}  # fmt: skip
+ROLES = {
+    "input": "input of the model", "outcome": "outcome: what really happened",
+    "decision": "decision or score of the model", "group": "group", "id": "person's id",
+    "weight": "people a row stands for", "ignore": "none of these",
+}  # fmt: skip
+MOST_COMPARED = 12
+_SIDES = {"current": "before", "model": "third", "cut": "fifth", "input held": "plain",
+          "blind": "after", "reads the group": "fourth"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is wrong, and what can be done about it."""
+
+    text: str
+    fixes: Sequence[Fix] = ()
+    column: str = ""
+
+
+def columns_of(run: Run) -> list[ColumnGuess]:
+    """What is known of the columns; nothing before they were read."""
+    result = run.result if run.state == "done" else None
+    return [] if result is None else [from_plain(ColumnGuess, one) for one in result["columns"]]
+
+
+def guessed(settings: Settings, columns: Sequence[ColumnGuess]) -> Settings:
+    """Settings with the roles that columns probably have."""
+    from fairmend.studio.fixes import apply_fix
+
+    flags = {"outcome": "--label", "decision": "--predictions", "group": "--group", "id": "--id",
+             "weight": "--weight", "ignore": "--ignore"}  # fmt: skip
+    for one in columns:
+        if one.role in flags:
+            settings = apply_fix(settings, ((flags[one.role], one.name),))
+    for role, flag in (("outcome", "--positive"), ("decision", "--positive-decision")):
+        for one in columns:
+            word = guess_positive(one.values) if one.kind == "words" else None
+            if role_of(settings, one.name) == role and word is not None:
+                settings = apply_fix(settings, ((flag, word),))
+    return settings
+
+
+# -------------------------------------------------------------------- data
+
+
+def data(project: Project, settings: Settings) -> dict[str, Any]:
+    """The columns with their roles, and what is wrong with them."""
+    run = project.run("columns", settings)
+    columns = columns_of(run)
+    by_role = {role: [one for one in columns if role_of(settings, one.name) == role]
+               for role in ROLES}  # fmt: skip
+    choices = []
+    for role, attribute, question in (
+        ("outcome", "positive", "Which outcome is the positive one?"),
+        ("decision", "positive_decision", "Which decision is the positive one?"),
+    ):
+        for one in by_role[role]:
+            if len(one.values) == 2 and one.kind == "words":
+                choices.append((attribute, question, one, getattr(settings, attribute)))
+    views = [[name] for name in settings.groups]
+    if len(settings.groups) > 1:
+        views.append(settings.groups)
+    result = run.result or {}
+    return {
+        "columns": [(one, role_of(settings, one.name)) for one in columns],
+        "rows": result.get("rows", 0),
+        "roles": ROLES,
+        "choices": choices,
+        "views": views,
+        "problems": list(_problems(settings, columns, by_role)) if columns else [],
+    }
+
+
+def _problems(
+    settings: Settings, columns: Sequence[ColumnGuess], by_role: dict[str, list[ColumnGuess]]
+) -> Iterator[Problem]:
+    for one in columns:
+        if one.problem and role_of(settings, one.name) not in ("ignore", "id", "group"):
+            yield Problem(one.problem, fixes_in(one.problem), one.name)
+    two = [one for one in columns if one.distinct == 2]
+    for one in by_role["outcome"]:
+        if one.distinct != 2:
+            others = [other for other in two if role_of(settings, other.name) in ("input", "ignore")]
+            yield Problem(
+                f"“{one.name}” is the outcome and has {one.distinct:,} values. An outcome has "
+                "two: what was hoped for happened, or it did not.",
+                [Fix((("--label", other.name),)) for other in others],
+                one.name,
+            )
+        elif one.kind == "words" and settings.positive is None:
+            yield Problem(
+                f"“{one.name}” is {one.values[0]} or {one.values[1]}. Which is the positive "
+                "outcome?",
+                [Fix((("--positive", value),)) for value in one.values],
+                one.name,
+            )
+    outcomes = {value for one in by_role["outcome"] for value in one.values}
+    for one in by_role["decision"]:
+        words = one.kind == "words" and one.distinct == 2
+        if words and settings.positive_decision is None and set(one.values) != outcomes:
+            yield Problem(
+                f"“{one.name}” is {one.values[0]} or {one.values[1]}. Which is the positive "
+                "decision?",
+                [Fix((("--positive-decision", value),)) for value in one.values],
+                one.name,
+            )
+    if settings.lacks is not None:
+        wanted = {"group": "--group"} if settings.group == [] else {}
+        wanted |= {} if settings.predictions or settings.model else {"decision": "--predictions"}
+        few = [one for one in columns if 2 <= one.distinct <= 12 and
+               role_of(settings, one.name) in ("input", "ignore")]  # fmt: skip
+        yield Problem(settings.lacks, [Fix(((flag, one.name),))
+                                       for flag in list(wanted.values())[:1] for one in few])  # fmt: skip
+
+
+# -------------------------------------------------------------------- measure
+
+
+def measure(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
+    """Every gap with its interval; a click goes on to one."""
+    audit = from_plain(Audit, result)
+    gaps = audit.in_order()
+    rows = []
+    for row, gap in zip(people.gaps(gaps, (), audit).rows, gaps, strict=True):
+        beyond = gap.judged and gap.gap > settings.attention and gap.survives(audit.confidence)
+        rows.append((row, gap, beyond))
+    chart = people.gaps(gaps, (), audit)
+    named = [row if not gap.judged else _link(row, gap.metric, gap.target) for row, gap, _ in rows]
+    return {
+        "audit": audit,
+        "headline": verdict.audit_headline(audit),
+        "sentence": audit.verdict(),
+        "picture_of_gaps": _with_rows(chart, named),
+        "beyond": [
+            (f"{words_of(gap.metric).title or gap.metric}, {audit.names(gap.target)}", gap)
+            for _, gap, beyond in rows if beyond
+        ],
+        "groups": Table.of(
+            "groups-table", "The groups",
+            (Column("group", read=lambda one: audit.names(one.group)), Column("people", "count", "n"),
+             Column("positive outcomes", "rate", "base_rate"),
+             Column("positive decisions", "rate", "selection_rate"),
+             Column("accuracy", "rate"), Column("AUC", "decimal", "auc")),
+            audit.groups,
+        ),
+        "attention": 100 * settings.attention,
+        "left_out": result.get("left_out", 0),
+    }  # fmt: skip
+
+
+def _link(row: Any, metric: str, target: Any) -> Any:
+    from dataclasses import replace
+
+    button = Markup('<button form="choose" name="gap" value="{}|{}" class="plain">{}</button>')
+    return replace(row, name=button.format(metric, target, row.name))
+
+
+def _with_rows(chart: RowChart, rows: Sequence[Any]) -> RowChart:
+    from dataclasses import replace
+
+    return replace(chart, rows=tuple(rows))
+
+
+# -------------------------------------------------------------------- explain
+
+
+def explain(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
+    """Whether the gap can be closed, and what moves."""
+    found = from_plain(Explanation, result["explanation"])
+    target, baseline = found.group_names
+    return {
+        "found": found,
+        "headline": found.certificate or found.status,
+        "carried": verdict.carried(found),
+        "explained": repair.explained(found),
+        "beside": [line for line in (found.outcomes_differ, found.decisions_differ) if line],
+        "target": target,
+        "baseline": baseline,
+        "pairs": Table.of(
+            "pairs", "Pairs of inputs that carry more together than the better of the two",
+            (Column("first"), Column("second"), Column("more than alone", "rate", "excess"),
+             Column("95 % interval", "rates", "low high")),
+            found.joint_proxies,
+        ),
+    }  # fmt: skip
+
+
+# -------------------------------------------------------------------- repair
+
+
+def repair_form(project: Project, settings: Settings) -> dict[str, Any]:
+    """What can be chosen before a repair."""
+    columns = columns_of(project.run("columns", settings))
+    inputs = [one for one in columns if role_of(settings, one.name) == "input"]
+    metrics = [name for name in metric_names() if words_of(name).title]
+    if settings.label is None:
+        metrics = [name for name in metrics if name == "sp"]
+    return {
+        "inputs": inputs,
+        "metrics": [(name, words_of(name).title) for name in metrics],
+        "help": {one.name: RepairSettings.help(one.name) for one in fields(RepairSettings)},
+        "compared": list(_compared(project)),
+    }
+
+
+def repaired(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
+    """What the repair does to people it was not fitted on."""
+    report = from_plain(Report, result["results"])
+    plans = report.plans_in_order
+    none = [("", "No group fared worse than the reference: nobody is edited.")]
+    context = {
+        "report": report,
+        "audit": report.before,
+        "headline": verdict.headline(report, plans[0]) if plans else none,
+        "lead": verdict.lead(report, plans[0]) if plans else [],
+        "pictures": build.pictures(report),
+        "tiles": build.tiles(report),
+        "who": repair.who(report),
+        "remains": verdict.remains(report) if plans else [],
+        "not_closed": [line for one in result["not_closed"] for line in one.get("headlines", [])],
+        "rule": list(dict.fromkeys(note for plan in plans for note in plan.notes)),
+        "data": {},
+    }
+    if report.frontier:
+        context |= repair.frontier(report)
+    return context
+
+
+def _compared(project: Project) -> Iterator[dict[str, Any]]:
+    """The repairs that were tried on this file, beside each other."""
+    now = project.run("repair")
+    for run in project.runs("repair")[:MOST_COMPARED]:
+        result = run.result if run.about_file == now.about_file and run.state == "done" else None
+        if result is None:
+            continue
+        its, report = project.settings_of(run), from_plain(Report, result["results"])
+        plan = next(iter(report.plans_in_order), None)
+        after = None if plan is None else report.gap(report.after, plan.target)
+        yield {
+            "run": run,
+            "is_shown": run.name == now.name,
+            "name": _described(its),
+            "gap": math.nan if after is None else after.gap,
+            "span": (math.nan, math.nan) if after is None else (after.low, after.high),
+            "edited": sum(one.people_edited for one in report.groups),
+            "gained": sum(one.people_gained for one in report.groups),
+            "lost": sum(one.people_lost for one in report.groups),
+            "accuracy": report.accuracy_after,
+            "status": "" if plan is None else PlanStatus[plan.status].value,
+        }
+
+
+def _described(settings: Settings) -> str:
+    """A repair in a few words."""
+    parts = [", ".join(settings.metric or ["sp"])]
+    parts.append("blind" if settings.blind else "reads the group")
+    parts += ["in words"] if settings.in_words else []
+    parts += ["both groups may be edited"] if settings.two_sided else []
+    parts += ["nobody loses"] if settings.do_no_harm else []
+    parts += [f"{100 * settings.level:g} % of the gap"] if settings.level < 1 else []
+    parts += [f"{', '.join(settings.immutable)} kept"] if settings.immutable else []
+    parts += [f"{name} {way} only" for name, way in settings.one_way.items()]
+    return " · ".join(parts)
+
+
+# -------------------------------------------------------------------- alternatives
+
+
+def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
+    """Every candidate by its gap and its measure."""
+    candidates = [
+        {key: math.nan if value is None and key in _FIGURES else value for key, value in one.items()}
+        for one in result["candidates"]
+    ]
+    drawn = [one for one in candidates if one["gap"] == one["gap"]]
+    current = next(one for one in drawn if one["kind"] == "current")
+    points = tuple(
+        Point(one["gap"], one["measure"], _SIDES.get(one["kind"], "plain"),
+              (one["gap_low"], one["gap_high"]),
+              label="the model as it is" if one is current else "", large=one is current)
+        for one in drawn
+    )  # fmt: skip
+    kinds = list(dict.fromkeys(one["kind"] for one in drawn))
+    values = finite_values(*(one["measure"] for one in drawn))
+    return {
+        "headline": result["verdict"],
+        "bound": result["bound_text"],
+        "picture_of_candidates": Plane(
+            "scatter",
+            "What each candidate leaves of the gap, and how well it performs",
+            Axis.of([0.0, *finite_values(*(x for one in points for x in (one.x, *one.across)))],
+                    as_points, f"gap in {result['metric']} that is left, in points"),
+            Axis.of(values, as_percent, f"{result['measure']}, per cent"),
+            points,
+            guides=(0.0, None),
+            legend=tuple((_SIDES.get(kind, "plain"), kind) for kind in kinds),
+            beneath="Further left is a lesser gap, higher performs better. Lines are 95 % "
+            "intervals.",
+            table=_candidates(candidates),
+            high=340,
+        ),
+    }  # fmt: skip
+
+
+_FIGURES = ("gap", "gap_low", "gap_high", "measure", "measure_low", "measure_high", "changed")
+
+
+def _candidates(candidates: Sequence[dict[str, Any]]) -> Table:
+    def read(name: str) -> Any:
+        return lambda one: one[name]
+
+    columns = (
+        Column("candidate", read=read("candidate")),
+        Column("gap, points", "points", read("gap")),
+        Column("95 % interval", "spans", lambda one: (one["gap_low"], one["gap_high"])),
+        Column("performance", "rate", read("measure")),
+        Column("equivalent", read=lambda one: "yes" if one["equivalent"] else "no"),
+        Column("why", read=read("why")),
+    )
+    return Table.of("candidates", "Every candidate", columns, candidates)
