@@ -95,8 +95,8 @@ app = typer.Typer(
 COMMANDS: dict[str, Callable[..., None]] = {
     command.__name__: with_groups(command)
     for command in (
-        demo, columns, audit, explain, repair, apply, report, alternatives, inspect, key, serve, studio,
-        reproduce
+        demo, columns, audit, explain, repair, apply, report, alternatives, inspect, key, serve,
+        studio, reproduce,
     )
 }  # fmt: skip
 for name, command in COMMANDS.items():

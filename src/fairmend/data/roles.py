@@ -36,8 +36,34 @@ _NAMES: dict[str, re.Pattern[str]] = {
 
 
 _POSITIVE = frozenset(
-    "yes true 1 y t positive good accept accepted approve approved grant granted select selected "
-    "hire hired invite invited offer offered pass passed paid repaid success".split()
+    [
+        "yes",
+        "true",
+        "1",
+        "y",
+        "t",
+        "positive",
+        "good",
+        "accept",
+        "accepted",
+        "approve",
+        "approved",
+        "grant",
+        "granted",
+        "select",
+        "selected",
+        "hire",
+        "hired",
+        "invite",
+        "invited",
+        "offer",
+        "offered",
+        "pass",
+        "passed",
+        "paid",
+        "repaid",
+        "success",
+    ]
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,12 +25,13 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from fairmend._version import __version__
-from fairmend.errors import DataError, FairmendError
+from fairmend.errors import DataError, FairmendError, in_a_line
 from fairmend.report.html.page import style
 from fairmend.report.templates import read, template
 from fairmend.studio import screens
-from fairmend.studio.filing import commands, file_project, filed, python_code
-from fairmend.studio.fixes import Options, apply_fix, fixes_in, with_role
+from fairmend.studio.code import commands, python_code
+from fairmend.studio.filing import file_project, filed
+from fairmend.studio.fixes import Options, apply_fix, with_role
 from fairmend.studio.project import Outdated, Project
 from fairmend.studio.runs import PAGES, Run
 from fairmend.studio.screens import SCREENS, STEP_OF, Problem
@@ -72,7 +73,7 @@ class Studio:
                 }.items()
             ),
         ]  # fmt: skip
-        return Starlette(routes=routes)
+        return Starlette(routes=routes, exception_handlers={Exception: _fault})
 
     # ---------------------------------------------------------------- pages
 
@@ -84,6 +85,7 @@ class Studio:
         try:
             settings = self.project.settings()
             context = self._context(name, settings)
+            settings = self.project.settings()
         except FairmendError as error:  # a settings file that somebody has edited
             return PlainTextResponse(f"{error}\n", 500)
         problems = [*([Problem(said)] if said else []), *context.pop("problems", [])]
@@ -99,7 +101,9 @@ class Studio:
         context: dict[str, Any] = {"run": None, "data": {}, "problems": []}
         if settings.file is None:
             return context | (_NOTHING_OPEN if name == "data" else {})
-        columns = self.project.begin("columns")
+        columns = self.project.run("columns", settings)
+        if columns.state in ("new", "interrupted"):
+            self.project.begin("columns")
         if columns.state == "done" and settings == _bare(settings):
             self.project.change(lambda old: screens.guessed(old, screens.columns_of(columns)))
             return self._context(name, self.project.settings())
@@ -110,7 +114,7 @@ class Studio:
             return context | {
                 "filed": filed(self.project),
                 "commands": commands(self.project, settings),
-                "python": python_code(self.project, settings),
+                "python": python_code(self.project, settings, screens.columns_of(columns)),
                 "ready": {step: self.project.run(step, settings).state for step in STEPS},
             }
         if settings.lacks is not None or (name != "measure" and not settings.metric):
@@ -118,21 +122,21 @@ class Studio:
             return context | {"problems": [Problem(lack)], "next": "data" if settings.lacks
                               else "measure"}  # fmt: skip
         step = STEP_OF[name]
-        run = self.project.begin(step) if name in ("measure", "explain") else (
-            self.project.run(step, settings))  # fmt: skip
+        run = self.project.run(step, settings)
+        if run.state == "new" and name in ("measure", "explain"):
+            self.project.begin(step)
         context |= {"run": run}
         if name == "repair":
             context |= screens.repair_form(self.project, settings)
         if run.state == "done" and run.result is not None:
-            make = {"measure": screens.measure, "explain": screens.explain,
-                    "repair": screens.repaired, "alternatives": screens.alternatives}[name]  # fmt: skip
-            context |= make(self.project, settings, run.result) | {"notes": run.notes}
+            context |= screens.RESULTS[name](self.project, settings, run.result) | {
+                "notes": run.notes
+            }
         return self._with_error(context, run)
 
     def _with_error(self, context: dict[str, Any], run: Run) -> dict[str, Any]:
         if run.state == "failed":
-            error = run.error
-            context["problems"] = [Problem(error, fixes_in(error)), *context["problems"]]
+            context["problems"] = [screens.problem_of(run.error), *context["problems"]]
         return context
 
     # ---------------------------------------------------------------- forms
@@ -154,7 +158,7 @@ class Studio:
         return RedirectResponse(there if there.startswith("/") else "/data", 303)
 
     def _change(self, form: Form, change: Callable[[Settings], Settings]) -> None:
-        self.project.change(change, form.get("version", [None])[0])  # type: ignore[list-item]
+        self.project.change(change, form.get("version", [None])[0])
 
     def _open(self, form: Form) -> str:
         self.project.open(form.get("path", [""])[0].strip())
@@ -273,11 +277,18 @@ class Studio:
 
 def _page_file(place: Path) -> Response:
     """A report as it is; it brings its own policy, which allows its own script alone."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    )
     return FileResponse(
         place, media_type="text/html", headers={"Content-Security-Policy": f"{policy}; sandbox "
         "allow-scripts allow-downloads; frame-ancestors 'none'"},
     )  # fmt: skip
+
+
+async def _fault(_: Request, error: Exception) -> Response:
+    text = f"This is a fault of fairmend: {in_a_line(error)}. The terminal has the details.\n"
+    return PlainTextResponse(text, 500)
 
 
 async def _static(request: Request) -> Response:
@@ -297,8 +308,22 @@ _NOTHING_OPEN: dict[str, Any] = {
     "columns": [], "rows": 0, "roles": {}, "choices": [], "views": [],
 }  # fmt: skip
 _FIXABLE = frozenset(
-    "--decimal --thousands --currency --percent --missing --words --positive --positive-decision "
-    "--ignore --id --not-id --label --group --predictions".split()
+    [
+        "--decimal",
+        "--thousands",
+        "--currency",
+        "--percent",
+        "--missing",
+        "--words",
+        "--positive",
+        "--positive-decision",
+        "--ignore",
+        "--id",
+        "--not-id",
+        "--label",
+        "--group",
+        "--predictions",
+    ]
 )
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairmend.errors import DataError, check
-from fairmend.report.templates import template
-from fairmend.studio.project import KEY, Project
+from fairmend.studio.code import commands, python_code
+from fairmend.studio.project import Project
 from fairmend.studio.runs import ARTIFACT, PAGES
-from fairmend.studio.settings import STEPS, Settings
+from fairmend.studio.screens import columns_of
+from fairmend.studio.settings import STEPS
 
 COMMANDS, PYTHON = "commands.sh", "figures.py"
 _WHAT = {
@@ -66,7 +65,9 @@ def file_project(project: Project) -> Path:
                 if name and (run.folder / name).is_file():
                     shutil.copy2(run.folder / name, part / name)
         (part / COMMANDS).write_text(commands(project, settings), encoding="utf-8")
-        (part / PYTHON).write_text(python_code(project, settings), encoding="utf-8")
+        columns = columns_of(project.run("columns", settings))
+        code = python_code(project, settings, columns)
+        (part / PYTHON).write_text(code, encoding="utf-8")
         (part / "studio.toml").write_text(settings.to_toml(), encoding="utf-8")
         part.rename(place)
     except OSError as error:
@@ -75,57 +76,3 @@ def file_project(project: Project) -> Path:
         fix = "Make room, or choose another project folder."
         raise DataError("the file", "must be writable", got, fix) from None
     return place
-
-
-# -------------------------------------------------------------------- commands and code
-
-
-def commands(project: Project, settings: Settings) -> str:
-    """The command lines that give the figures shown, to run in the project's folder."""
-    outputs = {
-        "audit": ["-o", PAGES["audit"]],
-        "repair": ["-o", ARTIFACT, "--report", PAGES["repair"]],
-        "alternatives": ["-o", PAGES["alternatives"]],
-    }
-    lines = [f"cd {shlex.quote(str(project.folder))}"]
-    for step in STEPS:
-        run = project.run(step, settings)
-        if run.state == "done":
-            lines.append(shlex.join(["fairmend", *run.arguments, *outputs.get(step, [])]))
-    return "\n".join(lines) + "\n"
-
-
-def python_code(project: Project, settings: Settings) -> str:
-    """Python that gives the same figures."""
-    inputs = _inputs(project, settings)
-    done = [step for step in STEPS if project.run(step, settings).state == "done"]
-    chosen = settings.seen_by("repair")
-    words = _words(project, settings)
-    code = template("html/studio/figures.py.j2").render(
-        s=chosen, inputs=inputs, words=words, done=done, key=KEY, spelling=repr(settings.spelling),
-        folder=str(project.folder), repr=repr, metric=settings.metric or ["sp"],
-        needed=[*([chosen.label] if chosen.label else []), *chosen.group],
-    )  # fmt: skip
-    return os.linesep.join(code.splitlines()) + os.linesep
-
-
-def _inputs(project: Project, settings: Settings) -> list[str]:
-    from fairmend.studio.fixes import role_of
-    from fairmend.studio.screens import columns_of
-
-    columns = columns_of(project.run("columns", settings))
-    return [one.name for one in columns if role_of(settings, one.name) == "input"]
-
-
-def _words(project: Project, settings: Settings) -> tuple[str, str] | None:
-    """The words of recorded decisions, negative and positive."""
-    from fairmend.studio.screens import columns_of
-
-    positive = settings.positive_decision
-    if positive is None:
-        return None
-    for one in columns_of(project.run("columns", settings)):
-        if one.name == settings.predictions and one.kind == "words":
-            others = [value for value in one.values if value != positive]
-            return (others[0] if others else f"not {positive}"), positive
-    return None

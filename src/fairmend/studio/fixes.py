@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fairmend.studio.settings import Settings
 
@@ -59,6 +60,16 @@ def fixes_in(message: str) -> list[Fix]:
     return list(dict.fromkeys(known))
 
 
+def without_options(message: str) -> str:
+    """A message without the sentences that name options: buttons stand for these.
+
+    >>> without_options("a: must be a number; got '1,5'. If that is a number, say --decimal ,.")
+    "a: must be a number; got '1,5'."
+    """
+    sentences = re.split(r"(?<=[.;])\s+(?=[A-Z])", message)
+    return " ".join(one for one in sentences if not _PART.search(one)) or message
+
+
 def _read(text: str) -> tuple[str, str]:
     """An option with its value, without the mark that ends a sentence."""
     flag, _, value = text.partition(" ")
@@ -73,12 +84,13 @@ def apply_fix(settings: Settings, options: Options) -> Settings:
         name = flag.removeprefix("--").replace("-", "_")
         if flag in ROLES:
             settings = with_role(settings, value, ROLES[flag])
-        elif flag in _SWITCHES:
-            settings = replace(settings, **{name: True})
-        elif isinstance(before := getattr(settings, name), list):
-            settings = replace(settings, **{name: list(dict.fromkeys([*before, value]))})
         else:
-            settings = replace(settings, **{name: value})
+            before = getattr(settings, name)
+            several = isinstance(before, list)
+            change: dict[str, Any] = {name: True if flag in _SWITCHES else value}
+            if several:
+                change[name] = list(dict.fromkeys([*before, value]))
+            settings = replace(settings, **change)
     return settings
 
 
@@ -102,7 +114,7 @@ def with_role(settings: Settings, name: str, role: str) -> Settings:
     """The settings with a column in a role; the column that had a single role is left out."""
     if role_of(settings, name) == role:
         return settings
-    changes = dict(_without(settings, name))
+    changes: dict[str, Any] = dict(_without(settings, name))
     if role in SINGLE:
         before = getattr(settings, SINGLE[role])
         changes |= {SINGLE[role]: name} | ({"model": None} if role == "decision" else {})
@@ -118,7 +130,7 @@ def with_role(settings: Settings, name: str, role: str) -> Settings:
     return replace(settings, **changes)
 
 
-def _without(settings: Settings, name: str) -> Iterator[tuple[str, object]]:
+def _without(settings: Settings, name: str) -> Iterator[tuple[str, Any]]:
     """The changes that take a column out of every role."""
     for attribute in SINGLE.values():
         if getattr(settings, attribute) == name:
@@ -135,6 +147,6 @@ def _without(settings: Settings, name: str) -> Iterator[tuple[str, object]]:
                 kept = [one for one in settings.groups if one != name][:1]
             yield attribute, kept
     for attribute in ("one_way", "cost"):
-        pairs: dict[str, object] = getattr(settings, attribute)
+        pairs: dict[str, Any] = getattr(settings, attribute)
         if name in pairs:
             yield attribute, {key: value for key, value in pairs.items() if key != name}

@@ -29,7 +29,8 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _ENTER = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><title>fairmend studio</title><link rel="icon" href="data:,">'
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>fairmend studio</title>'
+    '<link rel="icon" href="data:,">'
     '<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Open the studio</a></p>'
 )
 _STAY_OUT = (

@@ -183,9 +183,7 @@ class Run:
         _write(self.folder / "call.json", call)
         threading.Thread(target=self._wait, args=(process,), daemon=True).start()
 
-    def _worker(
-        self, out: IO[bytes], said: IO[bytes], lock: IO[bytes]
-    ) -> subprocess.Popen[bytes]:
+    def _worker(self, out: IO[bytes], said: IO[bytes], lock: IO[bytes]) -> subprocess.Popen[bytes]:
         more: dict[str, Any] = {}
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from fairmend.data.plain import from_plain
-from fairmend.data.roles import ColumnGuess, guess_positive
+from fairmend.data.roles import MOST_VALUES, ColumnGuess, guess_positive
 from fairmend.measure.disparity import metric_names, words_of
 from fairmend.measure.result import Audit
+from fairmend.repair.settings import RepairSettings
 from fairmend.report import verdict
 from fairmend.report.chart import (
     Axis,
@@ -27,9 +28,8 @@ from fairmend.report.findings import Explanation
 from fairmend.report.html import build, people, repair
 from fairmend.report.report import Report
 from fairmend.report.table import Column, Table
-from fairmend.repair.settings import RepairSettings
 from fairmend.status import PlanStatus
-from fairmend.studio.fixes import Fix, fixes_in, role_of
+from fairmend.studio.fixes import Fix, fixes_in, role_of, without_options
 from fairmend.studio.project import Project
 from fairmend.studio.runs import Run
 from fairmend.studio.settings import Settings
@@ -56,7 +56,12 @@ class Problem:
 
     text: str
     fixes: Sequence[Fix] = ()
-    column: str = ""
+
+
+def problem_of(message: str) -> Problem:
+    """An error of the command line: what it says, and what it says to do as buttons."""
+    fixes = fixes_in(message)
+    return Problem(without_options(message) if fixes else message, fixes)
 
 
 def columns_of(run: Run) -> list[ColumnGuess]:
@@ -118,23 +123,23 @@ def _problems(
 ) -> Iterator[Problem]:
     for one in columns:
         if one.problem and role_of(settings, one.name) not in ("ignore", "id", "group"):
-            yield Problem(one.problem, fixes_in(one.problem), one.name)
+            yield problem_of(one.problem)
     two = [one for one in columns if one.distinct == 2]
     for one in by_role["outcome"]:
         if one.distinct != 2:
-            others = [other for other in two if role_of(settings, other.name) in ("input", "ignore")]
+            others = [
+                other for other in two if role_of(settings, other.name) in ("input", "ignore")
+            ]
             yield Problem(
                 f"“{one.name}” is the outcome and has {one.distinct:,} values. An outcome has "
                 "two: what was hoped for happened, or it did not.",
                 [Fix((("--label", other.name),)) for other in others],
-                one.name,
             )
         elif one.kind == "words" and settings.positive is None:
             yield Problem(
                 f"“{one.name}” is {one.values[0]} or {one.values[1]}. Which is the positive "
                 "outcome?",
                 [Fix((("--positive", value),)) for value in one.values],
-                one.name,
             )
     outcomes = {value for one in by_role["outcome"] for value in one.values}
     for one in by_role["decision"]:
@@ -144,15 +149,13 @@ def _problems(
                 f"“{one.name}” is {one.values[0]} or {one.values[1]}. Which is the positive "
                 "decision?",
                 [Fix((("--positive-decision", value),)) for value in one.values],
-                one.name,
             )
     if settings.lacks is not None:
-        wanted = {"group": "--group"} if settings.group == [] else {}
-        wanted |= {} if settings.predictions or settings.model else {"decision": "--predictions"}
-        few = [one for one in columns if 2 <= one.distinct <= 12 and
-               role_of(settings, one.name) in ("input", "ignore")]  # fmt: skip
-        yield Problem(settings.lacks, [Fix(((flag, one.name),))
-                                       for flag in list(wanted.values())[:1] for one in few])  # fmt: skip
+        has_decisions = settings.predictions or settings.model
+        flag = "--group" if has_decisions else "--predictions"
+        free = [one for one in columns if role_of(settings, one.name) in ("input", "ignore")]
+        few = [one for one in free if 2 <= one.distinct <= MOST_VALUES]
+        yield Problem(settings.lacks, [Fix(((flag, one.name),)) for one in few])
 
 
 # -------------------------------------------------------------------- measure
@@ -179,7 +182,8 @@ def measure(project: Project, settings: Settings, result: dict[str, Any]) -> dic
         ],
         "groups": Table.of(
             "groups-table", "The groups",
-            (Column("group", read=lambda one: audit.names(one.group)), Column("people", "count", "n"),
+            (Column("group", read=lambda one: audit.names(one.group)),
+             Column("people", "count", "n"),
              Column("positive outcomes", "rate", "base_rate"),
              Column("positive decisions", "rate", "selection_rate"),
              Column("accuracy", "rate"), Column("AUC", "decimal", "auc")),
@@ -191,15 +195,11 @@ def measure(project: Project, settings: Settings, result: dict[str, Any]) -> dic
 
 
 def _link(row: Any, metric: str, target: Any) -> Any:
-    from dataclasses import replace
-
     button = Markup('<button form="choose" name="gap" value="{}|{}" class="plain">{}</button>')
     return replace(row, name=button.format(metric, target, row.name))
 
 
 def _with_rows(chart: RowChart, rows: Sequence[Any]) -> RowChart:
-    from dataclasses import replace
-
     return replace(chart, rows=tuple(rows))
 
 
@@ -310,15 +310,12 @@ def _described(settings: Settings) -> str:
 
 def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """Every candidate by its gap and its measure."""
-    candidates = [
-        {key: math.nan if value is None and key in _FIGURES else value for key, value in one.items()}
-        for one in result["candidates"]
-    ]
+    candidates = [_with_nan(one) for one in result["candidates"]]
     drawn = [one for one in candidates if one["gap"] == one["gap"]]
     current = next(one for one in drawn if one["kind"] == "current")
     points = tuple(
         Point(one["gap"], one["measure"], _SIDES.get(one["kind"], "plain"),
-              (one["gap_low"], one["gap_high"]),
+              (one["low"], one["high"]),
               label="the model as it is" if one is current else "", large=one is current)
         for one in drawn
     )  # fmt: skip
@@ -344,7 +341,9 @@ def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -
     }  # fmt: skip
 
 
-_FIGURES = ("gap", "gap_low", "gap_high", "measure", "measure_low", "measure_high", "changed")
+def _with_nan(one: dict[str, Any]) -> dict[str, Any]:
+    figures = {name: one[name] for name in ("gap", "low", "high", "measure")}
+    return one | {name: math.nan if value is None else value for name, value in figures.items()}
 
 
 def _candidates(candidates: Sequence[dict[str, Any]]) -> Table:
@@ -354,9 +353,15 @@ def _candidates(candidates: Sequence[dict[str, Any]]) -> Table:
     columns = (
         Column("candidate", read=read("candidate")),
         Column("gap, points", "points", read("gap")),
-        Column("95 % interval", "spans", lambda one: (one["gap_low"], one["gap_high"])),
+        Column("95 % interval", "spans", lambda one: (one["low"], one["high"])),
         Column("performance", "rate", read("measure")),
         Column("equivalent", read=lambda one: "yes" if one["equivalent"] else "no"),
         Column("why", read=read("why")),
     )
     return Table.of("candidates", "Every candidate", columns, candidates)
+
+
+RESULTS = {
+    "measure": measure, "explain": explain, "repair": repaired, "alternatives": alternatives,
+}  # fmt: skip
+"""What a screen makes of the result of its step."""

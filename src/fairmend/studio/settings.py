@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
 
+from fairmend.data.limits import fits
 from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check
 
@@ -20,59 +22,68 @@ LOOKING, EDITING = ("audit", "explain"), ("repair", "alternatives")
 _ALL = (*STEPS, "columns")
 
 
-def option(
-    section: str, flag: str, steps: tuple[str, ...], default: Any = None, mark: str = ""
-) -> Any:
-    """A setting: its section of the file, its option, and the steps that take it.
+@dataclass(frozen=True)
+class Option:
+    """Where a setting stands in the file, and what it is on the command line."""
 
-    ``mark`` stands between name and value where the option takes pairs.
-    """
-    about = {"section": section, "flag": flag, "steps": steps, "mark": mark}
-    if isinstance(default, list | dict):
-        return field(default_factory=type(default), metadata=about)
-    return field(default=default, metadata=about)
+    section: str
+    flag: str = ""
+    steps: tuple[str, ...] = ()
+    """The steps that take it."""
+    mark: str = ""
+    """Between name and value, where it takes pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What a project has decided so far."""
 
-    file: str | None = option("data", "", ())
-    label: str | None = option("data", "--label", STEPS)
-    groups: list[str] = option("data", "", (), [])
+    file: Annotated[str | None, Option("data")] = None
+    label: Annotated[str | None, Option("data", "--label", STEPS)] = None
+    groups: Annotated[list[str], Option("data")] = field(default_factory=list)
     """Columns with a group."""
-    group: list[str] = option("data", "--group", STEPS, [])
+    group: Annotated[list[str], Option("data", "--group", STEPS)] = field(default_factory=list)
     """Those that are looked at, together."""
-    predictions: str | None = option("data", "--predictions", STEPS)
-    model: str | None = option("data", "--model", STEPS)
-    threshold: str | None = option("data", "--threshold", STEPS)
-    positive: str | None = option("data", "--positive", STEPS)
-    positive_decision: str | None = option("data", "--positive-decision", STEPS)
-    id: str | None = option("data", "--id", STEPS)
-    weight: str | None = option("data", "--weight", STEPS)
-    ignore: list[str] = option("data", "--ignore", STEPS, [])
-    not_id: list[str] = option("data", "--not-id", ("explain", *EDITING), [])
-    missing: list[str] = option("cells", "--missing", _ALL, [])
-    decimal: str | None = option("cells", "--decimal", _ALL)
-    thousands: str | None = option("cells", "--thousands", _ALL)
-    currency: str | None = option("cells", "--currency", _ALL)
-    percent: bool = option("cells", "--percent", _ALL, False)
-    words: list[str] = option("cells", "--words", _ALL, [])
-    reference: str | None = option("measure", "--reference", ("audit", *EDITING))
-    attention: float = option("measure", "", (), 0.05)
+    predictions: Annotated[str | None, Option("data", "--predictions", STEPS)] = None
+    model: Annotated[str | None, Option("data", "--model", STEPS)] = None
+    threshold: Annotated[str | None, Option("data", "--threshold", STEPS)] = None
+    positive: Annotated[str | None, Option("data", "--positive", STEPS)] = None
+    positive_decision: Annotated[str | None, Option("data", "--positive-decision", STEPS)] = None
+    id: Annotated[str | None, Option("data", "--id", STEPS)] = None
+    weight: Annotated[str | None, Option("data", "--weight", STEPS)] = None
+    ignore: Annotated[list[str], Option("data", "--ignore", STEPS)] = field(default_factory=list)
+    not_id: Annotated[list[str], Option("data", "--not-id", ("explain", *EDITING))] = field(
+        default_factory=list
+    )
+    missing: Annotated[list[str], Option("cells", "--missing", _ALL)] = field(default_factory=list)
+    decimal: Annotated[str | None, Option("cells", "--decimal", _ALL)] = None
+    thousands: Annotated[str | None, Option("cells", "--thousands", _ALL)] = None
+    currency: Annotated[str | None, Option("cells", "--currency", _ALL)] = None
+    percent: Annotated[bool, Option("cells", "--percent", _ALL)] = False
+    words: Annotated[list[str], Option("cells", "--words", _ALL)] = field(default_factory=list)
+    reference: Annotated[str | None, Option("measure", "--reference", ("audit", *EDITING))] = None
+    attention: Annotated[float, Option("measure")] = 0.05
     """A gap beyond this is marked."""
-    metric: list[str] = option("repair", "--metric", ("explain", *EDITING), [])
-    target: str | None = option("repair", "--target", ("explain",))
-    blind: bool = option("repair", "--blind", ("repair",), False)
-    in_words: bool = option("repair", "--in-words", ("repair",), False)
-    two_sided: bool = option("repair", "--two-sided", ("repair",), False)
-    do_no_harm: bool = option("repair", "--do-no-harm", ("repair",), False)
-    immutable: list[str] = option("repair", "--immutable", EDITING, [])
-    one_way: dict[str, str] = option("repair", "--one-way", ("repair",), {}, ":")
-    cost: dict[str, float] = option("repair", "--cost", ("repair",), {}, "=")
-    level: float = option("repair", "--level", ("repair",), 1.0)
-    margin: float = option("alternatives", "--margin", ("alternatives",), 0.005)
-    seed: int = option("repair", "--seed", EDITING, 0)
+    metric: Annotated[list[str], Option("repair", "--metric", ("explain", *EDITING))] = field(
+        default_factory=list
+    )
+    target: Annotated[str | None, Option("repair", "--target", ("explain",))] = None
+    blind: Annotated[bool, Option("repair", "--blind", ("repair",))] = False
+    in_words: Annotated[bool, Option("repair", "--in-words", ("repair",))] = False
+    two_sided: Annotated[bool, Option("repair", "--two-sided", ("repair",))] = False
+    do_no_harm: Annotated[bool, Option("repair", "--do-no-harm", ("repair",))] = False
+    immutable: Annotated[list[str], Option("repair", "--immutable", EDITING)] = field(
+        default_factory=list
+    )
+    one_way: Annotated[dict[str, str], Option("repair", "--one-way", ("repair",), ":")] = field(
+        default_factory=dict
+    )
+    cost: Annotated[dict[str, float], Option("repair", "--cost", ("repair",), "=")] = field(
+        default_factory=dict
+    )
+    level: Annotated[float, Option("repair", "--level", ("repair",))] = 1.0
+    margin: Annotated[float, Option("alternatives", "--margin", ("alternatives",))] = 0.005
+    seed: Annotated[int, Option("repair", "--seed", EDITING)] = 0
 
     @property
     def lacks(self) -> str | None:
@@ -89,9 +100,9 @@ class Settings:
         """A step as it is typed, without outputs."""
         chosen = self.seen_by(step)
         values = [step, self.file or "FILE"]
-        for one in fields(chosen):
-            if step in one.metadata["steps"]:
-                values += _typed(one, getattr(chosen, one.name))
+        for name, (_, option) in options().items():
+            if step in option.steps and (value := getattr(chosen, name)) != _default(name):
+                values += _typed(option, value)
         return values
 
     def seen_by(self, step: str) -> Settings:
@@ -113,11 +124,9 @@ class Settings:
     def to_toml(self) -> str:
         """The settings that are not the default, by section."""
         by_section: dict[str, list[str]] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if value != _default(one):
-                line = f"{one.name} = {_toml(value)}"
-                by_section.setdefault(one.metadata["section"], []).append(line)
+        for name, (_, option) in options().items():
+            if (value := getattr(self, name)) != _default(name):
+                by_section.setdefault(option.section, []).append(f"{name} = {_toml(value)}")
         parts = ["\n".join([f"[{name}]", *lines]) for name, lines in by_section.items()]
         return "\n\n".join(["# Made by fairmend studio.", *parts]) + "\n"
 
@@ -129,52 +138,59 @@ class Settings:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise DataError(name, "must be TOML", f"it is not: {error}", fix) from None
-        known = {one.name: one for one in fields(cls)}
         values: dict[str, Any] = {}
         for section, entries in content.items():
             for key, value in entries.items() if isinstance(entries, Mapping) else [("", None)]:
-                one = known.get(key)
-                there = one is not None and one.metadata["section"] == section
+                kind, option = options().get(key, (None, Option("")))
                 must, got = "must be a setting of the studio", "there is none of that name"
-                check(there, f"{name}: [{section}] {key}", must, got, fix)
-                assert one is not None
-                wanted = _kind(one)
-                must = f"must be {wanted[1]}"
-                what = f"{name}: {key}"
-                check(isinstance(value, wanted[0]), what, must, f"got {value!r}", fix)
+                check(option.section == section, f"{name}: [{section}] {key}", must, got, fix)
+                what, must = f"{name}: {key}", f"must be {_WORDS[kind]}"
+                check(fits(value, kind), what, must, f"got {value!r}", fix)
                 values[key] = value
         return cls(**values)
 
 
-def _default(one: Field[Any]) -> Any:
-    return one.default if one.default_factory is MISSING else one.default_factory()
+@cache
+def options() -> dict[str, tuple[Any, Option]]:
+    """Each setting with its type and its option."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {name: get_args(hint)[:2] for name, hint in hints.items()}
 
 
-def _kind(one: Field[Any]) -> tuple[Any, str]:
-    """What a setting is, for checks and for messages."""
-    default = _default(one)
-    if isinstance(default, bool):
-        return bool, "true or false"
-    if isinstance(default, int | float):
-        return (int, float), "a number"
-    if isinstance(default, list):
-        return list, "a list"
-    return (dict, "a table") if isinstance(default, dict) else (str, "a text")
+@cache
+def _defaults() -> Settings:
+    return Settings()
 
 
-def _typed(one: Field[Any], value: Any) -> Iterator[str]:
-    """An option as it is typed; nothing where it is the default."""
-    flag, mark = one.metadata["flag"], one.metadata["mark"]
-    if value == _default(one):
-        return
+def _default(name: str) -> Any:
+    return getattr(_defaults(), name)
+
+
+_WORDS = {
+    str | None: "a text",
+    bool: "true or false",
+    float: "a number",
+    int: "a whole number",
+    list[str]: "a list of texts",
+    dict[str, str]: "a table of texts",
+    dict[str, float]: "a table of numbers",
+}
+"""What each type is called."""
+
+
+def _typed(option: Option, value: Any) -> Iterator[str]:
+    """An option as it is typed."""
     if isinstance(value, bool):
-        yield flag
-    elif isinstance(value, dict):
-        for name, entry in value.items():
-            yield from (flag, f"{name}{mark}{entry if isinstance(entry, str) else f'{entry:g}'}")
-    else:
-        for entry in value if isinstance(value, list) else [value]:
-            yield from (flag, f"{entry:g}" if isinstance(entry, float) else str(entry))
+        yield option.flag
+        return
+    if isinstance(value, dict):
+        value = [f"{name}{option.mark}{_text(entry)}" for name, entry in value.items()]
+    for entry in value if isinstance(value, list) else [value]:
+        yield from (option.flag, _text(entry))
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _toml(value: Any) -> str:

@@ -1,0 +1,175 @@
+"""The commands and the Python that give the figures a project shows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from fairmend.data.roles import ColumnGuess
+from fairmend.studio.fixes import role_of
+from fairmend.studio.project import KEY, Project
+from fairmend.studio.runs import ARTIFACT, PAGES
+from fairmend.studio.settings import STEPS, Settings
+
+_OUTPUTS = {
+    "audit": ["-o", PAGES["audit"]],
+    "repair": ["-o", ARTIFACT, "--report", PAGES["repair"]],
+    "alternatives": ["-o", PAGES["alternatives"]],
+}
+
+
+def commands(project: Project, settings: Settings) -> str:
+    """The command lines of what is done, to run in the project's folder."""
+    lines = [f"cd {shlex.quote(str(project.folder))}"]
+    for step in STEPS:
+        run = project.run(step, settings)
+        if run.state == "done":
+            lines.append(in_lines(["fairmend", *run.arguments, *_OUTPUTS.get(step, [])]))
+    return "\n".join(lines) + "\n"
+
+
+def in_lines(words: Sequence[str]) -> str:
+    r"""A command with a line for each option.
+
+    >>> print(in_lines(["fairmend", "audit", "a b", "--group", "sex"]))
+    fairmend audit 'a b' \
+        --group sex
+    """
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("-"):
+            lines.append([])
+        lines[-1].append(word)
+    return " \\\n    ".join(map(shlex.join, lines))
+
+
+def python_code(project: Project, settings: Settings, columns: Sequence[ColumnGuess]) -> str:
+    """A program that prints the figures of what is done."""
+    done = [step for step in STEPS if project.run(step, settings).state == "done"]
+    kinds = {one.name: one.kind for one in columns}
+    inputs = [one.name for one in columns if role_of(settings, one.name) == "input"]
+    lines = [
+        f'"""The figures of a project of fairmend studio. Run it in {project.folder}."""',
+        "",
+        *_reading(settings, inputs, columns),
+        "",
+        "",
+        *_people(settings),
+        "",
+        "",
+        f"positive = {_literal(settings.positive, kinds.get(settings.label or ''))}",
+        f"ids = {f'table[{settings.id!r}]' if settings.id else None}",
+        "print(fairmend.audit(model, **people(table), ids=ids, pos_label=positive))",
+    ]
+    if "explain" in done:
+        [group] = settings.group if len(settings.group) == 1 else [""]
+        lines += [
+            "print(",
+            "    fairmend.counterfactual(",
+            "        model, **people(table), pos_label=positive,",
+            f"        disparity={settings.metric[0]!r}, "
+            f"target={_literal(settings.target, kinds.get(group))},",
+            "    )",
+            ")",
+        ]
+    if "repair" in done:
+        lines += ["", *_repair(settings)]
+    return "\n".join(lines) + "\n"
+
+
+def _reading(
+    settings: Settings, inputs: Sequence[str], columns: Sequence[ColumnGuess]
+) -> Iterator[str]:
+    if settings.id:
+        yield from ("import polars as pl", "")
+    yield from (
+        "import fairmend",
+        "from fairmend.apply.draw import read_key",
+        "from fairmend.data.ids import hold_out_people",
+        "from fairmend.data.spelling import Spelling",
+        "from fairmend.data.tablefile import read_table",
+    )
+    if settings.model is not None:
+        yield "from fairmend.model.modelfile import load_model"
+    types = f"{{{settings.id!r}: pl.String}}" if settings.id else "None"
+    spelling = ", ".join(
+        f"{name}={value!r}" for name, value in vars(settings.spelling).items()
+        if value not in ((), None, False)
+    )  # fmt: skip
+    yield from (
+        "",
+        f"spelling = Spelling({spelling})",
+        f"table = read_table({settings.file!r}, spelling=spelling, types={types}).frame",
+        f"table = table.drop_nulls({needed(settings)!r})",
+    )
+    cut = f", threshold={settings.threshold}" if settings.threshold else ""
+    if settings.model is not None:
+        yield f"model = fairmend.BlackBox(load_model({settings.model!r}){cut})"
+        yield f"columns = {list(inputs)!r}"
+        return
+    words = _words(settings, columns)
+    words_given = f", words={words!r}" if words else ""
+    yield f"model = fairmend.BlackBox({settings.predictions!r}{words_given}{cut})"
+    yield f"columns = {[*inputs, settings.predictions]!r}"
+
+
+def _people(settings: Settings) -> Iterator[str]:
+    groups = ", ".join(f"{name!r}: rows[{name!r}]" for name in settings.group)
+    yield "def people(rows):"
+    yield '    """What every call is given."""'
+    yield "    return {"
+    yield '        "X": rows.select(columns),'
+    yield f'        "y": {f"rows[{settings.label!r}]" if settings.label else None},'
+    yield f'        "sensitive_features": {{{groups}}},'
+    if settings.weight:
+        yield f'        "sample_weight": rows[{settings.weight!r}],'
+    yield "    }"
+
+
+def _repair(settings: Settings) -> Iterator[str]:
+    metrics = settings.metric
+    yield f"held = hold_out_people([table[name] for name in {needed(settings)!r}], 0.3, " \
+          f"{settings.seed}, ids)"  # fmt: skip
+    yield "fitted, holdout = table.filter(~held), table.filter(held)"
+    yield "repaired = fairmend.RepairedClassifier("
+    yield f"    model, {(metrics[0] if len(metrics) == 1 else metrics)!r}, pos_label=positive,"
+    names = {"blind": "blind", "in_words": "words", "two_sided": "two_sided",
+             "do_no_harm": "do_no_harm", "immutable": "immutable", "one_way": "one_way",
+             "reference": "reference"}  # fmt: skip
+    given = {theirs: getattr(settings, ours) for ours, theirs in names.items()}
+    for name, value in given.items():
+        if value:
+            yield f"    {name}={value!r},"
+    if settings.cost:
+        weights = ", ".join(f"{name!r}: {value!r}" for name, value in settings.cost.items())
+        yield f"    cost=fairmend.Cost(weights={{{weights}}}),"
+    yield f"    level={settings.level!r}, key=read_key(file={KEY!r}), random_state={settings.seed},"
+    yield ")"
+    ids = f"fitted[{settings.id!r}]" if settings.id else None
+    yield f"repaired.fit(**people(fitted), ids={ids})"
+    yield "print(repaired.report(**people(holdout), holdout=True))"
+
+
+def needed(settings: Settings) -> list[str]:
+    """The columns without which a person is left out."""
+    return [*([settings.label] if settings.label else []), *settings.group]
+
+
+def _words(settings: Settings, columns: Sequence[ColumnGuess]) -> tuple[str, str] | None:
+    """The words of recorded decisions, negative and positive."""
+    positive = settings.seen_by("repair")
+    word = positive.positive_decision or (positive.positive if settings.label is None else None)
+    values = next((one.values for one in columns
+                   if one.name == settings.predictions and one.kind == "words"), None)  # fmt: skip
+    if word is None or values is None:
+        return None
+    return next((value for value in values if value != word), f"not {word}"), word
+
+
+def _literal(text: str | None, kind: str | None) -> str:
+    """A value as Python writes it, by what its column holds."""
+    if text is not None and kind in ("whole numbers", "numbers"):
+        return text
+    if text is not None and kind == "true or false":
+        return str(text.lower() == "true")
+    return repr(text)
