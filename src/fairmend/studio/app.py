@@ -31,7 +31,7 @@ from fairmend.report.templates import read, template
 from fairmend.studio import screens
 from fairmend.studio.code import commands, python_code
 from fairmend.studio.filing import file_project, filed
-from fairmend.studio.fixes import Options, apply_fix, with_role
+from fairmend.studio.fixes import Options, apply_fix, role_of, with_role
 from fairmend.studio.project import Outdated, Project
 from fairmend.studio.runs import PAGES, Run
 from fairmend.studio.screens import SCREENS, STEP_OF, Problem
@@ -165,11 +165,16 @@ class Studio:
         return "/data"
 
     def _roles(self, form: Form) -> str:
-        def change(settings: Settings) -> Settings:
-            for key, values in form.items():
-                if key.startswith("role:"):
-                    settings = with_role(settings, key.removeprefix("role:"), values[-1])
-            return settings
+        """The roles that were changed: the form sends those of all columns."""
+        roles = {key.removeprefix("role:"): values[-1] for key, values in form.items()
+                 if key.startswith("role:")}  # fmt: skip
+
+        def change(old: Settings) -> Settings:
+            new = old
+            for name, role in roles.items():
+                if role in screens.ROLES and role != role_of(old, name):
+                    new = with_role(new, name, role)
+            return new
 
         self._change(form, change)
         return "/data"

@@ -200,7 +200,7 @@ def _toml(value: Any) -> str:
     ('{"a b" = 1.5}', '["é", true]')
     """
     if isinstance(value, dict):
-        pairs = (f"{json.dumps(name)} = {_toml(entry)}" for name, entry in value.items())
+        pairs = (f"{_toml(name)} = {_toml(entry)}" for name, entry in value.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
