@@ -103,7 +103,7 @@ def test_a_worker_goes_on_when_the_studio_is_killed(start, project):
     )
     assert status == 303
     run = project.run("repair")
-    wait_for(lambda: (run.folder / "call.json").exists())
+    wait_for((run.folder / "call.json").exists)
     studio.process.kill()
     studio.process.wait()
     assert run.state == "running"
@@ -117,7 +117,7 @@ def test_when_studio_and_worker_are_killed_it_can_be_done_again(start, project):
     studio = start(project.folder).enter()
     studio.ask("POST", "/begin", f"step=repair&screen=repair&version={project.version}")
     run = project.run("repair")
-    wait_for(lambda: (run.folder / "call.json").exists())
+    wait_for((run.folder / "call.json").exists)
     studio.process.kill()
     studio.process.wait()
     os.kill(worker_of(run), signal.SIGKILL)
@@ -131,7 +131,7 @@ def test_a_run_that_an_earlier_studio_began_can_be_cancelled(start, project):
     studio = start(project.folder).enter()
     studio.ask("POST", "/begin", f"step=repair&screen=repair&version={project.version}")
     run = project.run("repair")
-    wait_for(lambda: (run.folder / "call.json").exists())
+    wait_for((run.folder / "call.json").exists)
     studio.process.kill()
     studio.process.wait()
     assert run.state == "running"

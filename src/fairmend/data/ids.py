@@ -51,12 +51,25 @@ def number_people(ids: Any) -> IntArray:
     >>> number_people(["x", "7", 7, "007", "x"]).tolist()
     [0, 1, 1, 2, 0]
     """
+    numbers = _texts_of_numbers(ids)
+    if numbers is not None:  # as text they are numbered in the order in which they come
+        _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[place].astype(np.int64, copy=False)
     column = read_ids(ids)
     if column.dtype.kind == "i":
         return np.unique(column, return_inverse=True)[1].astype(np.int64, copy=False)
     place: dict[int | str, int] = {}
     numbers = (place.setdefault(canonical(value), len(place)) for value in column)
     return np.fromiter(numbers, np.int64, len(column))
+
+
+def _texts_of_numbers(ids: Any) -> IntArray | None:
+    """A Polars column of text as integers, if each is one as Python writes it; else None."""
+    column = ids.to_native() if isinstance(ids, nw.Series) else ids
+    if not nw.dependencies.is_polars_series(column) or str(column.dtype) != "String":
+        return None
+    plain = column.null_count() == 0 and column.str.contains(r"^(0|-?[1-9][0-9]{0,17})$").all()
+    return column.str.to_integer().to_numpy() if plain else None
 
 
 def read_people(ids: Any, frame: Frame | None, n: int) -> IntArray:

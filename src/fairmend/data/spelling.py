@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MISSING = ("NA", "N/A", "na", "n/a", "NaN", "nan", "null", "NULL", "None", "-", "--", "?", ".")
 """What stands for a missing value among numbers, whoever wrote the file."""
+FEW_DISTINCT = 500_000
+"""A column of fewer distinct cells is read by these, each counted."""
 MOSTLY = 0.5
 """A column with a larger share of numbers is meant as numbers."""
 _EXPONENT = r"(?:[eE][-+]?\d+)?"
@@ -139,6 +141,8 @@ class Spelling:
 
 # -------------------------------------------------------------------- what the cells are
 
+_TIMES = "\0times"
+
 MOST_DOUBTS = 4
 """Columns that one error names, so that nobody has to try again for each."""
 
@@ -209,15 +213,26 @@ class Findings:
             elif count["real"] == filled and not _item(rows, _is_huge(cell).any()):
                 findings.expressions[name] = cell.cast(pl.Float64)
             else:
-                findings._read_closely(rows, name, spelling, where)
+                few = count["distinct"] < FEW_DISTINCT
+                findings._read_closely(rows, name, spelling, where, few=few)
         return findings
 
     def _read_closely(
-        self, rows: pl.LazyFrame, name: str, spelling: Spelling, where: Callable[[str, int], str]
+        self,
+        rows: pl.LazyFrame,
+        name: str,
+        spelling: Spelling,
+        where: Callable[[str, int], str],
+        *,
+        few: bool,
     ) -> None:
-        """Cell by cell, with marks between thousands and the like."""
+        """Cell by cell, with marks between thousands and the like; ``few`` are read once each."""
         import polars as pl
 
+        all_rows, times = rows, pl.lit(1)
+        if few:
+            rows = rows.select(pl.col(name).value_counts(name=_TIMES)).unnest(name).collect().lazy()
+            times = pl.col(_TIMES)
         cell = pl.col(name)
         token, percent = _is_token(cell), _is_percent(cell)
         kept = cell.is_not_null() & ~token
@@ -226,11 +241,11 @@ class Findings:
         huge = _is_huge(spelling.plain(cell))
         fits = spelling.plain(cell).cast(pl.Int64, strict=False).is_not_null()
         counts = rows.select(
-            kept=kept.sum(),
-            numbers=(kept & number.is_not_null()).sum(),
-            whole=(kept & fits).sum(),
-            huge=(kept & huge).sum(),
-            alike=(kept & (number.is_not_null() | spelling.looks_like_number(cell))).sum(),
+            kept=(times * kept).sum(),
+            numbers=(times * (kept & number.is_not_null())).sum(),
+            whole=(times * (kept & fits)).sum(),
+            huge=(times * (kept & huge)).sum(),
+            alike=(times * (kept & (number.is_not_null() | spelling.looks_like_number(cell)))).sum(),
         ).collect(engine="streaming").row(0, named=True)  # fmt: skip
         if counts["kept"] == 0:
             return
@@ -238,12 +253,12 @@ class Findings:
         if counts["numbers"] == counts["kept"] and not (all_whole and counts["huge"]):
             read = spelling.plain(cell).cast(pl.Int64) if all_whole else number
             self.expressions[name] = pl.when(~token).then(read)
-            self._note_missing(rows, name, token)
+            self._note_missing(rows, name, token, times)
         elif counts["alike"] > MOSTLY * counts["kept"]:
             odd = kept & (huge if all_whole and counts["huge"] else number.is_null())
 
             def doubt() -> DataError:
-                first = rows.select(cell, odd=odd).with_row_index("\0row").filter("odd").head(1)
+                first = all_rows.select(cell, odd=odd).with_row_index("\0row").filter("odd").head(1)
                 at, text, _ = first.collect(engine="streaming").row(0)
                 must = "must be a number, as most cells of the column are"
                 fix = spelling.advice(text, name)
@@ -251,11 +266,14 @@ class Findings:
 
             self.doubts[name] = doubt
 
-    def _note_missing(self, rows: pl.LazyFrame, name: str, token: pl.Expr) -> None:
+    def _note_missing(
+        self, rows: pl.LazyFrame, name: str, token: pl.Expr, times: pl.Expr
+    ) -> None:
         import polars as pl
 
-        cells = rows.filter(token).select(pl.col(name).str.strip_chars().value_counts(sort=True))
-        tokens = cells.unnest(name).collect()
+        cell = pl.col(name).str.strip_chars()
+        counted = rows.filter(token).group_by(cell).agg((times * pl.col(name).is_not_null()).sum().alias(_TIMES))
+        tokens = counted.sort(_TIMES, name, descending=[True, False]).collect()
         if tokens.height:
             self.notes[name] = note_on_missing(name, dict(tokens.rows()))
 
@@ -275,6 +293,7 @@ def _counts(cell: pl.Expr, spelling: Spelling) -> pl.Expr:
     real = cell.cast(pl.Float64, strict=False).fill_nan(None)
     return pl.struct(
         filled=cell.count(),
+        distinct=cell.approx_n_unique(),
         whole=cell.cast(pl.Int64, strict=False).count(),
         real=real.count() if spelling.mark == "." else pl.lit(0),
     )
