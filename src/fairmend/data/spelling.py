@@ -266,13 +266,15 @@ class Findings:
 
             self.doubts[name] = doubt
 
-    def _note_missing(
-        self, rows: pl.LazyFrame, name: str, token: pl.Expr, times: pl.Expr
-    ) -> None:
+    def _note_missing(self, rows: pl.LazyFrame, name: str, token: pl.Expr, times: pl.Expr) -> None:
         import polars as pl
 
         cell = pl.col(name).str.strip_chars()
-        counted = rows.filter(token).group_by(cell).agg((times * pl.col(name).is_not_null()).sum().alias(_TIMES))
+        counted = (
+            rows.filter(token)
+            .group_by(cell)
+            .agg((times * pl.col(name).is_not_null()).sum().alias(_TIMES))
+        )
         tokens = counted.sort(_TIMES, name, descending=[True, False]).collect()
         if tokens.height:
             self.notes[name] = note_on_missing(name, dict(tokens.rows()))

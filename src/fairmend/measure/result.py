@@ -6,7 +6,7 @@ choose the group to compare with, is paid for in `Gap.p_adjusted`, on which the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ import numpy as np
 from fairmend import doors
 from fairmend.data.limits import MOST, Between, Chance, Count, Figure, Label, Share
 from fairmend.data.naming import GroupNames
-from fairmend.data.plain import as_plain
+from fairmend.data.plain import as_plain, from_plain
 from fairmend.data.stored import stored
 from fairmend.errors import require
 from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent, points
@@ -141,6 +141,12 @@ class Audit(doors.Shown):
     def groups_to_frame(self) -> pd.DataFrame:
         """One row per group: size, base rate, selection, impact ratio, accuracy, AUC."""
         return _as_frame(self.groups, GroupSummary, "Audit.groups_to_frame()")
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Audit:
+        """What `to_dict` has made, or the command line has printed as JSON."""
+        audit: Audit = from_plain(cls, {**content, "titles": content["metrics"]})
+        return audit
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, ready for JSON; what is not known is None."""

@@ -9,8 +9,8 @@ suppressed. Shares are weighted where weights are in force; people are counted.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from fairmend import doors
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
-from fairmend.data.plain import as_plain
+from fairmend.data.plain import as_plain, from_plain
 from fairmend.measure.result import Audit, Gap
 from fairmend.measure.wording import figures
 from fairmend.repair.price_of_blindness import PriceOfBlindness
@@ -195,6 +195,13 @@ class Report(doors.Shown):
         return {
             key: derived[key] if key in derived else as_plain(getattr(self, key)) for key in _KEYS
         }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Report:
+        """What `to_dict` has made; the cells behind the tables to file are not in it."""
+        sides = {side: Audit.from_dict(content[side]) for side in ("before", "after")}
+        report: Report = from_plain(cls, content)
+        return replace(report, **sides)
 
     def to_html(self) -> str:
         """The whole report as one page that needs no network; write it with `save_html`."""

@@ -163,7 +163,7 @@ def _problems(
 
 def measure(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """Every gap with its interval; a click goes on to one."""
-    audit = from_plain(Audit, result)
+    audit = Audit.from_dict(result)
     gaps = audit.in_order()
     rows = []
     for row, gap in zip(people.gaps(gaps, (), audit).rows, gaps, strict=True):
@@ -247,7 +247,7 @@ def repair_form(project: Project, settings: Settings) -> dict[str, Any]:
 
 def repaired(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """What the repair does to people it was not fitted on."""
-    report = from_plain(Report, result["results"])
+    report = Report.from_dict(result["results"])
     plans = report.plans_in_order
     none = [("", "No group fared worse than the reference: nobody is edited.")]
     context = {
@@ -275,7 +275,7 @@ def _compared(project: Project) -> Iterator[dict[str, Any]]:
         result = run.result if run.about_file == now.about_file and run.state == "done" else None
         if result is None:
             continue
-        its, report = project.settings_of(run), from_plain(Report, result["results"])
+        its, report = project.settings_of(run), Report.from_dict(result["results"])
         plan = next(iter(report.plans_in_order), None)
         after = None if plan is None else report.gap(report.after, plan.target)
         yield {
