@@ -3,8 +3,8 @@
     python benchmarks/studio.py [--people 1000000] [--out results/studio.json]
 
 Starts the studio, opens it in a real browser, uploads a CSV with amounts, categories and decimal
-commas, and goes on to the audit and a repair. While the repair is fitted, other pages are asked for:
-the studio must answer. Then the slider of the frontier is moved step by step.
+commas, and goes on to the audit and a repair. While the repair is fitted, other pages are asked
+for: the studio must answer. Then the slider of the frontier is moved step by step.
 
 Exits with 1 if a bar is missed, by the clock: 5 s from the click to the audit's figures, 1 s for
 the slowest page while work goes on, and 200 ms for the slowest move of the slider.
@@ -35,7 +35,6 @@ def measured(people: int, folder: Path) -> dict[str, Any]:
     """One walk; seconds by the clock."""
     sys.path.insert(0, str(ROOT))
     from playwright.sync_api import sync_playwright
-
     from tests.conftest import FLAGS, find_browser
     from tests.studio.conftest import write_loans
 

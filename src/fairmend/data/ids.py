@@ -53,8 +53,8 @@ def number_people(ids: Any) -> IntArray:
     """
     numbers = _texts_of_numbers(ids)
     if numbers is not None:  # as text they are numbered in the order in which they come
-        _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
-        return np.argsort(np.argsort(first))[place].astype(np.int64, copy=False)
+        _, first, person = np.unique(numbers, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[person].astype(np.int64, copy=False)
     column = read_ids(ids)
     if column.dtype.kind == "i":
         return np.unique(column, return_inverse=True)[1].astype(np.int64, copy=False)

@@ -240,12 +240,13 @@ class Findings:
         number = _number(cell, spelling, in_percent=in_percent)
         huge = _is_huge(spelling.plain(cell))
         fits = spelling.plain(cell).cast(pl.Int64, strict=False).is_not_null()
+        alike = number.is_not_null() | spelling.looks_like_number(cell)
         counts = rows.select(
             kept=(times * kept).sum(),
             numbers=(times * (kept & number.is_not_null())).sum(),
             whole=(times * (kept & fits)).sum(),
             huge=(times * (kept & huge)).sum(),
-            alike=(times * (kept & (number.is_not_null() | spelling.looks_like_number(cell)))).sum(),
+            alike=(times * (kept & alike)).sum(),
         ).collect(engine="streaming").row(0, named=True)  # fmt: skip
         if counts["kept"] == 0:
             return

@@ -199,9 +199,9 @@ class Report(doors.Shown):
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Report:
         """What `to_dict` has made; the cells behind the tables to file are not in it."""
-        sides = {side: Audit.from_dict(content[side]) for side in ("before", "after")}
         report: Report = from_plain(cls, content)
-        return replace(report, **sides)
+        before, after = (Audit.from_dict(content[side]) for side in ("before", "after"))
+        return replace(report, before=before, after=after)
 
     def to_html(self) -> str:
         """The whole report as one page that needs no network; write it with `save_html`."""
