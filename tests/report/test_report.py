@@ -495,7 +495,7 @@ def test_people_are_counted_one_by_one_whatever_they_weigh(metric, seed):
         assert group.people_unreachable == blocked
     more = sum(group.people_gained - group.people_lost for group in report.groups)
     if abs(more) > 1:
-        assert f"Favourable decisions (1): {abs(round(more)):,} " in report.verdict()[-1][1]
+        assert f"In all {abs(round(more)):,} " in report.verdict()[-1][1]
     assert "weighted" in str(report)
     assert "share of the group, weighted" in report.to_html()
 

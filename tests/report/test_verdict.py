@@ -12,6 +12,7 @@ from fairmend.measure.result import Gap
 from fairmend.measure.wording import share
 from fairmend.report.verdict import (
     audit_headline,
+    audit_lead,
     audit_verdict,
     carried,
     headline,
@@ -20,6 +21,7 @@ from fairmend.report.verdict import (
     ratios,
     remains,
     significant,
+    worst_of,
 )
 from fairmend.tables import points
 
@@ -132,7 +134,10 @@ def test_nobody_worse_off_means_nothing_done():
     report = kept.report(X, y, sensitive_features=s)
     assert report.explanation is None
     assert report.verdict()[-1][1].startswith("Nothing to anybody")
-    assert "No group fared worse than the reference" in report.to_html()
+    html = report.to_html()
+    assert "No group fared worse than the reference" in html
+    assert report.before.verdict().endswith("That is not proof that there is none.")
+    assert html.count("That is not proof") == 1, "the headline, and nothing says it again"
 
 
 QUESTION = "Can any distribution of inputs close it?"
@@ -186,12 +191,14 @@ def test_gaps_in_words():
     assert in_words(GAP) == (
         "Perhaps: of those with a negative outcome, 50.0 % of a and 40.0 % of the rest get a "
         "positive decision, a gap of +10.0 points (95 % interval -10.0 to +30.0, from 5 and 5 "
-        "people). It is not significant, which is not proof that there is none (p = .200, "
-        "Holm-corrected)."
+        "people). It is not significant (p = .200, Holm-corrected): chance alone can give such a "
+        "gap. That is not proof that there is none."
     )
     nan = float("nan")
     unknown = replace(GAP, gap=nan, note="too few people")
-    assert in_words(unknown) == "The gap in fpr of a cannot be judged: too few people."
+    assert (
+        in_words(unknown) == "The gap in false positive rate of a cannot be judged: too few people."
+    )
     aligned = replace(GAP, metric="da", target_rate=nan, gap=0.25)
     assert in_words(replace(aligned, low=nan, high=nan, p_value=nan, p_adjusted=nan)) == (
         "da of a against the rest is 0.250. There is no test for it."
@@ -250,9 +257,9 @@ def test_each_of_several_groups_has_a_line(several):
     old, new = report.before["sp", "c\nc"], report.after["sp", "c\nc"]
     assert audited > 0 > old.gap > new.gap
     assert (
-        f"Where the repair was fitted c c was worse off, by {100 * audited:+.1f} points; here it "
-        f"is not, and is edited all the same. The repair widens it to {100 * new.gap:+.1f} points "
-        f"({100 * new.low:+.1f} to {100 * new.high:+.1f}), which is significant."
+        f"Where the repair was fitted, the gap was {100 * audited:+.1f} points; here c c has no "
+        f"gap to close, but is edited all the same. The repair widens it to {100 * new.gap:+.1f} "
+        f"points ({100 * new.low:+.1f} to {100 * new.high:+.1f}), which is significant."
     ) in c
     done = answers["What does the repair do, and to whom?"].split("\n")
     assert [line[:22] for line in done] == [
@@ -287,22 +294,22 @@ def test_more_favourable_decisions_and_the_outcomes_on_record(report):
 
     given = counted(report.groups[1], (20, 10, 40, 30), (35, 15, 25, 25))
     assert (
-        "Favourable decisions (1): 20 more, 5 of them about people with a negative outcome on "
-        "record." in left(same, given)
+        "In all 20 more people get the favourable decision (1): 15 had a positive outcome on "
+        "record, 5 a negative one." in left(same, given)
     )
     freed = counted(same, (20, 10, 40, 30), (17, 2, 43, 38), favours_positive=False)
     assert (
-        "Favourable decisions (0): 11 more, 3 of them about people with a positive outcome on "
-        "record." in left(freed, favours_positive=False, favourable="0")
+        "In all 11 more people get the favourable decision (0): 8 had a negative outcome on "
+        "record, 3 a positive one." in left(freed, favours_positive=False, favourable="0")
     )
     taken = counted(same, (40, 10, 10, 40), (33, 9, 17, 41))
     assert (
-        "Favourable decisions (1): 12 more; those about people with a negative outcome on record: "
-        "4 more." in left(taken, given)
+        "In all 12 more people get the favourable decision (1). Of those with a negative outcome "
+        "on record, 4 more get it." in left(taken, given)
     )
     unknown = replace(given, people_gained_negative=float("nan"))
-    assert "Favourable decisions (1): 20 more. " in left(same, unknown)
-    assert "Favourable decisions" not in left(same)
+    assert "In all 20 more people get the favourable decision (1). " in left(same, unknown)
+    assert "the favourable decision" not in left(same)
 
 
 def test_nobody_is_ever_absolved(report):
@@ -331,8 +338,9 @@ def test_the_headline_says_who_is_treated_how_and_what_changes(report):
         f"{share(new.target_rate)} of b and {share(new.baseline_rate)} of a."
     )
     [line] = lead(report, report.plans[0])
-    assert line.startswith(f"The gap is {points(old.gap)} points (95 % interval")
-    assert line in dict(report.verdict())[GAPS].replace("a gap of", "The gap is")
+    assert line.startswith(f"The gap is {points(old.gap)} points: b fares worse (95 % interval")
+    same = line.replace(": b fares worse", "").replace("The gap is", "a gap of")
+    assert same in dict(report.verdict())[GAPS]
 
 
 def test_what_cannot_be_judged_has_no_rates_in_the_headline(report):
@@ -340,7 +348,9 @@ def test_what_cannot_be_judged_has_no_rates_in_the_headline(report):
     unjudged = replace(
         report, before=replace(report.before, gaps=(nothing, *report.before.gaps[1:]))
     )
-    assert sentence(unjudged) == "The gap in sp of b cannot be judged: fewer than 5 people."
+    assert sentence(unjudged) == (
+        "The gap in statistical parity of b cannot be judged: fewer than 5 people."
+    )
 
 
 def test_what_remains_was_there_before_only_where_it_was(report):
@@ -358,7 +368,7 @@ def test_what_remains_was_there_before_only_where_it_was(report):
         assert f"{share(sure.target_rate)} of b" in line
     none = tuple(replace(one, p_adjusted=0.9) for one in report.after.gaps)
     quiet = remains(replace(report, after=replace(report.after, gaps=none)))
-    assert quiet[-1] == "No other gap that was compared is significant."
+    assert quiet == ["With the repair no gap that was compared is significant."]
 
 
 def test_counts_and_ratios_are_those_of_the_audits(report):
@@ -374,8 +384,17 @@ def test_counts_and_ratios_are_those_of_the_audits(report):
     assert ratios(before, after).endswith("; with the repair, nobody.")
     worst = max((gap for gap in before if gap.survives(0.95)), key=lambda gap: gap.harm)
     assert share(worst.target_rate) in audit_headline(before)
+    assert worst_of(before) == worst
+    [line] = audit_lead(before)
+    assert line.startswith(
+        f"The gap is {points(worst.gap)} points: b has the higher rate (95 % interval "
+        f"{points(worst.low)} to {points(worst.high)}, from {worst.given_target:,} and "
+        f"{worst.given_baseline:,} people). It is significant ("
+    )
+    assert line.endswith(significant(before, None))
     nobody = replace(before, gaps=tuple(replace(one, p_adjusted=0.9) for one in before.gaps))
     assert audit_headline(nobody) == nobody.verdict()
+    assert audit_lead(nobody) == [], "the headline says it"
 
 
 def test_what_single_features_do_not_carry_is_carried_jointly(report):
@@ -392,6 +411,13 @@ def test_what_single_features_do_not_carry_is_carried_jointly(report):
         "all of them 40.0 % in sum; the rest is carried jointly."
     )
     assert told(0.9, 0.3).endswith("Features overlap: their parts add up to 120.0 %.")
+    assert told(0.3) == (
+        "If one feature at a time moves to the counterfactual, x0 alone closes 30.0 % of the gap."
+    )
+    assert told(0.3, -0.1).endswith("30.0 % of the gap; the others in sum widen it by 10.0 %.")
+    assert told(-0.1, -0.2) == (
+        "No feature that moves alone to the counterfactual closes a part of the gap."
+    )
     assert "of what the counterfactual closes" in told(0.1, closed=False)
     noise = replace(found, feature_scores=(replace(first, more_than_noise=False),))
     assert carried(noise) == found.features_verdict

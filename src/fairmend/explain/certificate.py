@@ -21,6 +21,8 @@ from fairmend.measure.intervals import (
 )
 from fairmend.measure.metrics import SP, Alignment
 from fairmend.measure.population import Population
+from fairmend.measure.wording import span
+from fairmend.tables import points
 
 
 @dataclass(frozen=True)
@@ -82,15 +84,18 @@ class Certificate:
         return self._closes_by_counts != self.irreconcilable
 
     def __str__(self) -> str:
-        bounds = f"{100 * self.best_reachable:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+        best = f"{points(self.best_reachable)} points ({100 * self.confidence:g} % interval "
+        best += f"{span(self.low, self.high)})"
         if self.irreconcilable:
             text = (
-                "No distribution over these inputs closes this gap; the best reachable is "
-                f"{bounds} points{self._reasons}."
+                "No distribution over these inputs closes this gap; the nearest to 0 that any "
+                f"takes it is {best}{self._reasons}."
             )
         else:
-            way = "down" if self.downwards else "up"
-            text = f"The gap can be closed: it can be brought {way} to {bounds} points."
+            text = (
+                "The gap can be closed: some distribution over these inputs takes it to 0. The "
+                f"furthest any takes it is {best}."
+            )
             if self.several_decisions:
                 text += " Equal inputs with different decisions count as different inputs."
         return f"{text}{self._how_sure}"
@@ -121,7 +126,7 @@ class Certificate:
             under += " and whose own error the interval leaves out"
         if self.counted is None:
             return f"{under}."
-        counts = f"[{100 * self.counted[0]:+.1f}, {100 * self.counted[1]:+.1f}] points"
+        counts = f"{span(*self.counted)} points"
         answer = "give the same answer" if self._agrees else "contradict it"
         if self._closes_by_counts is None:
             answer = "leave it open"

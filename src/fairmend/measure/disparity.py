@@ -244,6 +244,19 @@ class RateGap(Disparity):
         ends = [self._at(h, np.full(3, outcome)) for outcome in (0.0, 1.0)]
         return not np.array_equal(ends[0], ends[1])
 
+    @property
+    def decision(self) -> int | None:
+        """The decision it counts; None where it depends on decisions in another way.
+
+        >>> [as_disparity(name).decision for name in ("sp", "fnr", "fpr", "fdr")]
+        [0, 0, 1, None]
+        """
+        outcomes = np.array([0.0, 1.0])
+        (r0, t0), (r1, t1) = (self._at(np.full(2, h), outcomes) for h in (0.0, 1.0))
+        if not np.array_equal(t0, t1) or r0.any() == r1.any():
+            return None
+        return int(r1.any())
+
     def _at(self, h: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         ones = np.ones_like(h)  # a constant condition may be written as a plain 1
         return self.rate(h, y) * ones, self.given(h, y) * ones
@@ -314,6 +327,11 @@ def words_of(name: str) -> MetricWords:
     metric = find_metric(name.split("(", maxsplit=1)[0])
     words = MetricWords() if metric is None else metric.words
     return words if words.event else replace(words, event=f"count for {name}")
+
+
+def title_of(name: str) -> str:
+    """What a metric is called, by its short name; that name itself where it has no title."""
+    return words_of(name).title or name
 
 
 def as_disparity(given: str | Disparity) -> Disparity:

@@ -98,9 +98,23 @@ def people_of(people: float, n: int) -> str:
     >>> people_of(162.3, 3_563), people_of(0.2, 3_563), people_of(0, 10), people_of(9.9, 10)
     ('162 (4.6 %)', 'fewer than 1 (< 0.1 %)', '0 (0.0 %)', '10 (99.0 %)')
     """
-    few = round(people) == 0 and people > EXACT
-    count = "fewer than 1" if few else f"{round(people):,}"
+    count = people_count(people)
     return f"{count} ({share(people / n)})" if n else count
+
+
+def people_count(people: float) -> str:
+    """An expected number of people, rounded; only nobody is 0."""
+    return "fewer than 1" if round(people) == 0 and people > EXACT else f"{round(people):,}"
+
+
+def people_who(people: float, verb: str, n: int = 0) -> str:
+    """How many people do something, with their share where the size of the group is given.
+
+    >>> people_who(0, "gain"), people_who(1, "lose"), people_who(162.3, "gain", 3_563)
+    ('nobody gains', '1 loses', '162 (4.6 %) gain')
+    """
+    ending = "s" if people <= EXACT or people_count(people) == "1" else ""
+    return f"{people_of(people, n) if people > EXACT else 'nobody'} {verb}{ending}"
 
 
 # -------------------------------------------------------------------- one gap
@@ -272,16 +286,18 @@ def describe_people(name: str, people: Affected, features: str) -> str:
 (< 0.1 %) gain the favourable decision, nobody loses it. For fewer than 1 (< 0.1 %) a draw keyed \
 on the person decides.
     """
-
-    def of(count: float, verb: str, nobody: str) -> str:
-        return f"{people_of(count, people.n)} {verb}" if count > EXACT else nobody
-
     who = f"Of {counted(people.n)} in {name} it edits"
-    blocked = _sentence(of(people.unreachable, "should be edited but no allowed edit helps", ""))
+    blocked = ""
+    if people.unreachable > EXACT:
+        some = people_of(people.unreachable, people.n)
+        blocked = _sentence(f"{some} should be edited but no allowed edit helps")
     if people.edited <= EXACT:
         return f"{who} nobody's inputs.{blocked}"
-    gain, lose = of(people.gained, "gain", "nobody gains"), of(people.lost, "lose", "nobody loses")
-    draw = of(people.randomised, "a draw keyed on the person decides", "")
+    gain = people_who(people.gained, "gain", people.n)
+    lose = people_who(people.lost, "lose", people.n)
+    draw = ""
+    if people.randomised > EXACT:
+        draw = f"{people_of(people.randomised, people.n)} a draw keyed on the person decides"
     return (
         f"{who} the inputs of {people_of(people.edited, people.n)}, {features}."
         f"{_sentence(f'{gain} the favourable decision, {lose} it')}"

@@ -25,8 +25,9 @@ from fairmend.explain.marginals import Marginal, marginals
 from fairmend.explain.prototypes import prototypes
 from fairmend.measure.disparity import Disparity
 from fairmend.measure.population import AuditData, Population
+from fairmend.measure.wording import PlanText, describe_plan
 from fairmend.repair.plan import Outlook, Plan
-from fairmend.status import Status
+from fairmend.status import PlanStatus, Status
 from fairmend.tables import number
 
 __all__ = [
@@ -291,6 +292,17 @@ class PlanSummary:
     """Further sentences about the plan, among them a rule in words."""
     order: str = ""
     """Who is edited first; empty where there is no such order."""
+
+    @property
+    def in_words(self) -> PlanText:
+        """What it does on the people it was fitted on; its status where the figures bear it out."""
+        outlook = self.outlook
+        return describe_plan(
+            PlanStatus[self.status],
+            outlook.by_metric,
+            interval=(outlook.expected_low, outlook.expected_high),
+            tolerance=outlook.tolerance,
+        )
 
     @classmethod
     def of(cls, plan: Plan) -> PlanSummary:

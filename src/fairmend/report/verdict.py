@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairmend.data.naming import GroupNames
-from fairmend.measure.disparity import words_of
+from fairmend.measure.disparity import RateGap, find_metric, title_of, words_of
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap
-from fairmend.measure.wording import EXACT, Affected, describe_people, figures, share, verb
+from fairmend.measure.wording import (
+    EXACT,
+    Affected,
+    describe_people,
+    figures,
+    people_who,
+    share,
+    verb,
+)
+from fairmend.status import PlanStatus
 from fairmend.tables import counted, p_text, percent
 
 if TYPE_CHECKING:
@@ -19,11 +28,15 @@ if TYPE_CHECKING:
     from fairmend.report.report import GroupOutcome, Report
 
 __all__ = [
+    "CLOSES",
     "NO_FACTS",
     "audit_headline",
+    "audit_lead",
     "audit_verdict",
     "carried",
+    "changes",
     "effects",
+    "gains_and_losses",
     "headline",
     "in_words",
     "lead",
@@ -39,6 +52,7 @@ __all__ = [
     "verdict",
     "whose",
     "why_edited",
+    "worst_of",
 ]
 Pieces = list[tuple[str, str]]
 """A sentence in pieces, each with the side whose figure it is, or none."""
@@ -98,12 +112,12 @@ def headline(report: Report, plan: PlanSummary) -> Pieces:
     if old is None or new is None or not (old.judged and new.judged):
         note = "it was not compared" if old is None or new is None else old.note or new.note
         return [
-            ("", f"The gap in {report.metric} of {names(plan.target)} cannot be judged: {note}.")
+            ("", f"{_the_gap(report.metric)} of {names(plan.target)} cannot be judged: {note}.")
         ]
     if np.isnan(old.target_rate):
         was, now = size(old, old.gap), size_after(old, new)
         return [
-            ("", f"{old.metric} of {names(old.target)} against {names(old.baseline)} is "),
+            ("", f"{_the_gap(old.metric)} of {names(old.target)} against {reference} is "),
             ("before", was),
             ("", f"{unit(old)}. With the repair it is "),
             ("after", now),
@@ -115,9 +129,11 @@ def headline(report: Report, plan: PlanSummary) -> Pieces:
         ("", start),
         ("before", share(old.target_rate)),
         ("", f" of {names(old.target)} and {share(old.baseline_rate)} of {reference} "
-         f"{words.event}. With the repair it is "),
-        ("after", share(new.target_rate)),
+         f"{words.event}."),
     ]  # fmt: skip
+    if _nobody(report.groups):
+        return [*pieces, ("", " With the repair no decision changes.")]
+    pieces += [("", " With the repair it is "), ("after", share(new.target_rate))]
     still = {one.group for one in report.groups if not one.repaired}
     if plan.baseline in still:
         return [*pieces, ("", f" of {names(old.target)}. Nothing changes for {reference}.")]
@@ -127,26 +143,95 @@ def headline(report: Report, plan: PlanSummary) -> Pieces:
 
 def audit_headline(audit: Audit) -> str:
     """The worst significant gap in plain words, or that there is none."""
+    worst = worst_of(audit)
+    return audit.verdict() if worst is None else _capital(f"{rates_in_words(worst, audit.names)}.")
+
+
+def worst_of(audit: Audit) -> Gap | None:
+    """The significant gap in rates with the largest harm; None where no such gap is significant."""
     certain = [one for one in audit.gaps if one.judged and one.survives(audit.confidence)]
     rates = [one for one in certain if not np.isnan(one.target_rate)]
-    if not rates:
-        return audit.verdict()
-    worst = max(rates, key=lambda one: (one.gap > 0, abs(one.harm)))
-    text = rates_in_words(worst, audit.names)
-    return f"{text[0].upper()}{text[1:]}."
+    return max(rates, key=lambda one: (one.gap > 0, abs(one.harm)), default=None)
+
+
+def audit_lead(audit: Audit) -> list[str]:
+    """How large the worst gap is and how sure that is; nothing where the headline says it all."""
+    worst = worst_of(audit)
+    if worst is None:
+        return []
+    higher = _direction(worst, audit.names, harm=False)
+    gap = _size_and_sureness(worst, audit.confidence, higher)
+    return [f"The gap is {gap} {significant(audit, None)} {audit.note}".strip()]
 
 
 def lead(report: Report, plan: PlanSummary) -> list[str]:
     """How large the gaps of a group are, how sure that is, and what the repair makes of them."""
     lines = []
-    for metric in metrics_of(report, plan):
-        old, new = (report.gap(audit, plan.target, metric)
-                    for audit in (report.before, report.after))  # fmt: skip
-        if old is not None and new is not None and old.judged and new.judged:
-            which = "The gap" if metric == report.metric else f"Its gap in {metric}"
-            lines.append(f"{which} is {_size_and_sureness(old, report.before.confidence)} "
-                         f"{_becomes(report, plan, old, new)}")  # fmt: skip
-    return lines
+    metrics = metrics_of(report, plan)
+    for old, new in _judged(report, plan):
+        which = "The gap" if len(metrics) == 1 else _the_gap(old.metric)
+        better = _direction(old, report.names, harm=_is_harm(report, old.metric))
+        sure = _size_and_sureness(old, report.before.confidence, better)
+        lines.append(f"{which} is {sure} {_becomes(report, plan, old, new)}")
+    others = [report.names(one.target) for one in report.plans_in_order
+              if one.target != plan.target and _judged(report, one)]  # fmt: skip
+    return [*lines, *([f"Also repaired: {_listed(others)}."] if others and lines else [])]
+
+
+def _judged(report: Report, plan: PlanSummary) -> list[tuple[Gap, Gap]]:
+    """The gaps of a plan before and after, where both can be judged."""
+    pairs = (
+        tuple(report.gap(audit, plan.target, metric) for audit in (report.before, report.after))
+        for metric in metrics_of(report, plan)
+    )
+    return [(old, new) for old, new in pairs if old and new and old.judged and new.judged]
+
+
+def changes(report: Report) -> list[str]:
+    """Who gains and who loses, a line for each repaired group, and the outcomes they had."""
+    lines, plans = [], {plan.target: plan for plan in report.plans}
+    shown = report.plans_in_order[0].target
+    for group in report.groups_in_order:
+        who = f"Of {counted(group.n)} in {report.names(group.group)}"
+        plan = plans.get(group.group)
+        pairs = _judged(report, plan) if plan and group.group != shown else []
+        if group.repaired:
+            in_short = "".join(_in_short(report, *pair) for pair in pairs)
+            lines.append(f"{who}, {gains_and_losses([group])}.{in_short}")
+    return [*lines, *_unchanged(report), *filter(None, [_given(report)])]
+
+
+def gains_and_losses(groups: Sequence[GroupOutcome]) -> str:
+    """How many people in these groups gain the favourable decision, and how many lose it.
+
+    >>> from types import SimpleNamespace as Group
+    >>> gains_and_losses([Group(people_gained=2.0, people_lost=0.0)])
+    '2 gain the favourable decision, nobody loses it'
+    >>> gains_and_losses([Group(people_gained=0.0, people_lost=0.0)])
+    'no decision changes'
+    """
+    if _nobody(groups):
+        return "no decision changes"
+    gain = sum(one.people_gained for one in groups)
+    lose = sum(one.people_lost for one in groups)
+    return f"{people_who(gain, 'gain')} the favourable decision, {people_who(lose, 'lose')} it"
+
+
+def _nobody(groups: Sequence[GroupOutcome]) -> bool:
+    """Whether no decision about anybody in these groups changes."""
+    return all(max(one.people_gained, one.people_lost) <= EXACT for one in groups)
+
+
+def _in_short(report: Report, old: Gap, new: Gap) -> str:
+    """A gap before and with the repair, each with its interval and whether it is significant."""
+    which = "" if old.metric == report.metric else f" in {title_of(old.metric)}"
+    was, now = (
+        f"{text}{unit(gap)}{'' if np.isnan(gap.low) else f' ({_span(gap)})'}, which "
+        f"{_chance(gap, audit.confidence)}"
+        for gap, text, audit in ((old, size(old, old.gap), report.before),
+                                 (new, size_after(old, new), report.after))
+    )  # fmt: skip
+    return f" Its gap{which} is {was}; with the repair {now}."
 
 
 def ratios(before: Audit, after: Audit | None) -> str:
@@ -185,11 +270,17 @@ def carried(explanation: Explanation) -> str:
     total = sum(one.share_of_gap for one in explanation.feature_scores)
     most = max(explanation.feature_scores, key=lambda one: one.share_of_gap)
     what = "the gap" if explanation.closed else "what the counterfactual closes"
+    if most.share_of_gap <= 0:
+        return f"No feature that moves alone to the counterfactual closes a part of {what}."
     lead = (f"If one feature at a time moves to the counterfactual, {most.feature} alone closes "
-            f"{percent(most.share_of_gap)} of {what}")  # fmt: skip
+            f"{share(most.share_of_gap)} of {what}")  # fmt: skip
+    if len(explanation.feature_scores) == 1:
+        return f"{lead}."
     if total >= 1:
         return f"{lead}. Features overlap: their parts add up to {percent(total)}."
-    return f"{lead}, all of them {percent(total)} in sum; the rest is carried jointly."
+    if total < most.share_of_gap:
+        return f"{lead}; the others in sum widen it by {share(most.share_of_gap - total)}."
+    return f"{lead}, all of them {share(total)} in sum; the rest is carried jointly."
 
 
 # -------------------------------------------------------------------- one gap
@@ -205,7 +296,7 @@ interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Ho
     named = names or GroupNames()
     target, baseline = named(gap.target), named(gap.baseline)
     if not gap.judged:
-        return f"The gap in {gap.metric} of {target} cannot be judged: {gap.note}."
+        return f"{_the_gap(gap.metric)} of {target} cannot be judged: {gap.note}."
     end = _size_and_sureness(gap, confidence)
     if np.isnan(gap.target_rate):
         return f"{gap.metric} of {target} against {baseline} is {end}"
@@ -216,10 +307,28 @@ interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Ho
     return f"{answer}: {rates_in_words(gap, named)}, a gap of {end}"
 
 
-def _size_and_sureness(gap: Gap, confidence: float) -> str:
+def _size_and_sureness(gap: Gap, confidence: float, better: str = "") -> str:
+    """How large a gap is, which side fares better where that is to be said, and how sure it is."""
     within = f" ({100 * confidence:g} % interval {_span(gap)}, from {gap.given_target:,} and "
     interval = "" if np.isnan(gap.low) else f"{within}{gap.given_baseline:,} people)"
-    return f"{size(gap, gap.gap)}{unit(gap)}{interval}. {_how_sure(gap, confidence)}"
+    size_of = f"{size(gap, gap.gap)}{unit(gap)}"
+    return f"{size_of}{better and f': {better}'}{interval}. {_how_sure(gap, confidence)}"
+
+
+def _direction(gap: Gap, names: GroupNames, *, harm: bool) -> str:
+    """Which group fares worse, or has the higher rate where that is no harm by itself."""
+    if np.isnan(gap.target_rate) or gap.gap == 0:
+        return ""
+    target, baseline = names.pair(gap.target, gap.baseline)
+    worse = target if gap.gap > 0 else baseline
+    return f"{worse} {'fares worse' if harm else 'has the higher rate'}"
+
+
+def _is_harm(report: Report, metric: str) -> bool:
+    """Whether a rate counts unfavourable decisions, and nothing else."""
+    found = find_metric(metric)
+    decision = found.decision if isinstance(found, RateGap) else None
+    return decision is not None and decision != int(report.favours_positive)
 
 
 def rates_in_words(gap: Gap, names: GroupNames) -> str:
@@ -259,18 +368,24 @@ def _becomes(report: Report, plan: PlanSummary, old: Gap, new: Gap) -> str:
     takes = f"{verb(old.gap, new.gap)} {size_after(old, new)}{unit(new)}"
     if not np.isnan(new.low):
         takes = f"{takes} ({_span(new)}), which {_chance(new, report.after.confidence)}"
-    elsewhere = ""
+    elsewhere = turned = ""
+    if old.gap > 0 > new.gap and _is_significant(new, report.after.confidence):
+        turned = f" {_direction(new, report.names, harm=_is_harm(report, new.metric))} then."
     audited = {name: before for name, before, _ in plan.outlook.by_metric}.get(
         old.metric, plan.outlook.gap_before
     )
     if old.gap <= 0 < audited:
         edited = any(one.people_edited > 0 for one in report.groups if one.group == plan.target)
         elsewhere = (
-            f"Where the repair was fitted {report.names(plan.target)} was worse off, by "
-            f"{size(old, audited)}{unit(old)}; here it is not"
-            f"{', and is edited all the same' if edited else ''}. "
+            f"Where the repair was fitted, the gap was {size(old, audited)}{unit(old)}; here "
+            f"{report.names(plan.target)} has no gap to close"
+            f"{', but is edited all the same' if edited else ''}. "
         )
-    return f"{elsewhere}The repair {takes}."
+    return f"{elsewhere}The repair {takes}.{turned}"
+
+
+def _the_gap(metric: str) -> str:
+    return f"The gap in {title_of(metric)}"
 
 
 def size_after(old: Gap, new: Gap) -> str:
@@ -282,18 +397,25 @@ def size_after(old: Gap, new: Gap) -> str:
 def _how_sure(gap: Gap, confidence: float) -> str:
     if np.isnan(gap.p_value):
         return "There is no test for it."
-    significant = gap.survives(confidence) or gap.low > 0 or gap.high < 0
-    proof = "" if significant else ", which is not proof that there is none"
-    return f"It {_chance(gap, confidence)}{proof} ({p_text(gap.p_adjusted)}, Holm-corrected)."
+    meaning = ": chance alone can give such a gap. That is not proof that there is none"
+    if _is_significant(gap, confidence):
+        meaning = ": chance alone seldom gives such a gap" if gap.survives(confidence) else ""
+    test = f"({p_text(gap.p_adjusted)}, Holm-corrected)"
+    return f"It {_chance(gap, confidence)} {test}{meaning}."
 
 
 def _chance(gap: Gap, confidence: float) -> str:
     """What can be said of a gap, where its own interval and Holm's correction differ too."""
     if gap.survives(confidence):
         return "is significant"
-    if gap.low > 0 or gap.high < 0:
+    if _is_significant(gap, confidence):
         return "is significant on its own, not after Holm's correction"
     return "is not significant"
+
+
+def _is_significant(gap: Gap, confidence: float) -> bool:
+    """Whether it is, by Holm's correction or by its own interval."""
+    return gap.survives(confidence) or gap.low > 0 or gap.high < 0
 
 
 def size(gap: Gap, value: float) -> str:
@@ -313,13 +435,18 @@ def _span(gap: Gap) -> str:
 # -------------------------------------------------------------------- the repair
 
 
+CLOSES = "The counterfactual distribution closes the gap."
+"""What is known where there is no certificate."""
+
+
 def reconcilable(report: Report) -> str:
     """Whether some distribution of inputs closes the gap, and how it ended."""
     explanation = report.explanation
     if explanation is None:
         why = "" if report.provenance is None else report.provenance.unexplained
         return f"This is not known: {why}." if why else "This was not computed."
-    ended = "" if explanation.closed and explanation.certificate else explanation.status
+    closed = "" if explanation.certificate else CLOSES
+    ended = closed if explanation.closed else explanation.status
     text = " ".join(
         part if part.endswith(".") else f"{part}."
         for part in (explanation.certificate, ended, explanation.decisions_differ)
@@ -332,10 +459,14 @@ def reconcilable(report: Report) -> str:
 def effects(report: Report) -> str:
     """What happens to whom, a line for each group where there are several."""
     sentences = [_effect(report, group) for group in report.groups_in_order if group.repaired]
-    others = [report.names(one.group) for one in report.groups_in_order if not one.repaired]
-    if others:
-        sentences.append(f"No decision about {_listed(others)} changes.")
-    return ("\n" if len(report.plans) > 1 else " ").join(sentences)
+    others = _unchanged(report)
+    return ("\n" if len(report.plans) > 1 else " ").join([*sentences, *others])
+
+
+def _unchanged(report: Report) -> list[str]:
+    """That nothing changes for groups that are not repaired; nothing where all are."""
+    still = [report.names(one.group) for one in report.groups_in_order if not one.repaired]
+    return [f"No decision about {_listed(still, 'or')} changes."] if still else []
 
 
 def _effect(report: Report, group: GroupOutcome) -> str:
@@ -366,9 +497,9 @@ def why_edited(report: Report, person: EditedPerson) -> list[str]:
         after = f" (score {person.score_after:.3g})"
     first = f", {plan.order}" if plan.order else ""
     if person.group is None:
-        why = f"The repair is one rule for everybody, which closes the gap in {plan.metric}."
+        why = f"The repair is one rule for everybody. It is for the gap in {title_of(plan.metric)}."
     else:
-        why = (f"{report.names(person.group)} is worse off in {plan.metric} than "
+        why = (f"{report.names(person.group)} fares worse in {title_of(plan.metric)} than "
                f"{report.names(plan.baseline)}. The repair edits as many of that group as it takes "
                f"to close the gap{first}.")  # fmt: skip
     lines = [
@@ -415,19 +546,36 @@ def _left(report: Report) -> str:
 
 
 def remains(report: Report) -> list[str]:
-    """What the repair leaves, a sentence each: new favourable decisions, and other gaps."""
+    """What the repair leaves, a sentence each: the gaps that are significant with it."""
     others = _others(report)
+    repaired = [gap for plan in report.plans_in_order for _, gap in _judged(report, plan)
+                if _is_significant(gap, report.after.confidence)]  # fmt: skip
+    left = [*repaired, *others]
+    shown = [gap for gap in left if not np.isnan(gap.target_rate)][:MOST_GAPS]
     lines = [
         f"{_since_when(report, gap)}, {rates_in_words(gap, report.names)} (gap "
         f"{size(gap, gap.gap)} points)."
-        for gap in others[:MOST_GAPS]
-        if not np.isnan(gap.target_rate)
+        for gap in shown
     ]
-    if len(others) > len(lines):
-        lines.append(f"{len(others) - len(lines)} more significant gaps are under “Every gap”.")
-    if not others:
+    if more := len(left) - len(shown):
+        are = "gap is" if more == 1 else "gaps are"
+        lines.append(f"{more} more significant {are} under “Every gap”.")
+    if not left:
+        lines.append("With the repair no gap that was compared is significant.")
+    elif not others:
         lines.append("No other gap that was compared is significant.")
-    return list(filter(None, (_given(report), *lines, _left_out(report))))
+    return [*lines, *_unfinished(report), *filter(None, [_left_out(report)])]
+
+
+def _unfinished(report: Report) -> list[str]:
+    """What kept a plan from closing its gap, on the people it was fitted on."""
+    return [
+        f"For {report.names(plan.target)}, where the repair was fitted: "
+        f"{text[:1].lower()}{text[1:]}"
+        for plan in report.plans_in_order
+        if (text := plan.in_words.status)
+        not in (PlanStatus.CLOSED.value, PlanStatus.IDENTITY.value)
+    ]
 
 
 def _since_when(report: Report, gap: Gap) -> str:
@@ -464,29 +612,40 @@ def _given(report: Report) -> str:
         lost += group.people_lost
     if round(more) == 0 and round(lost) == 0:
         return ""
-    decisions = "Favourable decisions" + (f" ({report.favourable})" if report.favourable else "")
+    decision = "the favourable decision" + (f" ({report.favourable})" if report.favourable else "")
+    sentence = f"{_change(more, people=True)} {decision}"
     if np.isnan(wrong):
-        return f"{decisions}: {_change(more)}."
-    people = f"people with a {other} outcome on record"
+        return f"In all {sentence}."
     if round(lost) == 0:
-        return f"{decisions}: {round(more):,} more, {round(wrong):,} of them about {people}."
-    return f"{decisions}: {_change(more)}; those about {people}: {_change(wrong)}."
+        right = round(more) - round(wrong)
+        had = "positive" if other == "negative" else "negative"
+        return (f"In all {sentence}: {right:,} had a {had} outcome on record, {round(wrong):,} a "
+                f"{other} one.")  # fmt: skip
+    return f"In all {sentence}. Of those with a {other} outcome on record, {_change(wrong)} it."
 
 
-def _change(people: float) -> str:
-    """So many more or fewer.
+def _change(change: float, *, people: bool = False) -> str:
+    """So many more or fewer get something; its name comes behind.
 
-    >>> _change(1_200.4), _change(-3.0), _change(0.2)
-    ('1,200 more', '3 fewer', 'as many as before')
+    >>> _change(1_200.4, people=True), _change(1.0, people=True), _change(-3.0), _change(0.2)
+    ('1,200 more people get', '1 more person gets', '3 fewer get', 'as many get')
     """
-    n = round(people)
-    return f"{abs(n):,} {'more' if n > 0 else 'fewer'}" if n else "as many as before"
+    n = round(change)
+    one = abs(n) == 1
+    who = (" person" if one else " people") if people else ""
+    if n == 0:
+        return f"as many{who} get"
+    return f"{abs(n):,} {'more' if n > 0 else 'fewer'}{who} {'gets' if one else 'get'}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _listed(names: Sequence[str], word: str = "and") -> str:
     """Names in a sentence.
 
-    >>> _listed(["a"]), _listed(["a", "b", "c"])
-    ('a', 'a, b and c')
+    >>> _listed(["a"]), _listed(["a", "b", "c"], "or")
+    ('a', 'a, b or c')
     """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"

@@ -12,7 +12,7 @@ from fairmend.data.columns import FloatArray, Frame, as_numbers
 from fairmend.data.given import as_column
 from fairmend.errors import DataError, check, check_between, nearest, warn
 from fairmend.measure.audit import audit_data
-from fairmend.measure.disparity import Disparity, words_of
+from fairmend.measure.disparity import Disparity, title_of
 from fairmend.measure.performance import (
     AreaUnderCurve,
     BalancedAccuracy,
@@ -220,7 +220,7 @@ def _search(
     return Alternatives(
         candidates=_tested(candidates, chosen_on, judged_on, order),
         metric=", ".join(one.name for one in settings.disparities),
-        title=words_of(settings.disparities[0].name).title or settings.disparities[0].name,
+        title=title_of(settings.disparities[0].name),
         measure=measures[0].name,
         margin=margin,
         relative_margin=measures[0].relative,

@@ -476,7 +476,14 @@ def test_every_figure_has_one_sign_and_each_group_a_line(open_page, several):
     first, *others = report.plans_in_order
     assert str(first.target) in page.locator("h1").text_content()
     lines = page.locator("#verdict ul.points").first.locator("li").all_text_contents()
-    assert [line.split(":")[0] for line in lines] == [str(plan.target) for plan in others]
+    repaired = [str(plan.target) for plan in report.plans_in_order]
+    assert [
+        re.match(r"Of [\d,]+ people in (.*?), ", line)[1] for line in lines[: len(repaired)]
+    ] == repaired
+    assert ["Its gap is " in line for line in lines[: len(repaired)]] == [
+        False,
+        *(True for _ in others),
+    ]
     figures = page.locator(".figures strong, td.number, #verdict p, #verdict li, svg text, .says")
     texts = figures.all_text_contents()
     assert any("−" in text for text in texts)

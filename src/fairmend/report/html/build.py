@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairmend.measure.disparity import words_of
+from fairmend.measure.disparity import title_of
 from fairmend.measure.result import BY_PERSON, FOUR_FIFTHS, Audit
+from fairmend.measure.wording import people_count
 from fairmend.report import verdict
 from fairmend.report.chart import RowChart
 from fairmend.report.filing import SMALL, cells_of_audit
@@ -44,7 +45,7 @@ def of_report(report: Report) -> str:
     absent |= set() if report.people else {"persons"}
     before, after = zip(*report.gaps_in_order, strict=True) if report.gaps_in_order else ((), ())
     plans = report.plans_in_order
-    title = words_of(report.metric).title or report.metric
+    title = title_of(report.metric)
     context: dict[str, Any] = {
         "title": f"Fairness report: {title} by {audit.attribute}",
         "subtitle": f"{subtitle(report)}{f' · {made.made_at}' if made else ''}",
@@ -54,15 +55,13 @@ def of_report(report: Report) -> str:
             *([] if plans else [[("", "No group fared worse than the reference where the repair "
                                   "was fitted: it does nothing to anybody.")]]),
         ],
-        "lead": verdict.lead(report, plans[0]) if plans else [audit.verdict()],
-        "others": [
-            (report.names(plan.target), lines)
-            for plan in plans[1:]
-            if (lines := verdict.lead(report, plan))
-        ],
+        "lead": verdict.lead(report, plans[0]) if plans else verdict.audit_lead(audit),
         "pictures": pictures(report),
         "tiles": tiles(report),
-        "remains": verdict.remains(report) if plans else [],
+        "below": {
+            "What changes, and for whom": verdict.changes(report),
+            "What remains": verdict.remains(report),
+        } if plans else {},
         "reconcilable": verdict.reconcilable(report),
         "effects": verdict.effects(report).split("\n"),
         "who": repair.who(report),
@@ -90,7 +89,7 @@ def of_report(report: Report) -> str:
 
 def subtitle(report: Report) -> str:
     """What a report is about, and on whom."""
-    title = words_of(report.metric).title or report.metric
+    title = title_of(report.metric)
     which = {True: " the repair was not fitted on", False: " the repair was fitted on", None: ""}[
         report.holdout
     ]
@@ -120,24 +119,21 @@ def tiles(report: Report) -> list[tuple[str, str, str]]:
     for plan in report.plans_in_order[:1]:
         for metric in verdict.metrics_of(report, plan):
             old, new = (report.gap(each, plan.target, metric) for each in (audit, report.after))
-            label = f"gap in {words_of(metric).title or metric}, {report.names(plan.target)}"
+            label = f"gap in {title_of(metric)}, {report.names(plan.target)}"
             if old and new and old.judged and new.judged:
                 shown.append((
                     f"{label}, points" if verdict.unit(new) else label,
                     f"{verdict.size(old, old.gap)} → {verdict.size_after(old, new)}",
-                    f"{100 * audit.confidence:g} % interval now {verdict.size(new, new.low)} to "
-                    f"{verdict.size(new, new.high)}",
+                    f"then {verdict.size(new, new.low)} to {verdict.size(new, new.high)} "
+                    f"({100 * audit.confidence:g} % interval)",
                 ))  # fmt: skip
             elif old and new:
                 shown.append((label, "not judged", old.note or new.note))
-    edited, gain, lose = (
-        sum(getattr(one, f"people_{name}") for one in report.groups)
-        for name in ("edited", "gained", "lost")
-    )
+    edited = people_count(sum(one.people_edited for one in report.groups))
     shown.append((
         "people whose inputs are edited",
-        f"{edited:,.0f} of {report.n:,}",
-        f"{gain:,.0f} gain the favourable decision, {lose:,.0f} lose it",
+        f"{edited} of {report.n:,}",
+        verdict.gains_and_losses(report.groups),
     ))  # fmt: skip
     accuracy = "not known"
     if report.outcome_known:
@@ -148,28 +144,25 @@ def tiles(report: Report) -> list[tuple[str, str, str]]:
         False: "on the people it was fitted on",
         None: "on the people of this report",
     }
-    shown.append((f"accuracy of everybody{weighted}", accuracy, where[report.holdout]))
+    right = f"decisions that match the outcome, {where[report.holdout]}"
+    shown.append((f"accuracy of everybody{weighted}", accuracy, right))
     return shown
 
 
 def of_audit(audit: Audit) -> str:
     """What there is without a repair."""
-    headline = verdict.audit_headline(audit)
-    sentence = audit.verdict()
-    worst = next((gap.metric for gap in audit.gaps if verdict.rates_in_words(gap, audit.names)[1:]
-                  == headline[1:-1]), audit.gaps[0].metric if audit.gaps else "")  # fmt: skip
-    chart = people.rates(audit, None, worst, "rates-0") if audit.gaps else None
-    context = {
+    worst = verdict.worst_of(audit) or next(iter(audit.gaps), None)
+    chart = None if worst is None else people.rates(audit, None, worst.metric, "rates-0")
+    context: dict[str, Any] = {
         "title": f"Fairness audit by {audit.attribute}",
         "subtitle": f"Fairness audit by {audit.attribute} · {audit.who} in {len(audit.groups)} "
         "groups",
         "report": None,
-        "headline": [[("", headline)]],
-        "lead": [] if headline == sentence else [sentence],
-        "others": [],
+        "headline": [[("", verdict.audit_headline(audit))]],
+        "lead": verdict.audit_lead(audit),
         "pictures": [] if chart is None else [chart],
         "tiles": [],
-        "remains": [],
+        "below": {},
         "gaps": people.gaps(audit.in_order(), (), audit),
     }
     absent = {"counterfactual", "repair", "frontier", "blindness", "persons"}

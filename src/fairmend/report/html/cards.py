@@ -14,7 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from fairmend.explain.counterfactual import Counterfactual
-from fairmend.measure.disparity import words_of
+from fairmend.measure.disparity import title_of, words_of
 from fairmend.measure.result import Audit
 from fairmend.measure.wording import EXACT, figures, share
 from fairmend.repair.plan import Plan
@@ -24,6 +24,7 @@ from fairmend.report.findings import Explanation
 from fairmend.report.html import build, people, repair
 from fairmend.report.report import Report
 from fairmend.report.templates import template
+from fairmend.status import Status
 
 __all__ = ["Card", "card_of", "of_plans", "style"]
 
@@ -107,7 +108,8 @@ def _(result: Counterfactual) -> Card:
             result.disparities, result.gaps_before, result.gaps_after, strict=True
         )
     )  # fmt: skip
-    headline = str(result.certificate or result.status.value)
+    ended = verdict.CLOSES if result.status is Status.CLOSED else result.status.value
+    headline = str(result.certificate or ended)
     if result.table is None:
         return Card(over, headline, (), gaps, more="print() has all of it.")
     explained = Explanation.of(result, smallest_cell=1)
@@ -166,14 +168,14 @@ def _gaps_of(plans: Sequence[Plan]) -> RowChart:
     for plan in plans:
         outlook, (target, baseline) = plan.outlook, plan.group_names
         for metric, *ends in plan.by_metric:
-            words = words_of(metric)
+            unit = words_of(metric).unit
             texts = figures(*ends, tolerance=outlook.tolerance)
-            before, after = ends if words.unit else (NAN, NAN)
-            own = metric == (outlook.metric or plan.metric) and bool(words.unit)
+            before, after = ends if unit else (NAN, NAN)
+            own = metric == (outlook.metric or plan.metric) and bool(unit)
             expected = (outlook.expected_low, outlook.expected_high) if own else (NAN, NAN)
             marks = (Mark(SIDES[0], before, base=0.0, text=texts[0]),
                      Mark(SIDES[1], after, *expected, 0.0, text=texts[1]))  # fmt: skip
-            rows.append(Row(words.title or metric, marks, f"{target} against {baseline}"))
+            rows.append(Row(title_of(metric), marks, f"{target} against {baseline}"))
     return RowChart.of(
         "plans",
         "Gaps of the people it was fitted on",

@@ -9,7 +9,7 @@ from math import isnan
 from typing import Any, NamedTuple
 
 from fairmend.data.naming import JOINER
-from fairmend.measure.disparity import words_of
+from fairmend.measure.disparity import title_of, words_of
 from fairmend.measure.intervals import wilson
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap, GroupSummary, is_below_four_fifths
 from fairmend.measure.wording import share
@@ -67,7 +67,7 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "
 
     rows = [
         Row(
-            words_of(old.metric).title or old.metric,
+            title_of(old.metric),
             (*mark(SIDES[0], old), *mark(SIDES[1], new)),
             f"{names(old.target)} against {names(old.baseline)}",
             old.note,
@@ -104,7 +104,7 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "
         legend=LEGEND if both else (),
         lines=SIDES if both else (),
         guide=0.0,
-        beneath="Right of the line the group fares worse. "
+        beneath="Right of the line the group has the higher rate. "
         f"Lines are {100 * audit.confidence:g} % intervals.",
         table=Table.of(f"{key}-table", caption, columns, records, *notes),
     )

@@ -6,7 +6,7 @@ from math import isnan
 from typing import Any
 
 from fairmend.explain.marginals import Marginal
-from fairmend.measure.wording import EXACT, describe_plan, share
+from fairmend.measure.wording import EXACT, share
 from fairmend.repair.price_of_blindness import PriceOfBlindness
 from fairmend.report import verdict
 from fairmend.report.chart import (
@@ -32,7 +32,6 @@ from fairmend.report.findings import (
 )
 from fairmend.report.report import GroupOutcome, Report
 from fairmend.report.table import Column, Table, typeset
-from fairmend.status import PlanStatus
 from fairmend.tables import counted, number, percent, points
 
 __all__ = [
@@ -255,13 +254,7 @@ def groups(report: Report) -> list[dict[str, Any]]:
 
 def _plan_text(plan: PlanSummary, report: Report) -> str:
     """The plan's own text about the people it was fitted on."""
-    outlook = plan.outlook
-    text = describe_plan(
-        PlanStatus[plan.status],
-        outlook.by_metric,
-        interval=(outlook.expected_low, outlook.expected_high),
-        tolerance=outlook.tolerance,
-    )
+    text = plan.in_words
     target, baseline = report.names.pair(plan.target, plan.baseline)
     search = f" Destinations are {plan.search}." if plan.search else ""
     return (
