@@ -285,18 +285,23 @@ def _report(judge: Judge) -> list[str]:
 
 
 _MORE = re.compile(
-    r"Favourable decisions[^:]*: ([\d,]+) (more|fewer), ([\d,]+) of them[^.]*negative"
+    r"In all ([\d,]+) more (?:person|people) gets? the favourable decision[^:]*: [\d,]+ had a "
+    r"(?:positive|negative) outcome on record, ([\d,]+) a (positive|negative) one"
 )
 
 
 def _people_in_words(report: Any, people: People, change: np.ndarray) -> Iterator[str]:
     """The number of people in the sentence on favourable decisions; people are counted, once."""
+    favoured = change if report.favours_positive else -change
+    counted = np.where(people.w > 0, favoured, 0.0)
     said = _MORE.search(" ".join(answer for _, answer in report.verdict()))
-    if said is None or (change < -EXACT).any():
+    if said is None:
+        if report.outcome_known and counted.min() >= 0 and round(counted.sum()) > 0:
+            yield "report, verdict: nothing on the people who gain"
         return
-    more, negative = (float(said[k].replace(",", "")) for k in (1, 3))
-    counted = np.where(people.w > 0, change, 0.0)
-    if abs(more - counted.sum()) > 0.51 or abs(negative - counted[people.y == 0].sum()) > 0.51:
+    more, some = (float(said[k].replace(",", "")) for k in (1, 2))
+    with_outcome = counted[people.y == (said[3] == "positive")].sum()
+    if abs(more - counted.sum()) > 0.51 or abs(some - with_outcome) > 0.51:
         yield "report, verdict: not the counted people"
 
 
