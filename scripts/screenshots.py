@@ -38,7 +38,7 @@ MADE_FROM = IMAGES / "made-from.json"
 WIDE, NARROW, MARGIN = 1280, 390, 20
 LEVEL = "0.8"
 """Where the slider of the frontier stands."""
-COLOURS = 32
+COLOURS = 28
 """Of a picture: pages are mostly black on white."""
 
 FIRST_DAY = 1_777_593_600.0  # 1 May 2026, so that the same days are shown whenever it is run

@@ -230,6 +230,10 @@ def test_metrics_of_every_group_by_counting():
             assert line.fnr == pytest.approx(1 - h[at & (y == 1)].mean(), abs=1e-12)
             assert line.fpr == pytest.approx(h[at & (y == 0)].mean(), abs=1e-12)
             assert line.fdr == pytest.approx(1 - y[at & (h == 1)].mean(), abs=1e-12)
+            counts = line.true_positives, line.false_positives
+            counts += line.false_negatives, line.true_negatives
+            people = [(at & (h == d) & (y == o)).sum() for d, o in ((1, 1), (1, 0), (0, 1), (0, 0))]
+            assert counts == pytest.approx(people, abs=1e-9)
             truth = binomtest(int((h == y)[at].sum()), int(at.sum())).proportion_ci(
                 0.95, method="wilson"
             )
@@ -241,7 +245,7 @@ def test_a_group_too_small_to_judge_hides_nobody_elses_rates():
     s, h, y = rng.choice(["b", "c"], 900), rng.integers(0, 2, 900), rng.integers(0, 2, 900)
     s[:3] = "a"  # its gaps come first, and are not judged
     tiny, *others = group_metrics(audit(h, None, y, sensitive_features=s))
-    assert np.isnan([tiny.fnr, tiny.fpr, tiny.fdr]).all()
+    assert np.isnan([tiny.fnr, tiny.fpr, tiny.fdr, tiny.true_positives]).all()
     for line in others:
         at = s == line.group
         assert line.fnr == pytest.approx(1 - h[at & (y == 1)].mean(), abs=1e-12)
@@ -288,6 +292,8 @@ def test_an_audit_of_weighted_people_pools_by_weight():
         said, None, rng.integers(0, 2, n), sample_weight=weight,
         sensitive_features={"sex": sex, "race": race},
     )  # fmt: skip
+    assert all(np.isnan(line.true_positives) for line in group_metrics(found))
+    assert "Decisions and outcomes of each group" not in found.to_html(), "nobody is counted"
     tables = impact_tables(found.attribute, cells_of_audit(found))
     for table, labels in zip(tables, (sex, race), strict=False):
         for line in table.lines:

@@ -15,6 +15,8 @@ import fairmend
 from fairmend import FairmendWarning
 from fairmend.measure.wording import share
 from fairmend.search.dossier import _REASONS
+from fairmend.tables import percent, points
+from narrow import cut_off
 
 EVIL = "<script>alert(1)</script>"
 
@@ -67,7 +69,43 @@ def test_it_is_quiet_accessible_and_within_the_page(open_page, page, width):
     assert opened.errors == []
     assert [url for url in opened.requests if not url.startswith("file:")] == []
     assert Axe().run(opened.page).violations_count == 0
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert cut_off(opened.page) == []
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_its_card_shows_its_figures_and_keeps_to_itself(found, browser, passed):
+    _, result = answered(found, passed=passed)
+    html = result._repr_html_()
+    text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", html, flags=re.DOTALL)
+    told = " ".join(text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-").split())
+    assert EVIL not in html
+    assert len(html) < 60_000
+    assert ' id="' not in html, "another card may stand above"
+    now, best = found.current.judging, result.best
+    assert f"{share(now.gap.target_rate)} of" in told
+    if best is not None:
+        then = best.judging
+        for wanted in (
+            f"Yes: one rule for everybody, which reads no group, cuts the gap from "
+            f"{100 * abs(now.gap.gap):.1f} to {100 * abs(then.gap.gap):.1f} points.",
+            f"+{100 * now.gap.gap:.1f} → {points(then.gap.gap)}".replace("+0.0", "0.0"),
+            f"{percent(now.performance.value)} → {percent(then.performance.value)}",
+            f"{share(then.gain)} gain, {share(then.lose)} lose",
+        ):
+            assert wanted in told
+    else:
+        assert told.count("None was shown: ") == 1
+        assert "→" not in told
+    context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
+    tab = context.new_page()
+    tab.set_content(f'<meta name="viewport" content="width=device-width">{html}')
+    assert cut_off(tab) == []
+    drawn = tab.locator(".plane .field circle").count()
+    [plane] = result._card().charts
+    legend = tab.locator(".legend circle").count()
+    assert drawn == len(plane.points)
+    assert legend == len(plane.legend)
+    context.close()
 
 
 def test_the_tables_come_out_as_csv(open_page, page, found):
@@ -96,17 +134,23 @@ def test_a_blind_candidate_can_be_stored(found, tmp_path):
     assert fairmend.load(path).blind is True
 
 
+def answered(found, *, passed, lose=None):
+    """The search as if a blind candidate had passed, or not; with what it does to people."""
+    one = next(c for c in found.candidates if c.kind == "blind" and c.gap < found.current.gap)
+    after = one.judging if lose is None else replace(one.judging, lose=lose)
+    changed = replace(one, place=1, reached=True, passed=passed, judging=after)
+    others = tuple(replace(c, place=None, passed=False) for c in found.candidates
+                   if c is not one and c.kind != "current")  # fmt: skip
+    answer = replace(found, candidates=(found.current, changed, *others))
+    assert (answer.best is changed) is passed
+    return after, answer
+
+
 def test_the_first_screen_says_what_the_figures_say(found, page, open_page):
     """Of an answer yes, of an answer no, and of one that takes decisions away."""
-    one = next(c for c in found.candidates if c.kind == "blind" and c.gap < found.current.gap)
-    after = one.judging
-    for passed, lose in ((True, after.lose), (True, 1.0), (False, after.lose)):
-        changed = replace(one, place=1, reached=True, passed=passed,
-                          judging=replace(after, lose=lose))  # fmt: skip
-        others = tuple(replace(c, place=None, passed=False) for c in found.candidates
-                       if c is not one and c.kind != "current")  # fmt: skip
-        answer = replace(found, candidates=(found.current, changed, *others))
-        assert (answer.best is changed) is passed
+    for passed, share_that_loses in ((True, None), (True, 1.0), (False, None)):
+        after, answer = answered(found, passed=passed, lose=share_that_loses)
+        lose = after.lose
         html = answer.to_html()
         head = re.sub(r"<[^>]+>", "", html[html.index("<h1>") : html.index("</figure>")])
         head = head.replace("\N{NO-BREAK SPACE}", " ")

@@ -330,6 +330,12 @@ class GroupMetrics:
     fnr: float
     fpr: float
     fdr: float
+    true_positives: float
+    """People with a positive decision and a positive outcome, as expected over draws; nan where
+    people have weights."""
+    false_positives: float
+    false_negatives: float
+    true_negatives: float
 
 
 def group_metrics(audit: Audit) -> tuple[GroupMetrics, ...]:
@@ -344,6 +350,17 @@ def group_metrics(audit: Audit) -> tuple[GroupMetrics, ...]:
         n = float(group.n) if counts_equally(audit) and group.n > 0 else NAN
         span = wilson(group.accuracy, n, audit.confidence)
         errors = [rates.get((name, group.group), NAN) for name in ("fnr", "fpr", "fdr")]
-        figures = (*span, group.auc, group.selection_rate, *errors)
+        # a decision is right where it is as the outcome, so three shares give all four
+        right = (group.base_rate + group.selection_rate + group.accuracy - 1) / 2
+        counts = [
+            n * share
+            for share in (
+                right,
+                group.selection_rate - right,
+                group.base_rate - right,
+                group.accuracy - right,
+            )
+        ]
+        figures = (*span, group.auc, group.selection_rate, *errors, *counts)
         lines.append(GroupMetrics(str(group.group), group.n, group.accuracy, *figures))
     return tuple(lines)

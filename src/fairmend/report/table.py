@@ -21,6 +21,7 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "text": lambda value: "" if value is None else str(value),
     "decision": str,
     "count": "{:,}".format,
+    "people": "{:,.0f}".format,
     "rate": percent,
     "share": share,
     "points": points,

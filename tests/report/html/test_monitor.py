@@ -21,6 +21,7 @@ from fairmend.report.monitoring import (
 )
 from fairmend.report.table import typeset
 from fairmend.serve.log import TABLES
+from narrow import cut_off
 
 EVIL = "<script>alert(1)</script>"
 DAY = 86_400
@@ -87,11 +88,7 @@ def test_it_is_quiet_accessible_and_shows_its_figures(open_page, tmp_path, width
     serious = [one for one in violations if one["impact"] in ("serious", "critical")]
     assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
     assert seen.errors == []
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-    cut = "one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth"
-    assert (
-        seen.page.locator("main *, header *").evaluate_all(f"all => all.filter({cut}).length") == 0
-    )
+    assert cut_off(seen.page) == []
     shown = seen.page.locator(".only-wide" if width > 700 else ".only-narrow")
     gap = shown.first
     for curve, known in (("original", 7), ("repaired", 7), ("estimate", 3)):

@@ -102,7 +102,7 @@ def _(result: Counterfactual) -> Card:
     over = f"Counterfactual distribution · {names} of {target} against {baseline}"
     seen = "modelled" if result.modelled else "observed"
     gaps = tuple(
-        (f"gap in {one.name}", " → ".join(figures(*ends, tolerance=EXACT)),
+        (f"gap in {title_of(one.name)}", " → ".join(figures(*ends, tolerance=EXACT)),
          f"{seen}, and under the counterfactual")
         for one, *ends in zip(
             result.disparities, result.gaps_before, result.gaps_after, strict=True

@@ -65,11 +65,17 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "
             values = (gap.gap, gap.low, gap.high) if unit(gap) else (NAN, NAN, NAN)
             yield Mark(side, *values, 0.0, text=f"{size(gap, gap.gap)}{interval}")
 
+    def compared(gap: Gap) -> str:
+        rates = [gap.target_rate, gap.baseline_rate]
+        shown = [f" {share(rate)}" if gap.judged and not both and not isnan(rate) else ""
+                 for rate in rates]  # fmt: skip
+        return f"{names(gap.target)}{shown[0]} against {names(gap.baseline)}{shown[1]}"
+
     rows = [
         Row(
             title_of(old.metric),
             (*mark(SIDES[0], old), *mark(SIDES[1], new)),
-            f"{names(old.target)} against {names(old.baseline)}",
+            compared(old),
             old.note,
         )
         for old, new in pairs
@@ -186,12 +192,14 @@ def filed(before: Audit, cells: Cells, after: Audit | None, cells_after: Cells) 
     attribute, confidence = before.attribute, before.confidence
     shown = [impact_tables(attribute, each, confidence=confidence) for each in (old, new)]
     to_file = [filed_tables(attribute, each) for each in (old, new)]
+    metrics = _metrics(before, after)
     return {
         "impact_pairs": _paired(*shown),
         "filed_pairs": _paired(*to_file),
         "impact_note": _impact_note,
         "groups": _groups(before, after),
-        "metrics": _metrics(before, after),
+        "metrics": metrics,
+        "decisions_counted": any(not isnan(one.before.true_positives) for one in metrics),
         "reading": lambda side: partial(_reading, side=side),
         "error_columns": [
             (words_of(name).title, "rate", f"before.{name}") for name in ("fnr", "fpr", "fdr")
@@ -294,7 +302,7 @@ def _reading(sides: Sides, side: str) -> str:
 def _metrics(before: Audit, after: Audit | None) -> list[Sides]:
     """The metrics of each group, for the model alone and with the repair."""
     rows = []
-    for system, audit in (("model alone", before), ("repaired", after)):
+    for system, audit in (("model", before), ("repaired", after)):
         if audit is not None:
             labels = [group.group for group in audit.groups]
             lines = dict(zip(labels, group_metrics(audit), strict=True))

@@ -41,6 +41,8 @@ __all__ = [
 
 MOST_ROWS = 12
 """Rows of a chart; the table has the others."""
+MANY_GROUPS, FEWER_ROWS = 4, 6
+"""Where so many groups are repaired, the chart of each has fewer rows, or paper runs out."""
 SMALL_SHIFT = 0.01
 """Values whose share moves by less are in the table only."""
 
@@ -346,7 +348,7 @@ def _edits(report: Report, group: GroupOutcome, key: str) -> RowChart:
         Row(one.feature, (Mark("bar", one.share_of_edited, base=0.0),),
             (typeset(one.how) if one.change else one.how).replace(" -> ", " → "),
             share(one.share_of_edited))
-        for one in group.features[:MOST_ROWS]
+        for one in group.features[: FEWER_ROWS if len(report.plans) >= MANY_GROUPS else MOST_ROWS]
     )  # fmt: skip
     hidden = len(group.features) - len(rows)
     beneath = f"{hidden} more, edited less often, are in the table." if hidden else ""
@@ -498,7 +500,7 @@ def _curves(
     if report.outcome_known:
         accuracies = [one.accuracy for one in its]
         window = [min(accuracies) - 0.01, max(accuracies) + 0.01]  # noise must not fill it
-        axis = Axis.of(window, as_percent, "accuracy of everybody, per cent", most=5)
+        axis = Axis.of(window, as_percent, "accuracy, per cent", most=5)
         charts.append(plane("accuracy", axis, "accuracy", "fifth"))
     return charts
 
