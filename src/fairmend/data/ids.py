@@ -54,13 +54,14 @@ def number_people(ids: Any) -> IntArray:
     numbers = _texts_of_numbers(ids)
     if numbers is not None:  # as text they are numbered in the order in which they come
         _, first, person = np.unique(numbers, return_index=True, return_inverse=True)
-        return np.argsort(np.argsort(first))[person].astype(np.int64, copy=False)
+        order: IntArray = np.argsort(np.argsort(first))[person]
+        return order
     column = read_ids(ids)
     if column.dtype.kind == "i":
         return np.unique(column, return_inverse=True)[1].astype(np.int64, copy=False)
     place: dict[int | str, int] = {}
-    numbers = (place.setdefault(canonical(value), len(place)) for value in column)
-    return np.fromiter(numbers, np.int64, len(column))
+    each = (place.setdefault(canonical(value), len(place)) for value in column)
+    return np.fromiter(each, np.int64, len(column))
 
 
 def _texts_of_numbers(ids: Any) -> IntArray | None:

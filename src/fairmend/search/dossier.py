@@ -30,7 +30,7 @@ from fairmend.search.bound import Bound
 from fairmend.search.result import Alternative, Alternatives
 from fairmend.tables import number, points
 
-__all__ = ["card", "dossier"]
+__all__ = ["KINDS", "card", "dossier"]
 
 QUESTION = (
     "Was there a less discriminatory alternative to this model, with equivalent performance and "
@@ -47,7 +47,7 @@ _PARTS = {
     },
     "Method": {"method": "How it was done", "origin": "Limits and provenance"},
 }
-_KINDS = {
+KINDS = {
     "current": ("before", "the model as it is"),
     "model": ("third", "another model"),
     "cut": ("fifth", "another cut for everybody"),
@@ -238,7 +238,7 @@ def _scatter(result: Alternatives) -> Plane:
         Point(
             one.gap,
             one.judging.performance.value,
-            _KINDS[one.kind][0],
+            KINDS[one.kind][0],
             (one.judging.gap.low, one.judging.gap.high),
             (performance.value + one.judging.performance.difference_low,
              performance.value + one.judging.performance.difference_high),
@@ -261,7 +261,7 @@ def _scatter(result: Alternatives) -> Plane:
         dots,
         band=band,
         guides=(0.0, None),
-        legend=tuple(_KINDS[kind] for kind in _KINDS if kind in {one.kind for one in points_shown}),
+        legend=tuple(KINDS[kind] for kind in KINDS if kind in {one.kind for one in points_shown}),
         beneath=f"Further left is a lesser gap, higher a better {result.measure}. The shaded band "
         f"is the margin. Lines are 95 % intervals.{left_out}",
         table=table,
@@ -301,7 +301,7 @@ def _groups_now(result: Alternatives) -> Table:
 
 def _about_candidates(result: Alternatives) -> str:
     kinds = Counter(one.kind for one in result.candidates[1:])
-    by_kind = "; ".join(f"{_KINDS[kind][1]}: {count}" for kind, count in kinds.items())
+    by_kind = "; ".join(f"{KINDS[kind][1]}: {count}" for kind, count in kinds.items())
     return (
         f"{len(result.candidates) - 1} candidates were tried ({by_kind}). None of them retrains "
         f"the model. All figures are of the {result.provenance.reported:,} people who judged."
@@ -320,7 +320,7 @@ def _tried(result: Alternatives) -> RowChart:
         gap, performance = one.judging.gap, one.judging.performance
         change = result.measure_text(performance.difference, signed=True)
         text = f"{points(gap.gap)} ({points(gap.low)} to {points(gap.high)})"
-        mark = Mark(_KINDS[one.kind][0], gap.gap, gap.low, gap.high, text=text)
+        mark = Mark(KINDS[one.kind][0], gap.gap, gap.low, gap.high, text=text)
         fate = "chosen" if one is result.best else "" if one is result.current else one.why
         says = "" if one is result.current else f"{result.measure} changes by {change}"
         rows.append(Row(one.name, (mark,), fate, says))

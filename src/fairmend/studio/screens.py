@@ -28,6 +28,7 @@ from fairmend.report.findings import Explanation
 from fairmend.report.html import build, people, repair
 from fairmend.report.report import Report
 from fairmend.report.table import Column, Table
+from fairmend.search.dossier import KINDS
 from fairmend.status import PlanStatus
 from fairmend.studio.fixes import Fix, fixes_in, role_of, without_options
 from fairmend.studio.project import Project
@@ -46,8 +47,6 @@ ROLES = {
     "weight": "people a row stands for", "ignore": "none of these",
 }  # fmt: skip
 MOST_COMPARED = 12
-_SIDES = {"current": "before", "model": "third", "cut": "fifth", "input held": "plain",
-          "blind": "after", "reads the group": "fourth"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -314,13 +313,16 @@ def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -
     drawn = [one for one in candidates if one["gap"] == one["gap"]]
     current = next(one for one in drawn if one["kind"] == "current")
     points = tuple(
-        Point(one["gap"], one["measure"], _SIDES.get(one["kind"], "plain"),
+        Point(one["gap"], one["measure"], KINDS[one["kind"]][0],
               (one["low"], one["high"]),
-              label="the model as it is" if one is current else "", large=one is current)
+              label="the model as it is" if one is current else "", below=True,
+              large=one is current)
         for one in drawn
     )  # fmt: skip
     kinds = list(dict.fromkeys(one["kind"] for one in drawn))
-    values = finite_values(*(one["measure"] for one in drawn))
+    margin = math.nan if result["margin_is_share"] else result["margin"]
+    band = current["measure"] - margin, current["measure"] + margin
+    values = finite_values(*(one["measure"] for one in drawn), *band)
     return {
         "headline": result["verdict"],
         "bound": result["bound_text"],
@@ -332,9 +334,10 @@ def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -
             Axis.of(values, as_percent, f"{result['measure']}, per cent"),
             points,
             guides=(0.0, None),
-            legend=tuple((_SIDES.get(kind, "plain"), kind) for kind in kinds),
-            beneath="Further left is a lesser gap, higher performs better. Lines are 95 % "
-            "intervals.",
+            band=None if math.isnan(margin) else band,
+            legend=tuple(KINDS[kind] for kind in kinds),
+            beneath="Further left is a lesser gap, higher performs better. The shaded band "
+            "is the margin. Lines are 95 % intervals.",
             table=_candidates(candidates),
             high=340,
         ),
