@@ -48,9 +48,22 @@ def test_the_first_audit_it_names_runs(call, file):
     [line] = [one for one in said.splitlines() if "a first audit:" in one]
     words = shlex.split(line.split("a first audit: fairmend ")[1])
     assert words[:2] == ["audit", str(file)]
-    done = call(*words, "--decimal", ",")
+    assert words[-2:] == ["--decimal", ","]  # read as it was here
+    done = call(*words)
     assert done.code == 0, done.err
     assert "Audit of 62 people in 2 groups by sex" in done.out
+
+
+def test_the_first_audit_says_which_words_are_positive(call, tmp_path):
+    path = tmp_path / "words.csv"
+    rows = [f"p{i},{'fm'[i % 2]},{('accept', 'refuse')[i // 2 % 2]},{('yes', 'no')[i // 3 % 2]}"
+            for i in range(60)]  # fmt: skip
+    path.write_text("\n".join(["person,sex,decision,outcome", *rows]) + "\n")
+    said = call("columns", str(path)).err
+    assert "--positive yes --positive-decision accept" in said
+    [line] = [one for one in said.splitlines() if "a first audit:" in one]
+    done = call(*shlex.split(line.split("a first audit: fairmend ")[1]))
+    assert done.code == 0, done.err
 
 
 def test_a_file_that_is_none_is_an_error_in_a_line(call, tmp_path):

@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 from fairmend.cli import options as o
 from fairmend.cli.output import note, print_json, say, show
-from fairmend.data.roles import ColumnGuess, guess_roles
+from fairmend.data.roles import ColumnGuess, guess_positive, guess_roles
+from fairmend.data.spelling import Spelling
 from fairmend.progress import progress
 from fairmend.tables import TextTable
 
@@ -35,7 +36,8 @@ def columns(file: o.File, cells: o.CellAndWordOptions, as_json: o.AsJson = False
     for one in guesses:
         for text in filter(None, (one.problem, one.note)):
             note(text)
-    say(" ".join(["a first audit:", "fairmend audit", shlex.quote(file), *_options(guesses)]))
+    typed = [*_options(guesses), *_spelled(cells.spelling)]
+    say(" ".join(["a first audit:", "fairmend audit", shlex.quote(file), *typed]))
 
 
 def _options(guesses: Sequence[ColumnGuess]) -> Iterator[str]:
@@ -54,3 +56,26 @@ def _options(guesses: Sequence[ColumnGuess]) -> Iterator[str]:
         found = [shlex.quote(one.name) for one in by_role.get(role, ())]
         for name in found or filter(None, [must]):
             yield f"{flag} {name}"
+    outcome, decision = (by_role.get(role, [None])[0] for role in ("outcome", "decision"))
+    yield from _positive("--positive", outcome or decision)
+    if outcome and decision and decision.values != outcome.values:
+        yield from _positive("--positive-decision", decision)
+
+
+def _positive(flag: str, column: ColumnGuess | None) -> Iterator[str]:
+    """The value that counts as positive, where two words say which it is."""
+    if column is not None and column.kind == "words":
+        value = guess_positive(column.values)
+        if value is not None:
+            yield f"{flag} {shlex.quote(value)}"
+
+
+def _spelled(spelling: Spelling) -> Iterator[str]:
+    """The options by which the cells were read."""
+    for flag in ("decimal", "thousands", "currency"):
+        if getattr(spelling, flag) is not None:
+            yield f"--{flag} {shlex.quote(getattr(spelling, flag))}"
+    if spelling.percent:
+        yield "--percent"
+    yield from (f"--missing {shlex.quote(one)}" for one in spelling.missing)
+    yield from (f"--words {shlex.quote(one)}" for one in spelling.words)
