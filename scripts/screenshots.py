@@ -118,6 +118,7 @@ def take_all(browser: Any) -> Iterator[Shot]:
         yield from dossier_shots(browser, folder)
         yield from monitor_shots(browser, folder)
         yield terminal_shot(folder)
+        yield from studio_shots(browser, folder)
 
 
 def description(shot: Shot) -> dict[str, Any]:
@@ -313,15 +314,89 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+# -------------------------------------------------------------------- the studio
+
+SCREENS = {
+    "data": "#roles",
+    "measure": "main figure",
+    "explain": "main figure",
+    "repair": ".figures",
+    "alternatives": "main figure",
+    "file": ".box",
+}
+"""Each screen, and where its picture ends."""
+
+
+def studio_shots(browser: Any, folder: Path) -> Iterator[Shot]:
+    """Every screen of a project about the file of `fairmend demo --write`, with each step done."""
+    from fairmend.studio.fixes import with_role
+    from fairmend.studio.project import Project
+    from fairmend.studio.screens import columns_of, guessed
+    from fairmend.studio.settings import STEPS
+
+    project = Project.at(folder / "applicants")
+    (folder / "applicants.csv").replace(project.folder / "data" / "applicants.csv")
+    project.open("data/applicants.csv")
+    columns = columns_of(finished(project, "columns"))
+    project.change(
+        lambda old: replace(with_role(guessed(old, columns), "over_50k", "outcome"), **CHOSEN)
+    )
+    for step in STEPS:
+        finished(project, step)
+    command = ["fairmend", "studio", "--no-browser", "--project", str(project.folder)]
+    studio = subprocess.Popen([sys.executable, "-m", *command], stderr=subprocess.PIPE, text=True)
+    assert studio.stderr is not None
+    try:
+        address = next(line.split()[-1] for line in studio.stderr if " open http" in line)
+        with opened(browser) as page:
+            page.goto(address)
+            page.wait_for_url("**/data")
+            home, state = page.url.removesuffix("data"), page.context.storage_state()
+        for name, end in SCREENS.items():
+            with opened(browser, state=state) as page:
+                page.goto(f"{home}{name}")
+                yield shot(page, f"studio-{name}.png", "body", end)
+        for name, width, theme in (("measure", NARROW, "dark"), ("repair", WIDE, "dark")):
+            with opened(browser, width=width, theme=theme, state=state) as page:
+                page.goto(f"{home}{name}")
+                narrow = "" if width == WIDE else f"-{width}"
+                yield shot(page, f"studio-{name}{narrow}-{theme}.png", "body", SCREENS[name])
+    finally:
+        studio.terminate()
+        studio.wait(20)
+        studio.stderr.close()
+
+
+CHOSEN = {
+    "metric": ["fnr"],
+    "target": "Female",
+    "do_no_harm": True,
+    "immutable": ["Married", "Immigrant", "Age_leq_30"],
+}
+
+
+def finished(project: Any, step: str) -> Any:
+    """The run of a step, once it has ended."""
+    run = project.begin(step)
+    while run.state == "running":
+        time.sleep(0.05)
+    if run.state != "done":
+        sys.exit(f"{step}: {run.error}")
+    return run
+
+
 # -------------------------------------------------------------------- pages as pictures
 
 
 @contextlib.contextmanager
-def opened(browser: Any, *, width: int = WIDE, theme: str = "light") -> Iterator[Any]:
-    """A tab as wide as the pictures."""
+def opened(
+    browser: Any, *, width: int = WIDE, theme: str = "light", state: Any = None
+) -> Iterator[Any]:
+    """A tab as wide as the pictures; ``state`` has the cookies of another one."""
     context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
-    )
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce",
+        storage_state=state,
+    )  # fmt: skip
     yield context.new_page()
     context.close()
 
