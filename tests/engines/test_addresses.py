@@ -84,6 +84,9 @@ def test_few_values_are_counted_by_polars_own_reader(bucket, people, monkeypatch
         cells.frame.native, expected.frame.native.reset_index(drop=True), check_dtype=False
     )
     np.testing.assert_array_equal(cells.people, expected.people)
+    assert engines.tabulate_into("s3://lake/cells.parquet", "s3://lake/people-*.parquet",
+                                 ["young", "sex", "repaid"]) == len(cells.people)  # fmt: skip
+    assert pd.read_parquet(bucket.open("lake/cells.parquet"))["__people"].sum() == len(people)
     assert counted == [tuple(f"s3://lake/people-{number}.parquet" for number in range(3))]
 
 
@@ -214,11 +217,25 @@ def test_an_address_that_holds_credentials_is_refused(address, bucket, fitted):
 def test_what_is_not_there_or_cannot_be_written_is_told(bucket, fitted):
     with pytest.raises(DataError, match="nothing matches 's3://lake/nobody-"):
         engines.source("s3://lake/nobody-*.parquet")
-    with pytest.raises(DataError, match=r"output 's3://nowhere/out/people-0.*: must be writable"):
-        apply(fitted, "s3://nowhere/out")
+    for work in (
+        lambda: apply(fitted, "s3://nowhere/out"),
+        lambda: fairmend.audit("said", "s3://nowhere/it.parquet", "said", sensitive_features="sex"),
+    ):
+        with pytest.raises(DataError, match=r"'s3://nowhere/.*: must be an address that can be re"):
+            work()
     with pytest.raises(DataError, match=r"'s3://lake/people-0.parquet' is there"):
         apply(fitted, "s3://lake")
     assert sorted(bucket.ls("lake")) == [f"lake/people-{number}.parquet" for number in range(3)]
+
+
+def test_a_store_without_credentials_is_told(bucket, tmp_path, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    type(bucket).clear_instance_cache()
+    for name in ("s3://lake/people-0.parquet", "s3://lake/people-*.parquet"):
+        with pytest.raises(DataError, match="NoCredentialsError: Unable to locate credentials"):
+            fairmend.audit("said", name, "said", sensitive_features="sex")
 
 
 def decisions(store, pattern):

@@ -52,28 +52,29 @@ def matching(name: str) -> list[str]:
     if not any(mark in name for mark in "*?["):
         return [name]
     scheme = urlsplit(name).scheme
-    return sorted(f"{scheme}://{found}" for found in files.glob(name))
+    with _reaching(name, "X"):
+        return sorted(f"{scheme}://{found}" for found in files.glob(name))
 
 
 def state(name: str) -> dict[str, Any]:
     """What tells whether the file at an address is still the same: its ETag, or its date."""
-    told = filesystem(name).info(name)
+    with _reaching(name, "X"):
+        told = filesystem(name).info(name)
     tag = told.get("ETag") or told.get("etag") or str(told.get("LastModified", ""))
     return {"size": int(told.get("size") or 0), "changed": 0, "etag": tag.strip('"')}
 
 
 def opened(name: str) -> IO[bytes]:
     """The file at an address, to be read."""
-    file: IO[bytes] = filesystem(name).open(name, "rb")
+    with _reaching(name, "X"):
+        file: IO[bytes] = filesystem(name).open(name, "rb")
     return file
 
 
 def exists(name: str) -> bool:
     """Whether there is a file at an address."""
-    try:
-        return bool(filesystem(name, f"output {name!r}").exists(name))
-    except OSError as error:
-        raise _unwritable(name, error) from None
+    with _reaching(name, "out"):
+        return bool(filesystem(name, "out").exists(name))
 
 
 @contextmanager
@@ -83,24 +84,32 @@ def uploading(name: str) -> Iterator[IO[bytes]]:
     What is uploaded so far is no file until it is committed, and is given up on an error. Where
     the process dies the store keeps these parts, out of sight, until its rules for them.
     """
-    try:
-        file = filesystem(name, f"output {name!r}").open(name, "wb", autocommit=False)
-    except OSError as error:
-        raise _unwritable(name, error) from None
+    with _reaching(name, "out"):
+        file = filesystem(name, "out").open(name, "wb", autocommit=False)
     try:
         yield file
     except BaseException:
-        with suppress(OSError):
+        with suppress(Exception):  # what went wrong first is what is told
             file.close()
             file.discard()
         raise
-    try:
+    with _reaching(name, "out"):
         file.close()
         file.commit()
-    except OSError as error:
-        raise _unwritable(name, error) from None
 
 
-def _unwritable(name: str, error: OSError) -> DataError:
-    fix = "Nothing is there. Check that the bucket exists, and who may write to it."
-    return DataError(f"output {name!r}", "must be writable", f"it is not: {in_a_line(error)}", fix)
+@contextmanager
+def _reaching(name: str, what: str) -> Iterator[None]:
+    """A store that cannot be asked, or says no, is an error in words, of whichever package."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{what} {name!r}",
+            "must be an address that can be reached",
+            f"it is not: {in_a_line(error)}",
+            "Check that the bucket is there, that the environment has credentials, and what they "
+            "allow.",
+        ) from None
