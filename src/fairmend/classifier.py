@@ -28,6 +28,7 @@ from fairmend.data.columns import FloatArray, Frame, Name
 from fairmend.data.groups import are_names
 from fairmend.data.limits import faults
 from fairmend.data.outcomes import UNLABELLED
+from fairmend.data.threads import one_thread
 from fairmend.errors import (
     ArtifactError,
     DataError,
@@ -189,12 +190,13 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         with progress("repairing"):
             settings.check()
             box = BlackBox.of(self.model)
-            data, settle = self._tabulated(
-                box, X, y, sensitive_features, sample_weight=sample_weight, ids=ids
-            )
-            box = box.settled()
-            one_decision = find_one_decision(data)
-            audited = audit_data(data, reference=self.reference, one_decision=one_decision)
+            with one_thread():
+                data, settle = self._tabulated(
+                    box, X, y, sensitive_features, sample_weight=sample_weight, ids=ids
+                )
+                box = box.settled()
+                one_decision = find_one_decision(data)
+                audited = audit_data(data, reference=self.reference, one_decision=one_decision)
             levels = BlindLevels(data, settings, box) if settings.blind else None
             if levels is None:
                 plans = make_plans(data, settings, box)

@@ -8,6 +8,7 @@ Nothing else in the package looks inside a container.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data.given import as_column, as_frame, as_matrix, check_rows
+from fairmend.data.threads import one_thread
 from fairmend.errors import DataError, check, check_choice
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 _NARROW = 1 << 16
 # A float or text column is probed on this many rows: few distinct values there suggest few overall.
 _PROBE, _FEW = 1_000, 16
+# A product of a matrix with more entries may be split among threads.
+_MANY = 5_000
 # Rows packed at a time, so that a wide copy of a narrow matrix never exists whole.
 _BLOCK = 1 << 16
 # Up to which whole numbers add up exactly in a float.
@@ -529,11 +533,12 @@ def _distinct_integers(matrix: NDArray[Any]) -> Distinct | None:
     # BLAS multiplies floats alone, and small whole numbers exactly
     kind: Any = next((kind for kind, most in _WHOLE if bound <= most), np.int64)
     shift, weights = low.astype(np.int64), np.array(radix).astype(kind)
-    for start in range(0, len(matrix), _BLOCK):
-        block = matrix[start : start + _BLOCK]
-        if shift.any():
-            block = block.astype(np.int64, copy=False) - shift
-        key[start : start + _BLOCK] = block.astype(kind, copy=False) @ weights
+    with one_thread() if matrix.size > _MANY else nullcontext():
+        for start in range(0, len(matrix), _BLOCK):
+            block = matrix[start : start + _BLOCK]
+            if shift.any():
+                block = block.astype(np.int64, copy=False) - shift
+            key[start : start + _BLOCK] = block.astype(kind, copy=False) @ weights
     return number(key, bound)
 
 

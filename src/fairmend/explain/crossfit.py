@@ -5,16 +5,16 @@ A logistic regression comes first. Products of inputs and gradient boosting are 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.features import FeatureMap
+from fairmend.data.threads import one_thread
 from fairmend.errors import check
 from fairmend.explain.logistic import (
     WIDE,
@@ -84,13 +84,18 @@ class CrossFitData:
     tally: Tally
     """With weights of mean 1 a person."""
     folds: Sequence[_Fold]
+    parts: Sequence[IntArray] = ()
+    """The rows of every fold, where folds split the rows."""
 
     @classmethod
     def of(cls, table: Frame, tally: Tally, what: str, random_state: int) -> CrossFitData:
         tally = _per_person(tally)
         _check_both_events(tally.weight.sum(axis=0), what)
         features = FeatureMap.learn(table, tally.weight.sum(axis=1))
-        return cls(what, features, features.apply(table), tally, _folds(tally, random_state))
+        folds = _folds(tally, random_state)
+        parts = [fold.rows for fold in folds]
+        whole = sum(map(len, parts)) == len(tally.weight) >= FEW_ROWS
+        return cls(what, features, features.apply(table), tally, folds, parts if whole else ())
 
     def mean(self, held_out: Sequence[FloatArray]) -> FloatArray:
         """Each row's probability: the mean over its people, each held out."""
@@ -111,7 +116,7 @@ class CrossFitData:
         """Some of the rows and the first few folds of them, to choose a model on."""
         tally = Tally(*(part[rows] for part in self.tally.sums))
         kept = [_Fold(fold.learn_from[rows], fold.scored[rows]) for fold in self.folds[:folds]]
-        return replace(self, matrix=self.matrix[rows], tally=tally, folds=kept)
+        return replace(self, matrix=self.matrix[rows], tally=tally, folds=kept, parts=())
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +158,16 @@ def _folds(tally: Tally, random_state: int) -> list[_Fold]:
         by_weight = shuffled[np.argsort(-weight[shuffled], kind="stable")]
         fold = np.empty(rows, np.int64)
         fold[by_weight] = np.arange(rows) % FOLDS
-        held_out = np.repeat((fold == np.arange(FOLDS)[:, None])[:, :, None], 2, axis=2)
-        share = held_out.astype(np.float64)
-    else:
-        people = tally.people.astype(np.int64)
-        start = rng.integers(FOLDS, size=people.shape)  # whose turn it is for the remainder
-        turn = (np.arange(FOLDS)[:, None, None] - start) % FOLDS
-        seats = people // FOLDS + (turn < people % FOLDS)
-        share = seats / np.maximum(people, 1)
+        there = tally.people.sum(axis=1) > 0
+        return [
+            _Fold(np.where(own[:, None], 0.0, tally.weight), (own & there).astype(np.float64))
+            for own in fold == np.arange(FOLDS)[:, None]
+        ]
+    people = tally.people.astype(np.int64)
+    start = rng.integers(FOLDS, size=people.shape)  # whose turn it is for the remainder
+    turn = (np.arange(FOLDS)[:, None, None] - start) % FOLDS
+    seats = people // FOLDS + (turn < people % FOLDS)
+    share = seats / np.maximum(people, 1)
     total = np.maximum(tally.people.sum(axis=1), 1)
     return [
         _Fold(tally.weight * (1 - part), (tally.people * part).sum(axis=1) / total)
@@ -177,19 +184,6 @@ def _per_person(tally: Tally) -> Tally:
 def clipped(probability: FloatArray) -> FloatArray:
     """Probabilities whose logarithm is finite."""
     return np.clip(np.asarray(probability, np.float64), CLIP, 1 - CLIP)
-
-
-def one_thread() -> Any:
-    """The data are small: threads would spend more time waiting for each other than working."""
-    return _thread_pools(len(sys.modules)).limit(limits=1)
-
-
-@lru_cache(maxsize=1)
-def _thread_pools(modules: int) -> Any:
-    """The libraries with threads that are loaded with so many modules; finding them takes long."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def fit_any(estimator: Any, matrix: FloatArray, weight: FloatArray) -> Any:
@@ -263,7 +257,7 @@ def _tuned(
     """The penalty with the least log loss on people held out; folds start at everybody's fit."""
     if pairs is not None and design is None:
         design = design_of(data.matrix, pairs)
-    fits, models, losses = LogisticFits(data.matrix, design), [], []
+    fits, models, losses = LogisticFits(data.matrix, design, data.parts), [], []
     kind = "l2 logistic regression" + ("" if pairs is None else " with pairs of inputs")
     for penalty in penalties:
         start = fits.fit(penalty, data.tally.weight, start=start)
@@ -305,20 +299,26 @@ def best_model(data: CrossFitData, choice: ModelChoice = LEAST_LOSS) -> Candidat
     Many people are chosen on by a few folds, and many rows by a sample; the winner is then fitted
     on everything.
     """
-    logistic = logistic_model(data)
-    loss, weight = data.losses(logistic.held_out)
-    wanted = choice.least_gain * float(loss @ weight / weight.sum())
-    if choice.least_gain > 0 and possible_gain(data, logistic) < wanted:
-        return logistic
-    rows = np.arange(len(data.matrix))
-    if len(rows) > SCREENING_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(rows, SCREENING_ROWS, replace=False))
+    rows, wanted = np.arange(len(data.matrix)), 0.0
     folds = SCREENING_FOLDS if data.tally.people.sum() > SCREENING_PEOPLE else len(data.folds)
-    few = data.only(rows, folds)
-    rival = [
-        answer[np.isin(fold.rows, rows)]
-        for fold, answer in zip(data.folds[:folds], logistic.held_out, strict=False)
-    ]
+    few = replace(data, folds=data.folds[:folds])
+    sampled = len(rows) > SCREENING_ROWS
+    if sampled:
+        rows = np.sort(np.random.default_rng(0).choice(rows, SCREENING_ROWS, replace=False))
+        few = data.only(rows, folds)
+    # all of its folds are needed only for what any model could gain, and to be compared by rows
+    logistic = logistic_model(data if sampled or choice.least_gain > 0 else few)
+    rival: Sequence[FloatArray] = logistic.held_out[:folds]
+    if choice.least_gain > 0:
+        loss, weight = data.losses(logistic.held_out)
+        wanted = choice.least_gain * float(loss @ weight / weight.sum())
+        if possible_gain(data, logistic) < wanted:
+            return logistic
+    if sampled:
+        rival = [
+            answer[np.isin(fold.rows, rows)]
+            for fold, answer in zip(data.folds[:folds], logistic.held_out, strict=False)
+        ]
     loss, weight = few.losses(rival)
     best, least = logistic, 0.0
     richer = (pair_model, boosted_model) if choice.richer is None else choice.richer
@@ -326,12 +326,12 @@ def best_model(data: CrossFitData, choice: ModelChoice = LEAST_LOSS) -> Candidat
         gain, error = mean_and_error(loss - few.losses(candidate.held_out)[0], weight)
         if gain > max(wanted, choice.errors * error, least):
             best, least = candidate, gain
-    if best is logistic:
+    if sampled:
+        return best if best is logistic else best.again(data)
+    others = data.folds[len(best.held_out) :]
+    if not others:
         return best
-    if len(rows) == len(data.matrix):
-        others = best.further(data.folds[folds:])
-        return replace(best, held_out=[*best.held_out, *others])
-    return best.again(data)
+    return replace(best, held_out=[*best.held_out, *best.further(others)])
 
 
 def mean_and_error(saved: FloatArray, weight: FloatArray) -> tuple[float, float]:
@@ -414,7 +414,7 @@ def _boosted(
         min_samples_leaf=leaf, l2_regularization=1.0, max_iter=60, early_stopping=False,
         random_state=0, **settings,
     )  # fmt: skip
-    with one_thread():  # here, as a limit holds for the libraries that are loaded by then
+    with one_thread():  # now that scikit-learn is loaded: a limit holds for what is there by then
         return foreign_model(estimator, "gradient boosting", read, data)
 
 

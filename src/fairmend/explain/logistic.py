@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -11,6 +13,7 @@ import numpy as np
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.data.limits import Coefficients, Finite, Places, alike
 from fairmend.data.stored import stored
+from fairmend.data.threads import one_thread
 from fairmend.measure import special
 from fairmend.measure.population import Tally
 
@@ -19,10 +22,20 @@ Pairs: TypeAlias = tuple[IntArray, IntArray]
 WIDE = 300
 """With more columns of numbers than this the logistic regression is left to scikit-learn."""
 _NEWTON_STEPS = 100
+_CELLS_AT_ONCE = 200_000
 _NEAR = 1e-3
 """A step that gains less than this, a unit of weight, is in the bowl: no need to check it."""
 _SLOW = 0.8
 """A step that leaves more than this of the gradient calls for a new Hessian."""
+
+
+@contextmanager
+def solving() -> Iterator[None]:
+    """One thread while models are fitted, for the solver too, which is loaded when it is needed."""
+    import scipy.linalg  # noqa: F401
+
+    with one_thread():
+        yield
 
 
 def stacked(matrix: FloatArray, weight: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
@@ -78,12 +91,21 @@ class LogisticFits:
     and its fit starts as far from everybody's as with the penalty before: two or three steps.
     """
 
-    def __init__(self, matrix: FloatArray, design: FloatArray | None = None) -> None:
-        """``design`` has an intercept and products of columns besides; see `design_of`."""
+    def __init__(
+        self,
+        matrix: FloatArray,
+        design: FloatArray | None = None,
+        parts: Sequence[IntArray] = (),
+    ) -> None:
+        """``design`` has an intercept and products of columns besides; see `design_of`.
+
+        ``parts`` are rows that fits will leave out, if these are all rows together and each once.
+        """
         self._matrix = matrix
         self._wide = design is None and matrix.shape[1] > WIDE
         if not self._wide:
             self._design = design_of(matrix, None) if design is None else design
+        self._parts = parts
         self._first: _Hessian | None = None
         self._last: tuple[Logistic, _Solution] | None = None
         self._folds: dict[int, _FoldFit] = {}
@@ -150,7 +172,7 @@ class LogisticFits:
             return float(total @ softplus - events @ log_odds + ridge @ at**2 / 2)
 
         beta, log_odds = start.beta, start.log_odds
-        inverse, last = None if curvature is None else _inverted(curvature, ridge), np.inf
+        inverse, last = None if curvature is None else _Inverse(curvature, ridge), np.inf
         step = gradient = np.zeros(len(ridge))
         for _ in range(_NEWTON_STEPS):
             p = 0.5 + 0.5 * np.tanh(log_odds / 2)  # expit, only quicker
@@ -158,11 +180,14 @@ class LogisticFits:
             if np.abs(gradient).max() <= flat * people:
                 break
             if inverse is not None and np.isfinite(last):
-                inverse = _corrected(inverse, step, gradient - before)
-            size = np.inf if inverse is None else float(gradient @ inverse @ gradient)
+                inverse.correct(step, gradient - before)
+            size = np.inf
+            if inverse is not None:
+                step = -inverse.times(gradient)
+                size = -float(gradient @ step)
             if inverse is None or size > _SLOW**2 * last:
-                inverse = _inverted(_crossed(design, total * p * (1 - p)), ridge)
-            step = -inverse @ gradient
+                inverse = _Inverse(_crossed(design, total * p * (1 - p)), ridge)
+                step = -inverse.times(gradient)
             last, change = size, design @ step
             if -gradient @ step > _NEAR * people:
                 now = loss(beta, log_odds)
@@ -170,7 +195,7 @@ class LogisticFits:
                     step, change = step / 2, change / 2
             beta, log_odds = beta + step, log_odds + change
         if self._first is None:
-            self._first = _Hessian(design, total, p * (1 - p))
+            self._first = _Hessian(design, total, p * (1 - p), self._parts)
         return _Solution(beta, log_odds)
 
 
@@ -209,9 +234,17 @@ class _Hessian:
     """The weight of each row."""
     variance: FloatArray
     """p (1-p) of each row."""
+    parts: Sequence[IntArray] = ()
+
+    @cached_property
+    def _of_parts(self) -> list[FloatArray]:
+        weight = self.total * self.variance
+        return [_crossed(self.design[rows], weight[rows]) for rows in self.parts]
 
     @cached_property
     def _of_all(self) -> FloatArray:
+        if self.parts:
+            return np.asarray(sum(self._of_parts), np.float64)
         return _crossed(self.design, self.total * self.variance)
 
     def of(self, weight: FloatArray) -> FloatArray | None:
@@ -222,37 +255,69 @@ class _Hessian:
             return None
         if len(at) == 0:
             return self._of_all
+        for rows, own in zip(self.parts, self._of_parts, strict=True):
+            if np.array_equal(rows, at) and (weight[at] == 0).all():
+                return self._of_all - own
         return self._of_all - _crossed(self.design[at], (left_out * self.variance)[at])
 
 
-def _inverted(curvature: FloatArray, ridge: FloatArray) -> FloatArray:
-    return np.asarray(np.linalg.inv(curvature + np.diag(ridge + 1e-10)), np.float64)
+class _Inverse:
+    """The inverse of a Hessian with its ridge, corrected for what steps changed (BFGS).
+
+    It is only ever multiplied with gradients, which a Cholesky factor and the steps do sooner.
+    """
+
+    def __init__(self, curvature: FloatArray, ridge: FloatArray) -> None:
+        from scipy.linalg.lapack import dpotrf
+
+        hessian = curvature + np.diag(ridge + 1e-10)
+        self._factor, failed = dpotrf(hessian, lower=True)
+        self._whole = np.linalg.inv(hessian) if failed else None
+        self._corrections: list[tuple[FloatArray, FloatArray, float]] = []
+
+    def correct(self, step: FloatArray, change: FloatArray) -> None:
+        """Take in by how much a step changed the gradient."""
+        along = float(step @ change)
+        if along > 0:
+            self._corrections.append((step, change, along))
+
+    def times(self, gradient: FloatArray) -> FloatArray:
+        """The product with a gradient, by the recursion of Nocedal."""
+        from scipy.linalg.lapack import dpotrs
+
+        product, shares = gradient, []
+        for step, change, along in reversed(self._corrections):
+            shares.append(float(step @ product) / along)
+            product = product - shares[-1] * change
+        if self._whole is None:
+            product = dpotrs(self._factor, product, lower=True)[0]
+        else:
+            product = self._whole @ product
+        for step, change, along in self._corrections:
+            product = product + (shares.pop() - float(change @ product) / along) * step
+        return np.asarray(product, np.float64)
 
 
 def design_of(matrix: FloatArray, pairs: Pairs | None) -> FloatArray:
     """An intercept, the columns, and the products of pairs of them, column by column."""
-    parts = [np.ones((1, len(matrix))), matrix.T]
-    if pairs is not None:
-        columns = np.ascontiguousarray(matrix.T)
-        parts.append(columns[pairs[0]] * columns[pairs[1]])
-    return np.concatenate(parts).T
+    rows, width = matrix.shape
+    products = [] if pairs is None else list(zip(*pairs, strict=True))
+    design = np.empty((1 + width + len(products), rows))
+    design[0], design[1 : 1 + width] = 1.0, matrix.T
+    columns = design[1 : 1 + width]
+    for place, (first, second) in enumerate(products, start=1 + width):
+        np.multiply(columns[first], columns[second], out=design[place])
+    return design.T
 
 
 def _crossed(design: FloatArray, weight: FloatArray) -> FloatArray:
-    """X' diag(weight) X."""
-    rooted = design * np.sqrt(weight)[:, None]
-    return np.asarray(rooted.T @ rooted, np.float64)
-
-
-def _corrected(inverse: FloatArray, step: FloatArray, change: FloatArray) -> FloatArray:
-    """The inverse of a Hessian, corrected for what a step changed in the gradient (BFGS)."""
-    along = float(step @ change)
-    if along <= 0:
-        return inverse
-    turned = inverse @ change
-    crossed = np.outer(step, turned)
-    own = np.outer(step, step) * (1 + change @ turned / along)
-    return np.asarray(inverse + (own - crossed - crossed.T) / along, np.float64)
+    """X' diag(weight) X, a few rows at a time, so that these stay in the processor's cache."""
+    rows, columns = design.shape
+    root, total = np.sqrt(weight)[:, None], np.zeros((columns, columns))
+    for start in range(0, rows, step := max(1, _CELLS_AT_ONCE // columns)):
+        part = design[start : start + step] * root[start : start + step]
+        total += part.T @ part
+    return total
 
 
 def _by_scikit_learn(penalty: float, matrix: FloatArray, weight: FloatArray) -> Logistic:

@@ -19,6 +19,7 @@ from fairmend.data.columns import FloatArray, Frame
 from fairmend.data.features import FeatureMap
 from fairmend.data.limits import MOST, Between, Chances, Count, Positive, Share, flat, inside
 from fairmend.data.stored import stored
+from fairmend.data.threads import all_threads
 from fairmend.errors import DataError, check, check_choice, warn
 from fairmend.explain.crossfit import (
     LEAST_GAIN,
@@ -32,10 +33,9 @@ from fairmend.explain.crossfit import (
     foreign_model,
     logistic_model,
     mean_and_error,
-    one_thread,
     pair_model,
 )
-from fairmend.explain.logistic import Logistic, PairLogistic, standard_error
+from fairmend.explain.logistic import Logistic, PairLogistic, solving, standard_error
 from fairmend.explain.trees import BoostedTrees
 from fairmend.measure import special
 from fairmend.measure.audit import auc
@@ -162,14 +162,16 @@ def fit_probability(
         return empirical(tally, what=what)
     data = CrossFitData.of(table, tally, what, random_state)
     if estimator == "auto":
-        with one_thread():
+        with solving():
             model = best_model(data, choice)
             _ = model.estimator  # fitted here, on one thread
     elif estimator == "logistic":
-        with one_thread():
+        with solving():
             model = logistic_model(data)
     else:
-        model = foreign_model(estimator, type(estimator).__name__, None, data)
+        with all_threads():
+            model = foreign_model(estimator, type(estimator).__name__, None, data)
+            _ = model.estimator
     result = _described(what, model.kind, data.mean(model.held_out), data.tally)
     if result.weak:
         warn(f"{what} is too weak to rely on: {result.weak}.")
@@ -193,7 +195,7 @@ def cross_fitted(
     Of many people or rows only the best model is fitted throughout.
     """
     data = CrossFitData.of(table, tally, what, random_state)
-    with one_thread():
+    with solving():
         if data.tally.people.sum() > SCREENING_PEOPLE or len(data.matrix) > SCREENING_ROWS:
             return [data.mean(best_model(data).held_out)]
         models = [

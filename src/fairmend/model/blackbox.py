@@ -35,6 +35,7 @@ from fairmend.data.given import (
 )
 from fairmend.data.outcomes import Labels
 from fairmend.data.rows import spread
+from fairmend.data.threads import all_threads
 from fairmend.errors import (
     DataError,
     ModelError,
@@ -295,7 +296,7 @@ class BlackBox:
                 "Call it on a few rows by hand: it must take them as they are passed here.",
             )
 
-        with foreign_code(complain):
+        with all_threads(), foreign_code(complain):
             raw = self._call(rows.native)
             self._refuse_another_order(raw, rows)
             array = self._as_array(raw)

@@ -26,6 +26,7 @@ from fairmend.data.columns import (
     Encoded,
     FloatArray,
     Frame,
+    IntArray,
     Name,
     as_numbers,
     is_missing,
@@ -40,6 +41,8 @@ Direction = Literal["up", "down"]
 Callback = Callable[[Any, Any], Any]
 
 _KINDS = ("l1", "l2", "squared_l2")
+_PAIRS_AT_ONCE = 500_000
+"""Of points compared with each other, so that their costs need not leave the processor's cache."""
 _AT_A_TIME = 64  # pairs of rows put to a caller's function, which answers about all combinations
 
 
@@ -202,6 +205,24 @@ class EditCost:
             cost = np.where(ruled_out, np.inf, cost)
         return cost
 
+    def nearest(self, here: FloatArray, there: FloatArray) -> tuple[IntArray, FloatArray]:
+        """The cheapest counterpart of each point by features alone, the first of equals; its cost.
+
+        A few rows at a time: all pairs would have to go through memory twice.
+        """
+        place, cost = np.empty(len(here), np.int64), np.empty(len(here))
+        sides = None if any(axis.values for axis in self.axes) else _product(here, there)
+        rows = max(1, _PAIRS_AT_ONCE // len(there))
+        for start in range(0, len(here), rows):
+            part = slice(start, start + rows)
+            if sides is None:
+                total = self._between(here[part], there, self.axes)
+            else:
+                total = sides[0][part] @ sides[1].T
+            place[part] = best = np.argmin(total, axis=1)
+            cost[part] = total[np.arange(len(best)), best]
+        return place, self._rooted(cost)
+
     def _asked(self, source: Frame, destination: Frame) -> FloatArray:
         assert callable(self.cost.kind)
         cost = np.asarray(self.cost.kind(source.native, destination.native), np.float64)
@@ -338,21 +359,35 @@ class EditCost:
 
 
 def _between_numbers(here: FloatArray, there: FloatArray, *, squared: bool) -> FloatArray:
-    """Distances of all pairs of points; of coordinates 0 or 1 as a product, a + b - 2ab."""
+    """Distances of all pairs of points."""
     from scipy.spatial.distance import cdist
 
     if len(there) == 0:
         return np.zeros((len(here), 0))
-    varied = (here != there[0]).any(axis=0) | (there != there[0]).any(axis=0)
+    sides = _product(here, there)
+    if sides is not None:
+        left, right = sides
+        return np.asarray(left @ right.T, np.float64)
+    varied = _varied(here, there)
     here, there = here[:, varied], there[:, varied]
-    if here.shape[1] == 0:
-        return np.zeros((len(here), len(there)))
+    return np.asarray(cdist(here, there, "sqeuclidean" if squared else "cityblock"))
+
+
+def _product(here: FloatArray, there: FloatArray) -> tuple[Any, Any] | None:
+    """Two matrices whose product is all distances, a + b - 2ab; None unless points are 0 or 1."""
+    varied = _varied(here, there)
+    here, there = here[:, varied], there[:, varied]
     if not all(((part == 0) | (part == 1)).all() for part in (here, there)):
-        return np.asarray(cdist(here, there, "sqeuclidean" if squared else "cityblock"))
+        return None
     here, there = here.astype(np.float32), there.astype(np.float32)  # exact, as these are counts
-    left = np.column_stack([-2 * here, here.sum(axis=1), np.ones_like(here[:, 0])])
-    right = np.column_stack([there, np.ones_like(there[:, 0]), there.sum(axis=1)])
-    return np.asarray(left @ right.T, np.float64)
+    left = np.column_stack([-2 * here, here.sum(axis=1), np.ones(len(here), np.float32)])
+    right = np.column_stack([there, np.ones(len(there), np.float32), there.sum(axis=1)])
+    return left, right
+
+
+def _varied(here: FloatArray, there: FloatArray) -> BoolArray:
+    """Coordinates in which not all points are the same."""
+    return np.asarray((here != there[0]).any(axis=0) | (there != there[0]).any(axis=0))
 
 
 def check_rules(cost: Cost, names: Sequence[str]) -> None:

@@ -234,11 +234,12 @@ class Donors:
         advance(len(rows))
         if self.search is not None:
             return self._nearest_searched(rows)
+        if self.box is not None:  # without rules, or donors would be mixed
+            return self._whole(rows, *self.cost.nearest(self.cost.place(rows), self._points))
         cost = self.cost.matrix(rows, self.table)
-        if self.box is None:  # the same inputs with another answer on record are no edit
-            alike = self.table.distinct()
-            mine = find_rows(self.table.take(alike.first), rows)
-            cost = np.where(mine[:, None] == alike.inverse[None, :], np.inf, cost)
+        alike = self.table.distinct()  # the same inputs with another answer on record are no edit
+        mine = find_rows(self.table.take(alike.first), rows)
+        cost = np.where(mine[:, None] == alike.inverse[None, :], np.inf, cost)
         donor = np.argmin(cost, axis=1)
         return self._whole(rows, donor, cost[np.arange(len(rows)), donor])
 
@@ -476,6 +477,7 @@ class _Memory:
     def of(self, rows: Frame) -> Any:
         if self._rows is None:
             self._rows, self._answers = rows, self._ask(rows)
+            return self._answers
         place = find_rows(self._rows, rows)
         if (place < 0).any():
             new = rows.take(np.flatnonzero(place < 0))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.limits import Between, Chance, Side
 from fairmend.data.stored import stored
+from fairmend.data.threads import one_thread
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
 from fairmend.repair.destinations import Donors, RememberingDonors, forgetting
@@ -51,13 +52,14 @@ def least_change(problem: RepairProblem) -> Plan:
     ('CLOSED', 0.2514, True)
     """
     problem.refuse_other_than_decisions()
-    if problem.is_soft:
-        return move_softly(problem)
     # a rate over decisions falls by turning some of either kind: the cheapest way is a program
     cheapest_both_ways = problem.rank == "cost" and problem.gaps[0].over_decisions
-    if len(problem.gaps) > 1 or cheapest_both_ways:
-        return close_jointly(problem)
-    return Turning.read(problem).plan(problem)
+    with one_thread():
+        if problem.is_soft:
+            return move_softly(problem)
+        if len(problem.gaps) > 1 or cheapest_both_ways:
+            return close_jointly(problem)
+        return Turning.read(problem).plan(problem)
 
 
 # -------------------------------------------------------------------- who goes first

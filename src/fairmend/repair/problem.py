@@ -13,8 +13,7 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.features import FeatureMap
 from fairmend.errors import DataError, RepairRefused, check, listed, warn
 from fairmend.explain.counterfactual import check_level, choose_groups
-from fairmend.explain.crossfit import one_thread
-from fairmend.explain.logistic import Logistic, logistic_regression
+from fairmend.explain.logistic import Logistic, logistic_regression, solving
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Combination, Disparity, RateGap
 from fairmend.measure.intervals import TOO_FEW, normal_quantile
@@ -495,7 +494,7 @@ class RepairProblem:
         table, decision = self.data.table.take(every), answers.decision
         features = FeatureMap.learn(table, np.ones(len(every)))
         weight = np.stack([1 - decision, decision], axis=1)
-        with one_thread():
+        with solving():
             return features, logistic_regression(100.0, features.apply(table), weight, flat=1e-6)
 
 

@@ -6,6 +6,8 @@ and of groups by sex and age the sex tells half.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fairmend.data.columns import BoolArray, Encoded, FloatArray, IntArray, as_numbers
@@ -37,7 +39,7 @@ def telling_inputs(data: AuditData) -> tuple[str, ...]:
         name
         for name, column in zip(data.table.names, data.table.encoded, strict=True)
         if (values := _values(column)) is not None
-        and any(_tells(values, people, members) for members in questions)
+        and _tells(np.stack([np.bincount(values, part) for part in people]), questions)
     )
 
 
@@ -86,11 +88,14 @@ def _questions(data: AuditData) -> list[BoolArray]:
     return [np.array(members) for members in asked if sum(members) < len(groups)]
 
 
-def _tells(values: IntArray, people: FloatArray, members: BoolArray) -> bool:
-    """Whether an input with these values tells who is of some groups."""
-    both = np.stack([people[members].sum(axis=0), people[~members].sum(axis=0)])
-    doubt = both.sum(axis=1).min() / both.sum()
-    return bool(_wrong(values, both) < TELLING * doubt)
+def _tells(people: FloatArray, questions: Sequence[BoolArray]) -> bool:
+    """Whether an input tells the answer to some question, by people of each group and value."""
+    for members in questions:
+        both = np.stack([people[members].sum(axis=0), people[~members].sum(axis=0)])
+        wrong = both[both - 1 <= both[::-1]].sum()  # not as most others with their value
+        if wrong < TELLING * both.sum(axis=1).min():
+            return True
+    return False
 
 
 def _people_by_row(data: AuditData, group: int) -> FloatArray:
@@ -100,10 +105,3 @@ def _people_by_row(data: AuditData, group: int) -> FloatArray:
     tally = population.tally
     people[population.rows] = 1e6 * population.mass if tally is None else tally.people.sum(axis=1)
     return people
-
-
-def _wrong(values: IntArray, people: FloatArray) -> float:
-    """The share of people who are not as most others with their value."""
-    by_value = np.stack([np.bincount(values, part) for part in people])
-    wrong = by_value[by_value - 1 <= by_value[::-1]].sum()
-    return float(wrong / people.sum())

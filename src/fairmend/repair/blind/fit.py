@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from fairmend.data.columns import BoolArray, FloatArray
+from fairmend.data.threads import one_thread
 from fairmend.errors import check
 from fairmend.explain.crossfit import ModelChoice, pair_model, tree_model
 from fairmend.measure.audit import audit_data
@@ -119,6 +120,7 @@ class BlindLevels:
         self.data, self.settings, self.box, self._alike = data, settings, box, alike
         self._decided: dict[float, dict[Hashable, Plan]] = {}
         self._plans: dict[float, dict[Hashable, Plan]] = {}
+        self._read: dict[float, dict[Hashable, RepairProblem]] = {}
         self._gaps = audit_data(
             data, metrics=settings.disparities[:1], reference=settings.reference
         ).gaps
@@ -131,14 +133,16 @@ class BlindLevels:
     def at(self, level: float) -> dict[Hashable, Plan]:
         """The plans that close so much of the gaps."""
         if level not in self._plans:
-            plans = self.decided(level)
-            self._plans[level] = self._finished(plans, level) if level and plans else plans
+            with one_thread():
+                plans = self.decided(level)
+                self._plans[level] = self._finished(plans, level) if level and plans else plans
         return self._plans[level]
 
     def decided(self, level: float) -> dict[Hashable, Plan]:
         """The same plans before edits are looked for: they decide, and have no figures."""
         if level not in self._decided:
-            self._decided[level] = self._at(level)
+            with one_thread():
+                self._decided[level] = self._at(level)
         return self._decided[level]
 
     def _at(self, level: float) -> dict[Hashable, Plan]:
@@ -160,8 +164,10 @@ class BlindLevels:
         return _finished(self._fit_inputs.audited, plans, self._problems(level), rivals)
 
     def _problems(self, level: float) -> dict[Hashable, RepairProblem]:
-        settings = replace(self.settings, level=level)
-        return _problems(self.data, settings, self.box, self._gaps, self._against)
+        if level not in self._read:
+            settings = replace(self.settings, level=level)
+            self._read[level] = _problems(self.data, settings, self.box, self._gaps, self._against)
+        return self._read[level]
 
     @cached_property
     def _fit_inputs(self) -> _FitInputs:

@@ -75,11 +75,12 @@ class Audited:
 
     def kinds(self, kept_out: Sequence[str]) -> IntArray:
         """The same number for rows that are one to a rule: equal inputs with equal answers."""
-        columns = [self.visible(kept_out).distinct().inverse, self.answers.decision]
-        if self.answers.score is not None:
-            columns.append(self.answers.score)
-        _, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        return np.asarray(kind).ravel()
+        kind = np.asarray(self.visible(kept_out).distinct().inverse)
+        for answer in (self.answers.decision, self.answers.score):
+            if answer is not None:
+                values, place = np.unique(answer, return_inverse=True)
+                kind = np.unique(kind * len(values) + place, return_inverse=True)[1]
+        return kind
 
     @property
     def people(self) -> FloatArray:
@@ -90,7 +91,7 @@ class Audited:
             people[group, at] = population.counts.people
         return people
 
-    @property
+    @cached_property
     def tally(self) -> Tally:
         """Everybody, whatever the group."""
         totals = [np.zeros((len(self.rows), 2)) for _ in range(3)]

@@ -35,6 +35,8 @@ _IN_VAIN = 0.5
 _NEARLY_ALL = 0.9
 _SECONDS = 5.0
 """For the last step, which is a program over whole numbers."""
+_INSIDE = 0.999
+"""How far into their tolerances gaps are brought by it."""
 
 
 # -------------------------------------------------------------------- the program
@@ -263,6 +265,8 @@ class FlipSearch:
         others = turned.copy()
         others[near] = False
         offset, effect = self._excess(others), self._observed[:, near] @ member
+        if len(against) <= _NEAR[0]:
+            return _best_of_all(against, effect, offset, self._tolerance)
         beyond = -self._tolerance[:, None]  # times the last variable
         answer = milp(
             np.r_[against, 1.0],
@@ -271,10 +275,30 @@ class FlipSearch:
             constraints=LinearConstraint(
                 np.r_[np.c_[effect, beyond], np.c_[-effect, beyond]],
                 -np.inf,
-                np.r_[-offset, offset] + 0.999 * np.tile(self._tolerance, 2),
+                np.r_[-offset, offset] + _INSIDE * np.tile(self._tolerance, 2),
             ),
             options={"time_limit": _SECONDS},
         )
         if answer.x is None:
             return turned[near] @ member > 0
         return np.asarray(np.round(answer.x[:-1]) > 0)
+
+
+def _best_of_all(
+    against: FloatArray, effect: FloatArray, offset: FloatArray, tolerance: FloatArray
+) -> BoolArray:
+    """The same program where the choices are few enough to try them all, half by half."""
+    halves = np.array_split(np.arange(len(against)), 2)
+    first, second = (
+        np.arange(2 ** len(half))[:, None] >> np.arange(len(half)) & 1 for half in halves
+    )
+
+    def summed(each: FloatArray) -> FloatArray:
+        one, other = (sums @ each[at] for sums, at in zip((first, second), halves, strict=True))
+        return np.asarray(np.add.outer(one, other), np.float64)
+
+    beyond = np.zeros((len(first), len(second)))
+    for gap, start, most in zip(effect, offset, tolerance, strict=True):
+        beyond = np.maximum(beyond, np.abs(start + summed(gap)) / most - _INSIDE)
+    place = np.unravel_index(np.argmin(summed(against) + beyond), beyond.shape)
+    return np.asarray(np.r_[first[place[0]], second[place[1]]] > 0)
