@@ -246,7 +246,7 @@ class Counting:
 
 
 def check_answers(data: People, model: LogisticRegression) -> dict[str, Any]:
-    """A quicker wrong answer is no answer: gaps, the other group, and what the model was asked."""
+    """A quicker wrong answer is no answer: gaps, the other group, queries of the model."""
     counting = Counting(model)
     ours = mended(counting, data)
     asked_in_fit, counting.asked = counting.asked, 0
@@ -440,7 +440,7 @@ def run_mixed(folder: Path, repeats: int, out: Path, only: str | None) -> int:
 
 
 def fit_odd(case: OddCase) -> tuple[Seconds, int, int, RepairedClassifier]:
-    """Seconds, calls of the model, rows it was asked about, and the repair."""
+    """Seconds, calls of the model, rows it was queried about, and the repair."""
     asked = []
 
     def model(rows: Any) -> np.ndarray:
@@ -528,7 +528,7 @@ def main() -> int:
         f"{answers['distinct_rows']:,} of them distinct; best of {options.repeats}\n{table}"
     )
     print(
-        f"The model was asked about {answers['asked_in_fit']:,} rows in fit and "
+        f"The model was queried about {answers['asked_in_fit']:,} rows in fit and "
         f"{answers['asked_in_predict']:,} in predict.\nGap {100 * answers['gap_before']:.1f} points"
         f" before, {100 * answers['gap_after']:+.2f} after "
         f"(fairlearn {100 * answers['gap_after_fairlearn']:+.2f}); decisions changed in the other "

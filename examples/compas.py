@@ -145,8 +145,8 @@ def tell(folder: Path, file: Path | None = None) -> Told:
         do_no_harm=True, immutable=scored.immutable, one_way=scored.one_way, random_state=SEED,
     ).fit(X, y, sensitive_features=race)  # fmt: skip
     say(
-        "Nobody can ask the model about a row that nobody has had, so people are moved to rows on "
-        "record that were not flagged. A score of ten values puts many people exactly at the "
+        "Nobody can query the model about a row that nobody has had, so people are moved to rows "
+        "on record that were not flagged. A score of ten values puts many people exactly at the "
         "threshold: these are decided by a draw of their own, the same whenever they are asked for."
     )
     show(repaired.plan_)

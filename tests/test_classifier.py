@@ -1009,7 +1009,7 @@ def test_a_model_of_the_outcome_is_checked_where_none_is_needed():
 
 
 def counted(model):
-    """A model, and the numbers of rows it was asked about, call by call."""
+    """A model, and the numbers of rows it was queried about, call by call."""
     asked = []
 
     def count(rows):

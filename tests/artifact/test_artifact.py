@@ -383,7 +383,7 @@ def test_a_model_that_differs_in_the_last_bits_is_the_same_model(tmp_path):
 
 
 def test_a_repair_that_asks_its_model_needs_one_that_can_be_asked(good):
-    with pytest.raises(ArtifactError, match="must be loaded with a model that can be asked"):
+    with pytest.raises(ArtifactError, match="must be loaded with a model that can be queried"):
         fairmend.load(good, "said")
 
 

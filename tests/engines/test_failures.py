@@ -25,7 +25,7 @@ INPUTS = ["a", "b", "number"]
 
 @pytest.fixture(scope="module")
 def people():
-    """``number`` tells partitions apart, and with it the batches the model is asked about."""
+    """``number`` tells partitions apart, and with it the batches the model is queried about."""
     rng = np.random.default_rng(0)
     n = 600
     group = rng.choice(["x", "y"], n)

@@ -53,7 +53,7 @@ def small_limits(monkeypatch):
 
 
 def slow_lender(log, scored=lender()):  # noqa: B008  the model travels inside
-    """Each process that is asked about many rows writes down that it is, and takes its time."""
+    """Each process that is queried about many rows writes down that it is, and takes its time."""
 
     def score(rows):
         if len(rows) > 100 and os.path.exists(log):
@@ -75,7 +75,7 @@ class Killer(threading.Thread):
     def run(self):
         until = time.monotonic() + 60
         while time.monotonic() < until and self.killed is None:
-            here = str(os.getpid())  # which asks the model too, and is not to be killed
+            here = str(os.getpid())  # which queries the model too, and is not to be killed
             calls = [path for path in self.log.iterdir() if path.name != here]
             if sum(path.stat().st_size for path in calls) >= self.after:
                 last = max(calls, key=lambda path: path.stat().st_mtime)

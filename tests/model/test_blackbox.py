@@ -1,4 +1,4 @@
-"""The black box: what it is asked, how often, and how its answers are read."""
+"""The black box: what it is queried about, how often, and how its answers are read."""
 
 import os
 

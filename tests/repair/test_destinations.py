@@ -351,7 +351,7 @@ def test_whoever_can_become_a_donor_altogether_is_reached(seed):
     assert (found.table.native[:, 0] == X[rows, 0]).all()
 
 
-# -------------------------------------------------------------------- how often the model is asked
+# ------------------------------------------------------------------ how often the model is queried
 
 
 class Asked:
@@ -451,6 +451,6 @@ def test_donors_that_remember_give_the_same_and_ask_once(forest, monkeypatch):
         pd.testing.assert_frame_equal(
             plain.table.native.reset_index(drop=True), again.table.native.reset_index(drop=True)
         )
-    monkeypatch.setattr(BlackBox, "query", None)  # the model is asked no more
+    monkeypatch.setattr(BlackBox, "query", None)  # the model is queried no more
     assert len(remembering.nearest(rows).cost) == len(remembering.reach(rows)) == len(rows)
     assert type(forgetting(remembering)) is Donors

@@ -173,6 +173,15 @@ def test_what_changes_and_for_whom(world):
     for people, verb in zip(sums, ("gain", "lose"), strict=True):
         assert (f"{people_count(people)} {verb}" in beside) == (people > 1e-9)
     more = round(sums[0] - sums[1])
+    repaired = {(name, plan.target) for plan in report.plans
+                for name in verdict.metrics_of(report, plan)}  # fmt: skip
+    narrower = all(
+        abs(world.rate(gap.metric, gap.target, repaired=True)
+            - world.rate(gap.metric, gap.baseline, repaired=True)) < abs(gap.gap)
+        for gap in report.before if (gap.metric, gap.target) in repaired
+    )  # fmt: skip
+    taken = lines.pop() if lines[-1] == verdict.TAKES_AWAY else ""
+    assert bool(taken) == (narrower and sums[1] - sums[0] > 1e-9)
     if more:
         assert lines[-1].startswith(f"In all {abs(more):,} {'more' if more > 0 else 'fewer'} ")
 

@@ -61,7 +61,7 @@ def test_a_person_is_told_what_was_decided_and_why(log):
     first, second, third, end = text.strip().split("\n\n")
     assert "by Acme, version 2026.3 (decision 0001/0)" in first
     assert "The model's own decision: negative (score 0.455)." in first
-    assert "asked again with another dose (2.0 instead of 1.5)" in first
+    assert "queried again with another dose (2.0 instead of 1.5)" in first
     assert "which was given: positive (score 0.505)." in first
     assert "Basis: Safety board, minutes 14.2." in first
     assert "These contradict each other; the last one counts." in first

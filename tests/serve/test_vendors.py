@@ -41,7 +41,7 @@ def check(sidecar, name, repaired, model):
         more = content.get("fairmend") or content["parameters"]["fairmend"]
         assert more["repaired"] == expected.tolist(), path
         said = np.array(serving.answers(content)).reshape(200, -1)[:, -1]
-        # the vendor is asked about the edited people in a batch of their own: last bits may move
+        # the vendor is queried about the edited people in a batch of their own: last bits may move
         np.testing.assert_allclose(said, model.predict_proba(edited)[:, 1], rtol=1e-12)
     with_types = serving.post(sidecar.url + "/predict", {"instances": [[40.0, 1, 0.0]]})
     assert with_types[0] == 200, "whole numbers reach an integer column as integers"

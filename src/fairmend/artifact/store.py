@@ -369,7 +369,7 @@ def load(
         if not box.can_query and not about.model.recorded:
             raise ArtifactError(
                 what,
-                "must be loaded with a model that can be asked",
+                "must be loaded with a model that can be queried",
                 f"got {box!r}",
                 "The repair was fitted on one, and asks it about the edits it makes.",
             )

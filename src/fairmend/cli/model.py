@@ -128,7 +128,7 @@ def load_repair(path: str, call: ModelOptions, key: bytes | None = None) -> Repa
              "people were drawn with before")  # fmt: skip
     if not call.given and not about.model.recorded:
         raise typer.BadParameter(
-            "this repair was fitted on a model that can be asked: name it with --model MODEL"
+            "this repair was fitted on a model that can be queried: name it with --model MODEL"
         )
     _refuse_other_reading(call, about.model)
     return load(path, call.source() if call.given else None, key=key)

@@ -70,7 +70,7 @@ def load_adult(backend: Kind = "pandas") -> Bunch:
     ``backend`` is the kind of ``X`` (columns of int8) and ``sensitive_features`` (strings):
     ``"pandas"``, ``"polars"``, ``"pyarrow"``, or ``"numpy"`` for plain arrays.
 
-    The share of y = 1 differs between the groups before any model is asked:
+    The share of y = 1 differs between the groups before any model is queried:
     P(Y=1 | Female) = 0.109, P(Y=1 | Male) = 0.306.
 
     >>> adult = load_adult()

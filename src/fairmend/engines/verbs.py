@@ -310,7 +310,7 @@ def map_rows(
         How often a batch is tried again when the model fails, with pauses that double.
     remember
         Where inputs have few values, rows that the audit has seen are answered as the audit saw
-        them, and the model is asked about new ones only. False: it is asked about all.
+        them, and the model is queried about new ones only. False: about all.
 
     Returns
     -------

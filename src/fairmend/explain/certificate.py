@@ -29,7 +29,7 @@ from fairmend.tables import points
 class Certificate:
     """Whether any distribution over these inputs closes the gap (the paper's Proposition 1).
 
-    M attains its extremes on single rows, so a gap M(P0) > 0 can be brought down to
+    M attains its extremes on single rows, so a gap M(P0) > 0 can be lowered to
     min_i r_i / t_i - c and no further, and a gap below 0 up to the maximum. The bounds hold for all
     rows at once (Bonferroni) and include the error in the baseline's rate.
     """

@@ -1,1 +1,1 @@
-"""Who is asked: the black box, models in files and models behind an address."""
+"""What is queried: the black box, models in files and models behind an address."""

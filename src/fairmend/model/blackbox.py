@@ -193,7 +193,7 @@ class BlackBox:
         return model if isinstance(model, cls) else cls(model)
 
     def settled(self) -> BlackBox:
-        """The box once it has answered: what has only ever given labels is read as labels.
+        """The model once it has answered: what has only ever given labels is read as labels.
 
         So one odd answer later is an error, and does not change how all others are read.
         """

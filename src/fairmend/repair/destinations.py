@@ -2,9 +2,9 @@
 
 Donors are rows seen in the target group that get the wanted decision. Without rules a row becomes
 its nearest donor. With rules it takes of a near donor what it may take and keeps the rest of
-itself; whether that mixture really gets the wanted decision is asked of the model, never assumed.
+itself; whether that mixture really gets the wanted decision is a query of the model, never assumed.
 On mixed data what was taken is then given back, feature by feature, the dearest first, for as long
-as the decision stays. Where the model cannot be asked, or the cost compares whole rows, they are
+as the decision stays. Where the model cannot be queried, or the cost compares whole rows, they are
 donors as they are. A row is compared with all donors, or, where these are numbers and many, with
 those that a search finds near it.
 """
@@ -48,7 +48,7 @@ _ONE_BY_ONE = 512
 _COURSES = (32, 128)
 """Into how many blocks they are cut then: each is tried, and the cheaper edit kept."""
 _ASKED_AT_ONCE, _CELLS_ASKED_AT_ONCE = 128, 20_000
-"""Questions to the model in one call, and their values, where few rows are left to ask about."""
+"""Queries of the model in one call, and their values, where few rows are left to ask about."""
 _CELLS_AT_ONCE = 4_000_000
 """Values of rows that are looked at together."""
 _IN_TURN = ((0, 1), (1, 4), (4, 10), (10, NEAREST))  # few calls: the nearest, then ever more
@@ -83,7 +83,7 @@ class Donors:
     answers: Answers
     cost: EditCost
     box: BlackBox | None
-    """None where edits lead to whole donors: the model cannot be asked, or need not be."""
+    """None where edits lead to whole donors: the model cannot be queried, or need not be."""
     labels: Labels
     varied: Annotated[Places, rising]
     """Donors that differ in what can be taken from them: of those that do not, one will do."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOSES",
     "NO_FACTS",
+    "TAKES_AWAY",
     "audit_headline",
     "audit_lead",
     "audit_verdict",
@@ -54,6 +55,8 @@ __all__ = [
     "why_edited",
     "worst_of",
 ]
+TAKES_AWAY = "It narrows the gap mostly by taking favourable decisions away."
+"""Where more people lose the favourable decision than gain it."""
 Pieces = list[tuple[str, str]]
 """A sentence in pieces, each with the side whose figure it is, or none."""
 MOST_GAPS = 4
@@ -198,7 +201,15 @@ def changes(report: Report) -> list[str]:
         if group.repaired:
             in_short = "".join(_in_short(report, *pair) for pair in pairs)
             lines.append(f"{who}, {gains_and_losses([group])}.{in_short}")
-    return [*lines, *_unchanged(report), *filter(None, [_given(report)])]
+    return [*lines, *_unchanged(report), *filter(None, [_given(report), _at_whose_cost(report)])]
+
+
+def _at_whose_cost(report: Report) -> str:
+    """That gaps are narrowed at the cost of those who lose, where more people lose than gain."""
+    more = sum(one.people_lost - one.people_gained for one in report.groups)
+    narrower = all(abs(new.gap) < abs(old.gap) for plan in report.plans
+                   for old, new in _judged(report, plan))  # fmt: skip
+    return TAKES_AWAY if narrower and more > EXACT else ""
 
 
 def gains_and_losses(groups: Sequence[GroupOutcome]) -> str:

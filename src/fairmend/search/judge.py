@@ -95,7 +95,7 @@ class Judge:
         self._now = self._rates(pairs[0], part.current.decision)
 
     def figures_of(self, candidate: Decides) -> Figures:
-        """All figures of a candidate, which is asked once."""
+        """All figures of a candidate, which is queried once."""
         if candidate not in self._figures:
             scores = isinstance(self.measure, AreaUnderCurve)
             self._figures[candidate] = self.figures(candidate.answers(self.part, scores=scores))

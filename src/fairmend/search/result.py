@@ -27,6 +27,7 @@ from fairmend.repair.settings import RepairSettings
 from fairmend.repair.telling import telling_inputs
 from fairmend.repair.trade_off import TradeOff
 from fairmend.report.findings import Provenance
+from fairmend.report.verdict import TAKES_AWAY
 from fairmend.search.bound import Bound
 from fairmend.search.candidates import Candidate
 from fairmend.search.judge import RISK, Figures, width
@@ -244,7 +245,7 @@ class Alternatives(doors.Shown):
             "lose it.",
         ]
         if after.lose > after.gain:
-            sentences.append("It narrows the gap mostly by taking favourable decisions away.")
+            sentences.append(TAKES_AWAY)
         return tuple(sentences)
 
     def _what_it_reads(self) -> str:

@@ -80,7 +80,7 @@ class Config:
     tls_key: str | None = None
 
     timeout: Positive = 10.0
-    """Seconds for a whole request, everything asked of the vendor included."""
+    """Seconds for a whole request, all queries of the vendor included."""
     retries: Annotated[int, Between(0, 10)] = 2
     breaker_failures: Count = 5
     breaker_seconds: Positive = 10.0

@@ -1,8 +1,8 @@
 """A fitted repair as a server needs it: laws of single rows, remembered; draws for people.
 
-A request asks the vendor about its rows, and only then are laws looked up: the law of a row depends
-on the row and on the vendor's answer. Finding a new one may query the vendor about mixtures of
-rows; that happens in a thread.
+A request queries the vendor about its rows, and only then are laws looked up: the law of a row
+depends on the row and on the vendor's answer. Finding a new one may query the vendor about
+mixtures of rows; that happens in a thread.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _trace: ContextVar[Mapping[str, str]] = ContextVar("trace", default=MappingProxy
 
 
 def follow_trace(headers: Mapping[str, str]) -> None:
-    """Pass a request's trace context on with whatever the vendor is asked because of it."""
+    """Pass a request's trace context on with the queries of the vendor that it causes."""
     _trace.set({name: headers[name] for name in ("traceparent", "tracestate") if name in headers})
 
 

@@ -19,7 +19,7 @@ def test_mlflow_answers_as_the_model_itself(mlflow_url, model):
     X, _, _ = vendors.people(300)
     expected = model.predict_proba(X)[:, 1]
     assert np.array_equal(RemoteModel(mlflow_url)(X), expected)
-    # the size of a batch may move the last bits, so the model itself is asked by sevens too
+    # the size of a batch may move the last bits, so the model itself is queried by sevens too
     by_sevens = [model.predict_proba(X[i : i + 7])[:, 1] for i in range(0, len(X), 7)]
     in_polars = RemoteModel(mlflow_url, batch=7)(pl.from_pandas(X))
     assert np.array_equal(in_polars, np.concatenate(by_sevens))

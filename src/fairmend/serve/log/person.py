@@ -59,12 +59,12 @@ class PersonalDecision:
         changes = _changes(row["features"]) or row["edited"].replace(",", ", ")
         then = _decision(row, "repaired")
         if row["mode"] != "repair":
-            return [f"With the repair the model would have been asked with another {changes}, and "
-                    f"its decision would have been: {then}.",
+            return [f"With the repair the model would have been queried with another {changes}, "
+                    f"and its decision would have been: {then}.",
                     "The repair was only watched: the model's own decision was given."]  # fmt: skip
         return [
-            "So that people of different groups are treated alike, the model was asked again with "
-            f"another {changes}. Its decision then, which was given: {then}.",
+            "So that people of different groups are treated alike, the model was queried again "
+            f"with another {changes}. Its decision then, which was given: {then}.",
             f"Basis: {self.basis or 'not on record'}.",
         ]
 
