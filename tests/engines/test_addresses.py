@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -223,6 +224,8 @@ def test_what_is_not_there_or_cannot_be_written_is_told(bucket, fitted):
     ):
         with pytest.raises(DataError, match=r"'s3://nowhere/.*: must be an address that can be re"):
             work()
+    with pytest.raises(DataError, match="must be text where it is an address"):
+        apply(fitted, Path("s3://lake/out"))
     with pytest.raises(DataError, match=r"'s3://lake/people-0.parquet' is there"):
         apply(fitted, "s3://lake")
     assert sorted(bucket.ls("lake")) == [f"lake/people-{number}.parquet" for number in range(3)]

@@ -170,7 +170,11 @@ def unknown_origin(columns: Sequence[str]) -> dict[str, Any]:
 
 def output_place(out: str | Path) -> Path | str:
     """An address as it is, anything else as a path."""
-    return out if isinstance(out, str) and is_address(out) else Path(out)
+    if isinstance(out, str) and is_address(out):
+        return out
+    must, fix = "must be text where it is an address", "Pass it as it is, without Path(...)."
+    check(not str(out).startswith(("s3:/", "s3a:/")), "out", must, f"got {out!r}", fix)
+    return Path(out)
 
 
 def is_finished(out: Path | str, stamp: Mapping[str, Any], *, overwrite: bool) -> bool:

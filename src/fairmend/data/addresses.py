@@ -58,23 +58,26 @@ def matching(name: str) -> list[str]:
 
 def state(name: str) -> dict[str, Any]:
     """What tells whether the file at an address is still the same: its ETag, or its date."""
+    files = filesystem(name)
     with _reaching(name, "X"):
-        told = filesystem(name).info(name)
+        told = files.info(name)
     tag = told.get("ETag") or told.get("etag") or str(told.get("LastModified", ""))
     return {"size": int(told.get("size") or 0), "changed": 0, "etag": tag.strip('"')}
 
 
 def opened(name: str) -> IO[bytes]:
     """The file at an address, to be read."""
+    files = filesystem(name)
     with _reaching(name, "X"):
-        file: IO[bytes] = filesystem(name).open(name, "rb")
+        file: IO[bytes] = files.open(name, "rb")
     return file
 
 
 def exists(name: str) -> bool:
     """Whether there is a file at an address."""
+    files = filesystem(name, "out")
     with _reaching(name, "out"):
-        return bool(filesystem(name, "out").exists(name))
+        return bool(files.exists(name))
 
 
 @contextmanager
@@ -84,8 +87,9 @@ def uploading(name: str) -> Iterator[IO[bytes]]:
     What is uploaded so far is no file until it is committed, and is given up on an error. Where
     the process dies the store keeps these parts, out of sight, until its rules for them.
     """
+    files = filesystem(name, "out")
     with _reaching(name, "out"):
-        file = filesystem(name, "out").open(name, "wb", autocommit=False)
+        file = files.open(name, "wb", autocommit=False)
     try:
         yield file
     except BaseException:
@@ -103,8 +107,6 @@ def _reaching(name: str, what: str) -> Iterator[None]:
     """A store that cannot be asked, or says no, is an error in words, of whichever package."""
     try:
         yield
-    except DataError:
-        raise
     except Exception as error:
         raise DataError(
             f"{what} {name!r}",
