@@ -265,7 +265,7 @@ OFFERED = "twenty offered models, each worse than the margin"
 
 
 def offered_models(seeds: Sequence[int]) -> list[Record]:
-    """Other models whose loss is the margin, and whose gap is lesser: none may be chosen."""
+    """Other models whose loss is the margin, and whose gap is smaller: none may be chosen."""
     world = rows(n=4_000)
     return [one_offer(world, seed) for seed in seeds]
 

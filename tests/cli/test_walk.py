@@ -64,7 +64,7 @@ def test_without_a_label_the_decisions_are_compared(workdir, call):
     assert found["left_out"] == left_out
     assert done.err == (
         f"fairmend: {left_out} of 1,500 people have no group: left out\n"
-        "fairmend: no --label: the decisions alone are compared, not whether they were right\n"
+        "fairmend: no --label: only decisions are compared, not whether they were right\n"
     )
 
 

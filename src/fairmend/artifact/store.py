@@ -386,7 +386,7 @@ def load(
             "key",
             f"must be the one with fingerprint {about.key_fingerprint}",
             f"got one with fingerprint {given}",
-            "With another key people would be drawn anew: find the one used in fit.",
+            "With another key all draws would change: find the key that was used in fit.",
         )
     skipped = about.model.recorded or box.random or isinstance(box, _NoModel)
     if check_model and box.can_query and not skipped:

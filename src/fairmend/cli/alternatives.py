@@ -33,9 +33,10 @@ class SearchOptions:
     measure: Annotated[
         str,
         _search_option(
-            "What must stay: worth (wrong decisions, weighed as the model's own decisions imply), "
-            "accuracy, balanced_accuracy, auc, a column with what a positive decision about each "
-            "person brings, or the costs of both errors as false_positive=1,false_negative=5.",
+            "The performance to keep: worth (wrong decisions, weighed as the model's own decisions "
+            "imply), accuracy, balanced_accuracy, auc, a column with the profit of a positive "
+            "decision about each person, or the costs of both errors as "
+            "false_positive=1,false_negative=5.",
             "NAME",
         ),
     ] = "worth"
@@ -108,7 +109,7 @@ def alternatives(
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Search for an alternative that performs as well and has a lesser gap, without retraining.
+    """Search for an alternative that performs as well and has a smaller gap, without retraining.
 
     Candidates are made and chosen on one part of the people and judged once on the other.
     """

@@ -67,9 +67,9 @@ def apply(
     force: o.Force = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Put files of any size and number through a repair: decisions, edited rows, or both.
+    """Apply a repair to files of any size and number: decisions, edited rows, or both.
 
-    Cells that are not edited come out as they came in. The same person, known by --id and the key,
+    Cells that are not edited are copied unchanged. The same person, known by --id and the key,
     always gets the same answer.
     """
     from fairmend.apply.batch import refuse_groups

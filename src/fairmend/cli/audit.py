@@ -74,7 +74,7 @@ def audit(
         confidence=confidence,
     )
     if columns.label is None:
-        say("no --label: the decisions alone are compared, not whether they were right")
+        say("no --label: only decisions are compared, not whether they were right")
     tell_backwards(result, people.positive)
     tell_small_reference(result, reference, {gap.baseline for gap in result.gaps})
     crossed = over_the_limit(result, limits)

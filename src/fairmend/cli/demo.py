@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Write = Annotated[
     str | None,
     typer.Option(
-        help="Write a CSV to try with instead: the people with the model's scores.",
+        help="Write an example CSV instead: the people with the model's scores.",
         metavar="FILE",
         rich_help_panel=o.OUTPUT,
     ),

@@ -51,7 +51,7 @@ def explain(
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Show which inputs of a group its gap rests on, and whether they can close it."""
+    """Show which inputs a gap rests on, and whether any distribution of them closes it."""
     from fairmend import counterfactual as run
 
     box = call.box()

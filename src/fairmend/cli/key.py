@@ -14,9 +14,9 @@ def key(
     file: Annotated[str, typer.Argument(help="Where to write it.", metavar="FILE")],
     as_json: o.AsJson = False,
 ) -> None:
-    """Make the secret that people's draws depend on, in a file only you can read.
+    """Make a key, the secret for draws, in a file that only you can read.
 
-    It is never overwritten: with another key, people would be drawn anew.
+    A key is never overwritten: with another key, all draws would change.
     """
     from fairmend.apply.draw import write_key
 

@@ -110,7 +110,7 @@ class SoftModelOptions(ModelOptions):
     """The same, of a model whose probabilities may be its decisions."""
 
     soft: Annotated[
-        bool, o.model_option("Take probabilities themselves as the decisions.", None, "--soft")
+        bool, o.model_option("Use the probabilities themselves as decisions.", None, "--soft")
     ] = False
 
 

@@ -212,8 +212,8 @@ class CellOptions:
     decimal: Annotated[
         str | None,
         column_option(
-            "The decimal mark of numbers in a CSV: a comma, as in 1.598,84, or a point; then "
-            "what looks like a number with a comma is a word.",
+            "The decimal mark of numbers in a CSV: a comma, as in 1.598,84, or a point; with "
+            "a point, numbers with a comma are words.",
             "MARK",
             check=one_of(".", ","),
         ),
@@ -280,7 +280,7 @@ Artifact: TypeAlias = Annotated[
 Label: TypeAlias = Annotated[
     str | None,
     column_option(
-        "The outcome: what really happened. Without it the decisions alone are compared.",
+        "The outcome: what really happened. Without it, only decisions are compared.",
         "COLUMN",
         "--label",
     ),

@@ -78,12 +78,12 @@ class RepairOptions:
         ),
     ] = field(default_factory=list)
     max_edits: Annotated[
-        int | None, o.repair_option("At most so many inputs of a person are edited.", "N")
+        int | None, o.repair_option("The most inputs that are edited per person.", "N")
     ] = None
     cost: Annotated[
         list[str],
         o.repair_option(
-            "How dear edits of an input are, e.g. income=0.1, where 1 is usual; may be repeated.",
+            "The cost of edits of an input, e.g. income=0.1; by default 1. May be repeated.",
             "COLUMN=NUMBER",
         ),
     ] = field(default_factory=list)
@@ -118,7 +118,7 @@ class RepairOptions:
         return o.read_pairs("--one-way", form, self.one_way, _read_way, ":", fix=fix)
 
     def weights(self) -> dict[str, float]:
-        """How dear edits of an input are, relative to 1."""
+        """The cost of edits of an input, relative to 1."""
         return o.read_pairs("--cost", "COLUMN=NUMBER", self.cost, _read_weight)
 
     def rules(self) -> list[Rule]:

@@ -24,9 +24,9 @@ def reproduce(
     out: Annotated[str, o.option("Where the results go.", "FOLDER")] = "results",
     as_json: o.AsJson = False,
 ) -> None:
-    """Run the paper's experiments and set its numbers beside ours; takes minutes.
+    """Run the paper's experiments and compare its numbers with ours; takes minutes.
 
-    Needs a checkout of fairmend's source.
+    Needs a clone of fairmend's repository.
     """
     sys.stdout.flush()
     code = run_experiments(splits, jobs, out)
@@ -50,7 +50,7 @@ def run_experiments(
     check(
         (experiments / "__main__.py").is_file(),
         "reproduce",
-        "needs a checkout of fairmend's source, where the experiments are",
+        "needs a clone of fairmend's repository, where the experiments are",
         f"there is no folder {str(experiments)!r}",
         "Clone the repository and run `make reproduce` in it.",
     )

@@ -64,9 +64,9 @@ class RepairSettings:
         With blind: make the rule a short list of conditions on inputs and score that people can
         read, at most 8 rules of at most 4 conditions. The plan says what that costs.
     two_sided
-        Repair the reference group too: all groups come to the one rate at which decisions are
-        worth most, wrong ones weighed as the model's own decisions imply. This takes decisions
-        from people whom the gap did not harm.
+        Repair the reference group too: all groups come to one common rate, at which decisions are
+        worth most, wrong ones weighed as the model's own decisions imply. This takes favourable
+        decisions from people whom the gap did not harm.
     rank
         Who is edited first: "score" (nearest to the threshold of the model; the default where it
         gives scores), "outcome" (by P(Y=1 | x); the default for a model of labels only) or "cost"

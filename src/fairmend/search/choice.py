@@ -21,7 +21,7 @@ CHANCES = (0.95, 0.85, 0.7, 0.5, 0.3)
 def named_in_order(
     candidates: Sequence[Candidate], figures: Sequence[Figures], people: int, judges: int
 ) -> list[int]:
-    """The candidates to judge, those most likely to pass first, each with a lesser gap."""
+    """The candidates to judge, those most likely to pass first, each with a smaller gap."""
     chance = {
         place: passing_chance(one, people, judges)
         for place, (made, one) in enumerate(zip(candidates, figures, strict=True))

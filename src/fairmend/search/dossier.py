@@ -57,12 +57,12 @@ KINDS = {
 }
 """Sides of the charts and their words, by the kind of a candidate."""
 _REASONS = {
-    "passed": "Passed, but a later one with a lesser gap passed too.",
+    "passed": "Passed, but a later one with a smaller gap passed too.",
     "reads the group: for comparison": "It reads each person's group. It is here for comparison.",
     "not its turn: one before it did not pass": "It was named, but one before it did not pass.",
     "not shown to be within the margin": "Its performance is not shown to be within the margin.",
-    "gap not shown to be lesser": "Its gap is not shown to be lesser on the people who judged.",
-    "choosing: no lesser gap": "Its gap was not lesser on the people it was chosen on.",
+    "gap not shown to be smaller": "Its gap is not shown to be smaller on the people who judged.",
+    "choosing: no smaller gap": "Its gap was not smaller on the people it was chosen on.",
     "choosing: beyond the margin": "On the people it was chosen on it lost more than the margin.",
     "choosing: others did better": "On the people it was chosen on, others did better.",
 }
@@ -146,7 +146,7 @@ def _headline(result: Alternatives) -> str:
     best = result.best
     if best is None:
         tried = len(result.candidates) - 1
-        return (f"None was shown: of {tried} alternatives, none is shown to have a lesser gap and "
+        return (f"None was shown: of {tried} alternatives, none is shown to have a smaller gap and "
                 "to perform as well.")  # fmt: skip
     now, then = (points(abs(one.gap)).removeprefix("+") for one in (result.current, best))
     return (f"Yes: {_what(best)} cuts the gap from {now} to {then} points. It performs as well, "
@@ -262,7 +262,7 @@ def _scatter(result: Alternatives) -> Plane:
         band=band,
         guides=(0.0, None),
         legend=tuple(KINDS[kind] for kind in KINDS if kind in {one.kind for one in points_shown}),
-        beneath=f"Further left is a lesser gap, higher a better {result.measure}. The shaded band "
+        beneath=f"Further left is a smaller gap, higher a better {result.measure}. The shaded band "
         f"is the margin. Lines are 95 % intervals.{left_out}",
         table=table,
         high=360,
@@ -501,12 +501,12 @@ def _method(result: Alternatives) -> list[tuple[str, str]]:
             "Before judging, a few candidates were named, from the one most likely to pass to the "
             "most ambitious. They were tested in this order, each at 5 %, up to the first that "
             "failed. So the chance that a chosen candidate is in truth not equivalent, or has no "
-            f"lesser gap, is at most 5 %. The order: {order}.",
+            f"smaller gap, is at most 5 %. The order: {order}.",
         ),
         (
             "What does equivalent mean?",
             f"The margin is {result.margin_text}. A chosen alternative passed two tests: that it "
-            "is not worse than the model by the margin, and that its gap is lesser. Both compare "
+            "is not worse than the model by the margin, and that its gap is smaller. Both compare "
             "decisions about the same people. The column “equivalent” asks more: that it is not "
             "better by the margin either (two one-sided tests).",
         ),

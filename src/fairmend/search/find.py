@@ -65,7 +65,7 @@ def alternatives(
     pos_label: Hashable = None,
     random_state: int | None = None,
 ) -> Alternatives:
-    """Search for alternatives of equivalent performance and a lesser gap, without retraining.
+    """Search for alternatives of equivalent performance and a smaller gap, without retraining.
 
     Candidates are made and chosen on one part of the people and judged once on the other, so that
     the figures of what was chosen hold although it was chosen. See `Alternatives` for the result.

@@ -55,7 +55,7 @@ class Alternative:
     reached: bool
     """Whether it was its turn: all before it had passed."""
     passed: bool
-    """Whether it is shown to be no worse than the margin allows and to have a lesser gap."""
+    """Whether it is shown to be no worse than the margin allows and to have a smaller gap."""
     equivalent: bool
     """By two one-sided tests at the margin, corrected for how many candidates there are."""
 
@@ -95,9 +95,9 @@ class Alternative:
             return "not its turn: one before it did not pass"
         if self.place is not None:
             worse = after.performance.p_worse > RISK
-            return "not shown to be within the margin" if worse else "gap not shown to be lesser"
+            return "not shown to be within the margin" if worse else "gap not shown to be smaller"
         if before.reduction <= 0:
-            return "choosing: no lesser gap"
+            return "choosing: no smaller gap"
         if before.performance.difference < -before.performance.margin:
             return "choosing: beyond the margin"
         return "choosing: others did better"
@@ -257,7 +257,7 @@ class Alternatives(doors.Shown):
     def _why_none(self) -> str:
         tried = len(self.candidates) - 1
         if not self.named:
-            return (f"None of {tried} candidates has a lesser gap on the people they were chosen "
+            return (f"None of {tried} candidates has a smaller gap on the people they were chosen "
                     "on.")  # fmt: skip
         first = self.named[0]
         return (f"Of {tried} candidates the most promising, {first.name}, did not pass on the "

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["log_app"]
 
-log_app = typer.Typer(name="log", help="Look at a sidecar's decision log.", no_args_is_help=True)
+log_app = typer.Typer(
+    name="log", help="Check, read and complete a sidecar's decision log.", no_args_is_help=True
+)
 _LogArgument = Annotated[str, typer.Argument(help="The log: a SQLite file, or postgresql://...")]
 _KeyFile = Annotated[
     Path | None, typer.Option(help="The key that the sidecar is given; else in $FAIRMEND_KEY.")
@@ -39,7 +41,7 @@ def verify_log(
     key_file: _KeyFile = None,
     log_key_file: _LogKeyFile = None,
 ) -> None:
-    """Follow the chains of a log: exit 0 if nothing was changed, 1 if something was."""
+    """Check the chains of a log: exit 0 if nothing was changed, 1 if something was."""
     from fairmend.data.files import read_small
     from fairmend.serve.log import verify
     from fairmend.serve.log.chain import read_checkpoints
@@ -64,7 +66,7 @@ def verify_log(
 def checkpoint_log(
     log: _LogArgument, key_file: _KeyFile = None, log_key_file: _LogKeyFile = None
 ) -> None:
-    """Print where the chains of a log stand, signed: a line to keep where nobody can reach it."""
+    """Print a signed checkpoint of a log, a line to keep out of reach of others."""
     import json
 
     from fairmend.serve.log import open_store
@@ -92,7 +94,7 @@ def export_log(
 @log_app.command("show")
 def show_person(
     log: _LogArgument,
-    person: Annotated[str, typer.Option(help="The id that requests about the person carry.")],
+    person: Annotated[str, typer.Option(help="The person's id, as in the requests.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     key_file: _KeyFile = None,
 ) -> None:
@@ -114,11 +116,11 @@ def show_person(
 @log_app.command("erase")
 def erase_person(
     log: _LogArgument,
-    person: Annotated[str, typer.Option(help="The id that requests about the person carry.")],
+    person: Annotated[str, typer.Option(help="The person's id, as in the requests.")],
     key_file: _KeyFile = None,
     log_key_file: _LogKeyFile = None,
 ) -> None:
-    """Erase what the log says of one person; the chain stays verifiable."""
+    """Erase the data about one person; the chain can still be verified."""
     from fairmend.serve.log.person import erase
 
     pseudonym = _drawer(key_file).pseudonym(person)
@@ -144,7 +146,7 @@ def record_outcomes(
     key_file: _KeyFile = None,
     log_key_file: _LogKeyFile = None,
 ) -> None:
-    """Record what became of people, from a file; a person's outcome is of the last decision."""
+    """Record outcomes from a file; a person's outcome belongs to the last decision."""
     from fairmend.serve.log.outcomes import read_outcomes, record
 
     key = _log_key(key_file, log_key_file)

@@ -336,7 +336,7 @@ def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -
             guides=(0.0, None),
             band=None if math.isnan(margin) else band,
             legend=tuple(KINDS[kind] for kind in kinds),
-            beneath="Further left is a lesser gap, higher performs better. The shaded band "
+            beneath="Further left is a smaller gap, higher performs better. The shaded band "
             "is the margin. Lines are 95 % intervals.",
             table=_candidates(candidates),
             high=340,
