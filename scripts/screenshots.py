@@ -276,7 +276,9 @@ def a_month(path: Path) -> Any:
     return SimpleNamespace(
         serving=serving,
         log=log,
-        config=Config(artifact="repaired.zip", upstream="http://vendor"),
+        config=Config(
+            artifact="repaired.zip", upstream="http://vendor", basis="Board decision of 4 May"
+        ),
         ready=True,
         mode="repair",
         probes=SimpleNamespace(
