@@ -180,8 +180,9 @@ def test_what_changes_and_for_whom(world):
             - world.rate(gap.metric, gap.baseline, repaired=True)) < abs(gap.gap)
         for gap in report.before if (gap.metric, gap.target) in repaired
     )  # fmt: skip
-    taken = lines.pop() if lines[-1] == verdict.TAKES_AWAY else ""
+    taken = lines.pop() if lines[-1].endswith("by taking favourable decisions away.") else ""
     assert bool(taken) == (narrower and sums[1] - sums[0] > 1e-9)
+    assert not taken or ("only" in taken) == (sums[0] <= 1e-9)
     if more:
         assert lines[-1].startswith(f"In all {abs(more):,} {'more' if more > 0 else 'fewer'} ")
 

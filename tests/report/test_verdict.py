@@ -60,7 +60,7 @@ def test_four_questions_answered_from_the_figures(report):
     assert f"(95 % interval {100 * old.low:+.1f} to {100 * old.high:+.1f}, from" in there
     assert "It is significant (p < .001, Holm-corrected)" in there
     assert re.search(rf"The repair .* {re.escape(points(new.gap))} points \(", there)
-    assert there.endswith("which is not significant.")
+    assert there.endswith("which is not significant: that is no proof that no gap is left.")
     assert answers["Can any distribution of inputs close it?"].startswith("The gap can be closed")
     done = answers["What does the repair do, and to whom?"]
     assert f"Of {group.n:,} people in b it edits the inputs of {round(group.people_edited)}" in done

@@ -328,7 +328,7 @@ def test_where_nothing_passes_it_is_not_called_proof():
     )  # fmt: skip
     assert found.best is None
     assert "That is not proof that there is none." in found.verdict()
-    assert found.verdict().startswith("No alternative is shown.")
+    assert found.verdict().startswith("No alternative is shown to be better.")
     decided = (X["income"] + X["skill"] > 3).astype(int)
     assert found.classifier().predict(X).tolist() == decided.tolist()
 

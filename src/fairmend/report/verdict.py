@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOSES",
     "NO_FACTS",
-    "TAKES_AWAY",
     "audit_headline",
     "audit_lead",
     "audit_verdict",
@@ -49,14 +48,13 @@ __all__ = [
     "significant",
     "size",
     "size_after",
+    "takes_away",
     "unit",
     "verdict",
     "whose",
     "why_edited",
     "worst_of",
 ]
-TAKES_AWAY = "It narrows the gap mostly by taking favourable decisions away."
-"""Where more people lose the favourable decision than gain it."""
 Pieces = list[tuple[str, str]]
 """A sentence in pieces, each with the side whose figure it is, or none."""
 MOST_GAPS = 4
@@ -209,7 +207,14 @@ def _at_whose_cost(report: Report) -> str:
     more = sum(one.people_lost - one.people_gained for one in report.groups)
     narrower = all(abs(new.gap) < abs(old.gap) for plan in report.plans
                    for old, new in _judged(report, plan))  # fmt: skip
-    return TAKES_AWAY if narrower and more > EXACT else ""
+    gained = sum(one.people_gained for one in report.groups)
+    return takes_away(gained) if narrower and more > EXACT else ""
+
+
+def takes_away(gained: float) -> str:
+    """Where more people lose the favourable decision than gain it."""
+    how = "mostly" if gained > EXACT else "only"
+    return f"It narrows the gap {how} by taking favourable decisions away."
 
 
 def gains_and_losses(groups: Sequence[GroupOutcome]) -> str:
@@ -379,6 +384,8 @@ def _becomes(report: Report, plan: PlanSummary, old: Gap, new: Gap) -> str:
     takes = f"{verb(old.gap, new.gap)} {size_after(old, new)}{unit(new)}"
     if not np.isnan(new.low):
         takes = f"{takes} ({_span(new)}), which {_chance(new, report.after.confidence)}"
+        if not _is_significant(new, report.after.confidence):
+            takes += ": that is no proof that no gap is left"
     elsewhere = turned = ""
     if old.gap > 0 > new.gap and _is_significant(new, report.after.confidence):
         turned = f" {_direction(new, report.names, harm=_is_harm(report, new.metric))} then."

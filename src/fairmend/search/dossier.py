@@ -25,7 +25,7 @@ from fairmend.report.html import people
 from fairmend.report.html.cards import Card
 from fairmend.report.html.page import render
 from fairmend.report.table import Column, Table
-from fairmend.report.verdict import TAKES_AWAY, rates_in_words
+from fairmend.report.verdict import rates_in_words, takes_away
 from fairmend.search.bound import Bound
 from fairmend.search.result import Alternative, Alternatives
 from fairmend.tables import number, points
@@ -163,7 +163,7 @@ def _lead(result: Alternatives) -> list[str]:
     other = "" if same else "the widest gap is another: "
     lines = [f"Now {_rates(now, names)}. With the alternative, {other}{_rates(then, names)}."]
     if best.judging.lose > best.judging.gain:
-        lines.append(TAKES_AWAY)
+        lines.append(takes_away(best.judging.gain))
     return lines
 
 
@@ -373,7 +373,8 @@ def _about_people(result: Alternatives) -> str:
     text = (f"Under “{best.name}”, {share(after.gain)} of all people gain the decision they want "
             f"and {share(after.lose)} lose it.")  # fmt: skip
     if after.lose > after.gain:
-        text += f" {TAKES_AWAY} Whether that is wanted is for the people responsible to say."
+        taken = takes_away(after.gain)
+        text += f" {taken} Whether that is wanted is for the people responsible to say."
     return text
 
 

@@ -27,7 +27,7 @@ from fairmend.repair.settings import RepairSettings
 from fairmend.repair.telling import telling_inputs
 from fairmend.repair.trade_off import TradeOff
 from fairmend.report.findings import Provenance
-from fairmend.report.verdict import TAKES_AWAY
+from fairmend.report.verdict import takes_away
 from fairmend.search.bound import Bound
 from fairmend.search.candidates import Candidate
 from fairmend.search.judge import RISK, Figures, width
@@ -213,7 +213,11 @@ class Alternatives(doors.Shown):
     def verdict(self) -> str:
         """The answer in a few sentences."""
         best = self.best
-        opening = "No alternative is shown." if best is None else f"There is one: {best.name}."
+        opening = (
+            "No alternative is shown to be better."
+            if best is None
+            else f"There is one: {best.name}."
+        )
         return f"{opening} {' '.join(self.sentences)}"
 
     @property
@@ -245,7 +249,7 @@ class Alternatives(doors.Shown):
             "lose it.",
         ]
         if after.lose > after.gain:
-            sentences.append(TAKES_AWAY)
+            sentences.append(takes_away(after.gain))
         return tuple(sentences)
 
     def _what_it_reads(self) -> str:
@@ -260,8 +264,8 @@ class Alternatives(doors.Shown):
             return (f"None of {tried} candidates has a smaller gap on the people they were chosen "
                     "on.")  # fmt: skip
         first = self.named[0]
-        return (f"Of {tried} candidates the most promising, {first.name}, did not pass on the "
-                f"people who judge: {first.why}.")  # fmt: skip
+        return (f"Of {tried} candidates the most promising, “{first.name}”, did not pass on "
+                f"the people kept for judging: {first.why}.")  # fmt: skip
 
     def table(self) -> TextTable:
         """The candidates as a table, by kind and gap."""

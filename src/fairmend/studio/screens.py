@@ -211,7 +211,8 @@ def explain(project: Project, settings: Settings, result: dict[str, Any]) -> dic
     target, baseline = found.group_names
     return {
         "found": found,
-        "headline": found.certificate or found.status,
+        "headline": _can_it_be_closed(found),
+        "certificate": found.certificate or found.status,
         "carried": verdict.carried(found),
         "explained": repair.explained(found),
         "beside": [line for line in (found.outcomes_differ, found.decisions_differ) if line],
@@ -224,6 +225,19 @@ def explain(project: Project, settings: Settings, result: dict[str, Any]) -> dic
             found.joint_proxies,
         ),
     }  # fmt: skip
+
+
+def _can_it_be_closed(found: Explanation) -> str:
+    """The gap and whether it can be closed, for people who read nothing else."""
+    target, baseline = found.group_names
+    title = " and ".join(words_of(name).title or name for name in found.names)
+    unit = " points" if words_of(found.names[0]).unit else ""
+    size = f"{100 * found.before:+.1f}" if unit else f"{found.before:.3f}"
+    gap = f"The gap in {title} of {target} against {baseline} is {size}{unit}."
+    if found.irreconcilable:
+        return f"{gap} No other values of these inputs close it."
+    closes = "can close it" if found.closed else "may close it; the search did not end there"
+    return f"{gap} Other values of these inputs {closes}."
 
 
 # -------------------------------------------------------------------- repair
@@ -324,7 +338,8 @@ def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -
     band = current["measure"] - margin, current["measure"] + margin
     values = finite_values(*(one["measure"] for one in drawn), *band)
     return {
-        "headline": result["verdict"],
+        "headline": _was_there_one(result),
+        "verdict": result["verdict"],
         "bound": result["bound_text"],
         "picture_of_candidates": Plane(
             "scatter",
@@ -342,6 +357,12 @@ def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -
             high=340,
         ),
     }  # fmt: skip
+
+
+def _was_there_one(result: dict[str, Any]) -> str:
+    if result["best"] is None:
+        return "No less discriminatory alternative was shown to perform as well."
+    return f"There is a less discriminatory alternative: {result['best']}."
 
 
 def _with_nan(one: dict[str, Any]) -> dict[str, Any]:
