@@ -33,6 +33,7 @@ __all__ = [
     "audit_headline",
     "audit_lead",
     "audit_verdict",
+    "by_taking_away",
     "carried",
     "changes",
     "effects",
@@ -213,8 +214,12 @@ def _at_whose_cost(report: Report) -> str:
 
 def takes_away(gained: float) -> str:
     """Where more people lose the favourable decision than gain it."""
-    how = "mostly" if gained > EXACT else "only"
-    return f"It narrows the gap {how} by taking favourable decisions away."
+    return f"It narrows the gap {by_taking_away(gained)}."
+
+
+def by_taking_away(gained: float) -> str:
+    """The same within a sentence."""
+    return f"{'mostly' if gained > EXACT else 'only'} by taking favourable decisions away"
 
 
 def gains_and_losses(groups: Sequence[GroupOutcome]) -> str:

@@ -25,7 +25,7 @@ from fairmend.report.html import people
 from fairmend.report.html.cards import Card
 from fairmend.report.html.page import render
 from fairmend.report.table import Column, Table
-from fairmend.report.verdict import rates_in_words, takes_away
+from fairmend.report.verdict import by_taking_away, rates_in_words, takes_away
 from fairmend.search.bound import Bound
 from fairmend.search.result import Alternative, Alternatives
 from fairmend.tables import number, points
@@ -149,8 +149,11 @@ def _headline(result: Alternatives) -> str:
         return (f"None was shown: of {tried} alternatives, none is shown to have a smaller gap and "
                 "to perform as well.")  # fmt: skip
     now, then = (points(abs(one.gap)).removeprefix("+") for one in (result.current, best))
-    return (f"Yes: {_what(best)} cuts the gap from {now} to {then} points. It performs as well, "
-            "within the margin.")  # fmt: skip
+    after, how = best.judging, ""
+    if after.lose > after.gain:
+        how = f", {by_taking_away(after.gain)}"
+    return (f"Yes: {_what(best)} cuts the gap from {now} to {then} points{how}. It performs as "
+            "well, within the margin.")  # fmt: skip
 
 
 def _lead(result: Alternatives) -> list[str]:
@@ -161,10 +164,7 @@ def _lead(result: Alternatives) -> list[str]:
     then = best.judging.gap
     same = (now.metric, now.target, now.baseline) == (then.metric, then.target, then.baseline)
     other = "" if same else "the widest gap is another: "
-    lines = [f"Now {_rates(now, names)}. With the alternative, {other}{_rates(then, names)}."]
-    if best.judging.lose > best.judging.gain:
-        lines.append(takes_away(best.judging.gain))
-    return lines
+    return [f"Now {_rates(now, names)}. With the alternative, {other}{_rates(then, names)}."]
 
 
 def _rates(gap: Gap, names: GroupNames) -> str:
