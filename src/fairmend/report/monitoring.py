@@ -131,7 +131,7 @@ class MonitorFigures:
 
 
 def answer(figures: MonitorFigures) -> str:
-    """Whether the gap stays closed, in one sentence; of several groups the worst decides."""
+    """Whether the gap stays closed, in a sentence or two; of several groups the worst decides."""
     if not figures.monitored:
         if figures.blind:
             return (
@@ -174,16 +174,15 @@ def _answer_about(one: Monitored, figures: MonitorFigures) -> tuple[int, str]:
         )
     beyond = [window for window in one.windows if window.alert]
     said = f"{verb} {_span(seen.repaired)}"
-    if seen.estimate is not None:
-        said += f", or {_span(seen.estimate)} where outcomes that are to come are estimated"
     if seen.alert or beyond:
-        where = f"beyond the tolerance of {tolerance}"
+        where = ["over all windows together"] if seen.alert else []
         if beyond:
             last = time.strftime("%d %B %Y", time.gmtime(beyond[-1].start))
-            where += f" in {len(beyond)} of {len(one.windows)} windows, the last on {last}"
-        else:
-            where += " over all windows together"
-        return 3, f"No: {said}, and lies {where}."
+            where.append(
+                f"in {len(beyond)} of {len(one.windows)} single windows, the last on {last}"
+            )
+        return 3, (f"No: {said}. It is shown to be beyond the tolerance of {tolerance} "
+                   f"{' and '.join(where)}.")  # fmt: skip
     _, low, high = seen.repaired
     if max(-low, high) <= figures.tolerance:
         return 0, f"Yes: {said}, within the tolerance of {tolerance}."
@@ -236,7 +235,7 @@ def find_alerts(
                 Alert(_midnight(last.day), "inputs",
                       f"Inputs of {one.target} have drifted from the audit{since}, most of all "
                       f"{moved.column}, in which {100 * moved.distance:.0f} % of people differ: "
-                      f"{moved.value} went from {100 * moved.before:.0f} % to "
+                      f"the value {moved.value} went from {100 * moved.before:.0f} % of them to "
                       f"{100 * moved.now:.0f} %.",
                       f"{moved.column} of {one.target}", _midnight(days[0].day))
             )  # fmt: skip

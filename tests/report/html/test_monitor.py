@@ -130,11 +130,11 @@ GAP = "the gap in false negative rate of b against a"
          f"It cannot be told yet: with the repair {GAP} is +1.0 points (-20.0 to +40.0); the "
          "tolerance is 5 points."),
         ({"overall": about(900, 900, (0.09, 0.07, 0.11), alert=True)},
-         f"No: with the repair {GAP} is +9.0 points (+7.0 to +11.0), and lies beyond the tolerance "
-         "of 5 points over all windows together."),
+         f"No: with the repair {GAP} is +9.0 points (+7.0 to +11.0). It is shown to be beyond the "
+         "tolerance of 5 points over all windows together."),
         ({"overall": about(900, 900, (0.01, -0.02, 0.04)), "beyond": True},
-         f"No: with the repair {GAP} is +1.0 points (-2.0 to +4.0), and lies beyond the tolerance "
-         "of 5 points in 1 of 10 windows, the last on 10 May 2026."),
+         f"No: with the repair {GAP} is +1.0 points (-2.0 to +4.0). It is shown to be beyond the "
+         "tolerance of 5 points in 1 of 10 single windows, the last on 10 May 2026."),
         ({"overall": about(900, 0, None, (0.01, -0.02, 0.04))},
          f"Not known yet: outcomes are known of 0 of 900 people; estimated from people alike, with "
          f"the repair {GAP} is +1.0 points (-2.0 to +4.0)."),
@@ -143,7 +143,7 @@ GAP = "the gap in false negative rate of b against a"
          "watch the gap."),
     ],
 )  # fmt: skip
-def test_the_page_opens_with_the_answer_in_one_sentence(changes, sentence):
+def test_the_page_opens_with_the_answer(changes, sentence):
     changes = {"beyond": False, "name": "b", "baseline": "a", **changes}
     said = figures(**changes)
     said = replace(said, monitored=tuple(
