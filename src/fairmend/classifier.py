@@ -175,15 +175,16 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         sample_weight: Any = None,
         ids: Any = None,
     ) -> RepairedClassifier:
-        """Learn the plans on audit data: inputs, what really happened, and groups.
+        """Learn the plans on audit data: inputs, outcomes and groups.
 
-        X may be a whole table if the model names its inputs, or `BlackBox` is told them. Otherwise
-        every column that is nothing else is an input, and one that looks like something else (an
-        identifier, the outcome, the group, another answer of the vendor) is an error.
+        X may be a whole table if the model names its inputs, or if `BlackBox(inputs=...)` does.
+        Otherwise every column without another role is an input, and a column that looks like
+        something else (an identifier, the outcome, the group, another answer of the vendor) is an
+        error.
 
-        A repair of sp compares decisions alone: y may be None where outcomes are not known, of
-        everybody or of those who were turned down. ``ids`` say who it is, as in `fairmend.audit`:
-        where people have several rows, tests and the plans' expected intervals are by person.
+        A repair of sp compares only decisions: y may be None if outcomes are not known, of
+        everybody or of those who were refused. ``ids`` are as in `fairmend.audit`: if people have
+        several rows, tests and the plans' expected intervals are by person.
         """
         check_given("model", self.model, "Pass the classifier to repair.")
         settings = self.settings
@@ -264,10 +265,10 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         sample_weight: Any = None,
         levels: Sequence[float] = PRICE_LEVELS,
     ) -> PriceOfBlindness | None:
-        """What closing the gap costs without the group, and what with it, at each of ``levels``.
+        """The cost of closing the gap without the group and with it, at each of ``levels``.
 
-        Nothing is fitted here: it is what to look at before one decides for ``blind``. All figures
-        are on the people given; None where no group is worse off.
+        It changes nothing in this classifier: look at it before you choose ``blind``. All figures
+        are on the people given; None if no group is worse off.
         """
         box = BlackBox.of(self.model)
         data, _ = self._tabulated(box, X, y, sensitive_features, sample_weight=sample_weight)
@@ -364,7 +365,7 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
 
     @property
     def fingerprint_(self) -> str:
-        """Tells this repair from others; people's draws depend on it. Found when first needed."""
+        """Identifies this repair; draws depend on it. Computed when first needed."""
         check_is_fitted(self, "plans_")
         if not self._fingerprint:
             self._fingerprint.append(repair_fingerprint(self.data_, self.plans_))
@@ -375,11 +376,10 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
     def predict(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> NDArray[Any]:
         """The repaired decisions, in the labels of y; the same person gets the same answer.
 
-        ``ids`` are the operator's own identifiers of people, or the name of their column in X.
-        Without them a draw is tied to the
-        row's content: equal rows then share one draw, and a warning says once if that may move a
-        group's rate by a point or more. Where decisions are soft, the decision too is drawn, by
-        another number of the same person.
+        ``ids`` are your own identifiers of people, or the name of their column in X. Without them a
+        draw depends on the row's content: equal rows then share one draw, and a warning says once
+        if that may change a group's rate by a point or more. With soft decisions the decision is
+        drawn too, with another number of the same person.
 
         X may be elsewhere (see `fairmend.engines`), with groups and ids given as names of columns:
         for files and DuckDB the decisions come in the order of the rows, for lazy, Dask and Spark
@@ -399,8 +399,8 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
     ) -> FloatArray:
         """The model's probability at the edited row, averaged over the law; columns as classes_.
 
-        For a model that gives no probabilities, the chance of each decision itself. The law is that
-        of the row, whoever it is: ``ids`` are checked and change nothing.
+        For a model that gives no probabilities, the probability of each decision. It depends on the
+        row only: ``ids`` are checked and change nothing.
         """
         applied = self._apply(X, sensitive_features, ids)
         positive = applied.expected_score if self.box_.output == "probability" else None
@@ -410,16 +410,16 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
     def positive_chance(
         self, X: Any, *, sensitive_features: Any = None, ids: Any = None
     ) -> FloatArray:
-        """The exact law of `predict`: each person's chance of a positive decision.
+        """The exact law of `predict`: each person's probability of a positive decision.
 
-        It is that of the row, whoever it is: ``ids`` are checked and change nothing.
+        It depends on the row only: ``ids`` are checked and change nothing.
         """
         return self._apply(X, sensitive_features, ids, edits=False).chance
 
     def transform(self, X: Any, *, sensitive_features: Any = None, ids: Any = None) -> Any:
-        """X with the inputs edited, in the container it came in; what the model should be fed.
+        """X with edited inputs, in the container it came in, as input for the model.
 
-        Of files and DuckDB the edited inputs come as in fit; lazy, Dask and Spark frames keep
+        For files and DuckDB the edited inputs come as in fit; lazy, Dask and Spark frames keep
         their other columns.
         """
         if is_elsewhere(X):
@@ -471,18 +471,18 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
     ) -> Report:
         """What the repair does to people, before and after.
 
-        ``explanation=False`` leaves out what the gap rests on, which takes most of the time on
-        large audits; ``frontier`` adds what closing less of it would do, at each of ``levels``, and
-        of a blind repair what the same costs where the group may be read.
-        ``command`` is what the report names as its maker; by default the calls that made it.
+        ``explanation=False`` leaves out the explanation, which takes most of the time on large
+        audits. ``frontier`` adds what closing less of the gap would do, at each of ``levels``, and
+        for a blind repair what the same costs if the group may be read. ``command`` is what the
+        report states as its origin; by default the calls that made it.
 
         ``holdout=True`` declares that these people were not used for fitting, False that they were,
         None that it is not known; fairmend cannot check this. ``apart`` is its former name.
         ``left_out`` is the number of people you could not pass, because their outcome or group is
         not known. Rows and values that fewer than ``smallest_cell`` people share are suppressed.
 
-        ``ids`` (entries, or the name of a column of X) ask for a view of single people: of each who
-        is edited it shows what is edited and why. Such a report is as confidential as the data.
+        ``ids`` (entries, or the name of a column of X) add a view of single people: for each edited
+        person it shows what is edited and why. Such a report is as confidential as the data.
         """
         check_whole("smallest_cell", smallest_cell, 1, "1 shows everything.", of="people")
         memory = ids is None or not is_elsewhere(X)
@@ -595,10 +595,10 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         created: datetime | str | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Write the fitted repair as one file, which `fairmend.load` reads beside the model.
+        """Write the fitted repair as one file, which `fairmend.load` reads together with the model.
 
         Neither the model nor the secret for draws is inside: keep ``key_`` elsewhere. The same fit
-        gives the same bytes, so the time is the caller's: ``created``, or none.
+        gives the same bytes, so the time is not taken from the clock: give ``created``, or none.
         """
         doors.save(self, path, created=created, overwrite=overwrite)
 

@@ -75,11 +75,11 @@ class ModelError(FairmendError, RuntimeError):
 
 
 class RepairRefused(FairmendError, RuntimeError):
-    """The repair would harm people, or close a gap that may be chance, which is forbidden."""
+    """The repair would do something forbidden: harm people, or close a gap that may be chance."""
 
 
 class ArtifactError(FairmendError, ValueError):
-    """A stored repair is damaged, made by others or for others, or a repair cannot be stored."""
+    """A stored repair is damaged or belongs to another model, or a repair cannot be stored."""
 
 
 class MissingExtra(FairmendError, ImportError):

@@ -291,7 +291,7 @@ def checked(box: Container, member: Member) -> bytes:
 
 
 def inspect(path: str | os.PathLike[str]) -> Manifest:
-    """What an artifact says about itself, once every member has the hash it should have."""
+    """What an artifact says about itself; every member is compared with its hash."""
     with opened(path) as box:
         manifest = read_manifest(box)
         for member in manifest.members:

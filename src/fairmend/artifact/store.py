@@ -350,8 +350,8 @@ def load(
         and refused if it no longer answers as it did. None: to look at plans, and to transform
         where that needs no answers.
     key
-        The secret for people's draws, `RepairedClassifier.key_` of the repair that was saved. It
-        is not in the file; without it people whose decision is a draw get no answer.
+        The secret for draws, `RepairedClassifier.key_` of the saved repair. It is not in the file;
+        without it, people whose decision is randomised get no answer.
     check_model
         False to take another model without a check.
 

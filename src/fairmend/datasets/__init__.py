@@ -1,4 +1,4 @@
-"""Small real tables that travel with the package, loaders for the raw ones, exact populations.
+"""Small real tables inside the package, loaders for the raw ones, exact populations.
 
     load_adult, load_compas            the paper's binary tables, embedded: no download, no file
     load_adult_raw, load_compas_raw    the mixed-type originals, from a file of yours or OpenML

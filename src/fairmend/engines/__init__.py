@@ -1,4 +1,4 @@
-"""The two steps that touch every row, done where the rows are.
+"""The two steps that work on every row, run where the rows are.
 
 `tabulate` counts distinct rows (`tabulate_into` into a file); `map_rows` applies a repair.
 Everything between them is small and happens here, whatever the size of the data. `source` says more

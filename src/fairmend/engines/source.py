@@ -114,7 +114,7 @@ class Engine(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Rows somewhere else, and how they may be read."""
+    """Rows that are stored elsewhere, and how they may be read."""
 
     data: Any
     engine: Engine
@@ -217,7 +217,7 @@ def source(
     spelling: Spelling | None = None,
     texts: Sequence[str] = (),
 ) -> Source:
-    """Say more about rows elsewhere than their place; pass the result as X.
+    """Describe rows that are stored elsewhere; pass the result as X.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def source(
         Cells of fewer people than this do not leave the engine; a warning says how many people
         they were.
     small_cells
-        What becomes of these people. ``"drop"``: they are no part of the result. ``"merge"``: they
+        What happens to these people. ``"drop"``: they are not part of the result. ``"merge"``: they
         are counted with their own group, outcome and prediction, but with the inputs of the larger
         cell that shares most with them; only groups, outcomes and predictions that occur together
         for too few people are dropped.

@@ -102,7 +102,7 @@ def _suppression(place: Source, columns: Sequence[str], keep: Sequence[str] | No
 def tabulate_into(
     out: str | Path, X: Any, columns: Sequence[str], *, sample_weight: str | None = None
 ) -> int:
-    """Count into a Parquet file what has more distinct rows than memory holds; how many there are.
+    """Count more distinct rows than memory holds into a Parquet file; returns their number.
 
     For files and DuckDB relations. DuckDB keeps to the source's ``memory_limit`` and spills beyond
     it. The cells come in no particular order.
@@ -300,8 +300,8 @@ def map_rows(
         For files, DuckDB and lazy Polars frames: where to write Parquet, a path or an address
         such as ``s3://``. One file gives one file; several give a folder with one each, and a
         second run continues where the first ended.
-        Whether a relation or a lazy frame is still the same cannot be seen: there a file that
-        exists is an error.
+        Changes of a relation or a lazy frame cannot be detected: there an existing file is an
+        error.
     column
         The name of the column of decisions.
     overwrite
@@ -309,8 +309,8 @@ def map_rows(
     retries
         How often a batch is tried again when the model fails, with pauses that double.
     remember
-        Where inputs have few values, rows that the audit has seen are answered as the audit saw
-        them, and the model is queried about new ones only. False: about all.
+        If inputs have few values, the answers about rows that the audit has seen are taken from it,
+        and the model is queried only about new rows. False: about all rows.
 
     Returns
     -------

@@ -49,7 +49,7 @@ Method = Literal["projection", "descent"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counterfactual(doors.Shown):
-    """The target group's distinct rows under new masses, and how it was result."""
+    """The target group's distinct rows under new masses, and how they were found."""
 
     source: Population
     """The target group as observed, its outcomes as modelled."""
@@ -136,7 +136,7 @@ class Counterfactual(doors.Shown):
     def decision_difference(self) -> DecisionDifference:
         """Whether equal inputs get equal decisions in both groups.
 
-        Where they do not, the explanation blames the inputs for what the group does.
+        Where they do not, an explanation by inputs is misleading.
         """
         here, there = self._tables("decision_difference")
         return decision_difference(
@@ -178,7 +178,7 @@ class Counterfactual(doors.Shown):
     def effective_sample_size(self) -> float:
         """How many equally weighted people the reweighted sample is worth, (sum w)^2 / sum w^2.
 
-        For people who weigh alike it is n / (1 + chi_square); nan where there are no people.
+        For equal weights it is n / (1 + chi_square); nan if there are no people.
         """
         tally = self.source.tally
         if tally is None:
@@ -188,7 +188,7 @@ class Counterfactual(doors.Shown):
 
     @property
     def density(self) -> FloatArray:
-        """Q / P0 at each row, 0 where nobody weighs anything."""
+        """Q / P0 at each row, 0 where all weights are 0."""
         p = self.source.mass
         return np.divide(self.mass, p, out=np.zeros_like(self.mass), where=p > 0)
 
@@ -304,7 +304,7 @@ def counterfactual(
     random_state: int = 0,
     **descent: Unpack[DescentSettings],
 ) -> Counterfactual:
-    """Find the inputs' distribution under which the model would treat the target group alike.
+    """Find the distribution of inputs under which the model would treat both groups alike.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def counterfactual(
     group_model
         The same for P(baseline | x), which only ``Alignment(weight > 0)`` needs.
     confidence
-        Of the certificate's interval.
+        The confidence level of the certificate's interval.
     random_state
         Seeds the folds of the cross-fitting, and the descent's resampling.
     **descent

@@ -64,19 +64,19 @@ def descend(
     The settings:
 
     step_size
-        The paper's epsilon. With ``stop="tolerance"`` no step is longer than what closes the gap
-        to first order, so that the descent settles instead of swinging about 0.
+        The paper's epsilon. With ``stop="tolerance"`` no step is longer than what closes the gap to
+        first order, so that the descent converges and does not oscillate around 0.
     resample
-        Draw people anew at every iteration and measure on them, as the paper does; otherwise the
+        Draw people again at every iteration and measure on them, as the paper does; otherwise the
         masses are reweighted exactly.
     stop
         ``"tolerance"``: when the disparity is within ``tolerance`` of ``target_gap``.
         ``"paper"``: when it no longer comes nearer (with resampling, noise alone can end it early).
         ``"never"``: run all ``max_iter`` iterations.
     holdout
-        Target and baseline populations to follow along, reweighted by the same factors.
+        Target and baseline populations that are reweighted by the same factors and traced.
 
-    Returns the best masses met (the last ones for ``"paper"``), a status and the trace.
+    Returns the best masses found (the last ones for ``"paper"``), a status and the trace.
 
     >>> from fairmend.datasets import toy_descent
     >>> from fairmend import FPR

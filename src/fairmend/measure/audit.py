@@ -56,36 +56,37 @@ def audit(
         Anything `BlackBox` takes: an estimator, a callable, recorded predictions, or the name of a
         column of X that holds them. A `BlackBox` says how to read it (threshold, soft, ...).
     X
-        The model's inputs: a NumPy array or a pandas, Polars or PyArrow frame. Of a frame, the
-        columns that the model names, or that are given to `BlackBox`, are read alone. With recorded
+        The model's inputs: a NumPy array or a pandas, Polars or PyArrow frame. Of a frame, only the
+        columns that the model names, or that are given to `BlackBox`, are read. With recorded
         predictions given as an array it may be None.
     y
-        What really happened: 0/1, -1/1, booleans, or two values with ``pos_label``; or a column
-        name of X, which is then no input of the model. None where it is not known: decisions alone
-        are compared then (sp and impact ratios).
+        The outcome, what really happened: 0/1, -1/1, booleans, or two values with ``pos_label``; or
+        a column name of X, which is then not an input of the model. None if it is not known: then
+        only decisions are compared (sp and impact ratios).
     sensitive_features
-        One label per person, but not "best" or "rest", which `reference` means otherwise; several
-        columns give intersections; names of columns of X will do, and those stay inputs of a model
-        that does not name its own. Beside recorded predictions they are no inputs.
+        One label per person, but not "best" or "rest", which have another meaning in `reference`.
+        Several columns give intersections. Names of columns of X are also accepted; these columns
+        are then also inputs of a model that does not name its inputs. With recorded predictions
+        they are not inputs.
     sample_weight
         One weight per person, or a column name of X. Intervals account for unequal weights; a
         weight of 0 is the same as being left out.
     ids
-        Who it is: one id a row, or a column name of X, which is then no input of the model. Needed
-        where people have several rows: intervals and tests are then by person. Without it every
-        row counts as a person of its own.
+        The person's id: one per row, or a column name of X, which is then not an input of the
+        model. Needed if people have several rows: intervals and tests are then by person. Without
+        ids every row counts as a person.
     confidence
-        Of the intervals, and of the verdict.
+        The confidence level of the intervals and the verdict.
     metrics
         Names of registered metrics (sp, fnr, fpr, fdr, da) or `Disparity` objects; by default the
         first four.
     reference
-        ``"best"``: per metric the group with the lowest rate; which group that is, is itself a
-        matter of chance: ``p_adjusted`` counts every pair it was chosen from, and the lower end of
-        an interval the groups that may be the best off. A group's label: that group.
+        ``"best"``: for each metric the group with the lowest rate. Chance has a part in which group
+        that is: ``p_adjusted`` counts every pair that it was chosen from, and the lower end of an
+        interval allows for all groups that may be the best off. A group's label: that group.
         ``"rest"``: each group against all others together.
     pos_label
-        Which value of y counts as positive, where that is not plain.
+        Which value of y counts as positive, if that is not obvious.
 
     Examples
     --------

@@ -349,7 +349,7 @@ def _pooled_people(tallies: Sequence[Tally]) -> ByPerson | None:
 @stored("AuditData")
 @dataclass(frozen=True, eq=False)
 class AuditData:
-    """The tabulated audit data: one population a group over one table of distinct rows."""
+    """The tabulated audit data: one population per group over one table of distinct rows."""
 
     groups: tuple[Label, ...]
     populations: tuple[Population, ...]

@@ -166,7 +166,7 @@ class Audit(doors.Shown):
 
     @property
     def exact(self) -> bool:
-        """Whether the distribution itself was audited instead of a sample from it."""
+        """Whether the distribution itself was audited, not a sample from it."""
         return all(group.n == 0 for group in self.groups)
 
     @property

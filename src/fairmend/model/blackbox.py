@@ -80,18 +80,18 @@ class BlackBox:
         array of recorded predictions.
     output
         How to read the answers: ``"label"`` (the two values of y, or 0/1, where 1 is positive),
-        ``"probability"`` of the positive label, or any real ``"score"`` that speaks for it.
-        ``"auto"`` decides by the method and the values, and requires a threshold rather than guess
-        one; it is settled by the first answers that are more than labels.
+        ``"probability"`` of the positive label, or any real ``"score"``, higher where the positive
+        label is more likely. ``"auto"`` decides by the method and the values. It never guesses a
+        threshold: it requires one. It is settled by the first answers that are more than labels.
     threshold
         The decision is positive where the answer is greater than this. Default 0.5 for
         probabilities and 0 for ``decision_function``; a tie then goes to the first of the model's
         ``classes_``, as in scikit-learn.
     words
-        The model's two answers, negative and positive, where they are words of its own:
-        ``("decline", "approve")`` beside outcomes ``"no"`` and ``"yes"``.
+        The model's two answers, negative and positive, if they differ from the labels of y:
+        ``("decline", "approve")`` with outcomes ``"no"`` and ``"yes"``.
     soft
-        Take the probability itself as the decision: h(x) in [0, 1].
+        Use the probability itself as the decision: h(x) in [0, 1].
     random
         The model may answer the same row differently each time. Otherwise up to 32 rows are
         queried twice: a changed answer is an error. Where another method is used with the default
@@ -100,14 +100,15 @@ class BlackBox:
     batch_size
         Rows per call.
     inputs
-        The columns of X that are the model's inputs; all others are left alone. By default those
-        the model names itself (``feature_names_in_``, or the signature of an MLflow model), else
-        every column that is nothing else. For recorded predictions: what a repair may edit.
+        The columns of X that are the model's inputs; all others are ignored. By default those that
+        the model names itself (``feature_names_in_``, or the signature of an MLflow model), or else
+        every column without another role. For recorded predictions: the columns that a repair may
+        edit.
 
     Notes
     -----
     Where the model has ``classes_``, its two columns of probabilities and the sign of its
-    ``decision_function`` are read by them, so that they speak for the positive label of y.
+    ``decision_function`` are read by them, so that they are about the positive label of y.
 
     Examples
     --------

@@ -49,11 +49,11 @@ _AT_A_TIME = 64  # pairs of rows put to a caller's function, which answers about
 @stored("Cost")
 @dataclass(frozen=True)
 class Cost:
-    """What the user says about edits; `EditCost` is what is learnt from it on the audit data.
+    """The user's costs and rules for edits; `EditCost` is computed from it on the audit data.
 
     ``kind`` is ``"l1"`` (default), ``"l2"``, ``"squared_l2"``, or a callable that takes two tables
     of rows (in the container of X) and gives a matrix of costs. A callable compares whole rows, so
-    edits then lead to rows that were seen.
+    people are then edited into rows that were seen.
 
     >>> Cost(immutable=("sex",), one_way={"age": "up"}).kind
     'l1'

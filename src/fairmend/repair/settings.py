@@ -70,9 +70,9 @@ class RepairSettings:
     rank
         Who is edited first: "score" (nearest to the threshold of the model; the default where it
         gives scores), "outcome" (by P(Y=1 | x); the default for a model of labels only) or "cost"
-        (most effect for the cost of the edit). With blind, what turning a decision costs: "worth"
-        (wrong decisions, weighed as the model's own decisions imply; the default), the costs of
-        both errors such as {"false_positive": 1, "false_negative": 5}, "flips" (people) or "cost".
+        (most effect for the cost of the edit). With blind, what a flip costs: "worth" (wrong
+        decisions, weighed as the model's own decisions imply; the default), the costs of both
+        errors such as {"false_positive": 1, "false_negative": 5}, "flips" (people) or "cost".
     key
         The secret for the random draws, 32 bytes. By default it is made from random_state, or at
         random in fit.

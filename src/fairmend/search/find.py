@@ -68,7 +68,7 @@ def alternatives(
     """Search for alternatives of equivalent performance and a smaller gap, without retraining.
 
     Candidates are made and chosen on one part of the people and judged once on the other, so that
-    the figures of what was chosen hold although it was chosen. See `Alternatives` for the result.
+    the choice does not bias the figures of the chosen candidate. See `Alternatives` for the result.
 
     Parameters
     ----------
@@ -77,11 +77,11 @@ def alternatives(
     disparity
         The gap to narrow: a metric, or several, of which the widest gap counts.
     measure
-        What must stay: "worth" (wrong decisions, weighed as the model's own decisions imply; this
-        is accuracy where its cut is one half), "accuracy", "balanced_accuracy", "auc", the costs
-        of both errors such as {"false_positive": 1, "false_negative": 5}, a column of X (or values)
-        with what a positive decision about each person brings, or a function of decisions and
-        outcomes, both arrays of 0 and 1. More is better.
+        The performance to keep: "worth" (wrong decisions, weighed as the model's own decisions
+        imply; this is accuracy if its cut is one half), "accuracy", "balanced_accuracy", "auc", the
+        costs of both errors such as {"false_positive": 1, "false_negative": 5}, a column of X (or
+        values) with the profit of a positive decision about each person, or a function of decisions
+        and outcomes, both arrays of 0 and 1. Higher is better.
     margin
         An alternative is equivalent if its measure is within this of the model's own: in the unit
         of the measure, for a column of profit as a share of the profit.
@@ -91,8 +91,8 @@ def alternatives(
         Inputs that no alternative may change.
     holdout
         The people who judge: their share (default one half), or a dict with the X, y and
-        sensitive_features of other people. Judging twice on the same people spends them: what
-        is said then holds for the first time only.
+        sensitive_features of other people. People can judge only once: the stated error rates hold
+        for the first search on them.
     favorable_label
         The decision that people want; by default the positive label of y.
     random_state

@@ -137,7 +137,7 @@ class Alternatives(doors.Shown):
 
     @property
     def named(self) -> tuple[Alternative, ...]:
-        """The candidates that were named to be judged, in their order."""
+        """The candidates that were selected for judging, in their order."""
         some = [one for one in self.candidates if one.place is not None]
         return tuple(sorted(some, key=lambda one: one.place or 0))
 
@@ -170,7 +170,7 @@ class Alternatives(doors.Shown):
         return self.candidates[names.index(name)]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a candidate; figures of the people who judge."""
+        """One row per candidate; figures of the people who judge."""
         pandas = require("pandas", extra="pandas", why="Alternatives.to_frame()")
         frame: pd.DataFrame = pandas.DataFrame([_record(one) for one in self.candidates])
         return frame
