@@ -14,8 +14,8 @@ class Status(Enum):
     IRRECONCILABLE = (
         "No distribution over these inputs, with outcomes as estimated, closes the gap: this one "
         "narrows it. Possible reasons: P(Y | X) differs between the groups, the target group lacks "
-        "inputs that the baseline has, or equal inputs get different decisions. More or other "
-        "inputs may help."
+        "inputs that the reference group has, or equal inputs get different decisions. More or "
+        "other inputs may help."
     )
     STOPPED = (
         "The descent stopped before the gap was closed: this is the best it found. Raise max_iter "

@@ -93,8 +93,8 @@ def test_an_irreconcilable_fdr_is_said_to_be_one():
     assert found.status.value == (
         "No distribution over these inputs, with outcomes as estimated, closes the gap: this one "
         "narrows it. Possible reasons: P(Y | X) differs between the groups, the target group lacks "
-        "inputs that the baseline has, or equal inputs get different decisions. More or other "
-        "inputs may help."
+        "inputs that the reference group has, or equal inputs get different decisions. More or "
+        "other inputs may help."
     )
     assert found.certificate.certain
     assert found.certificate.low < 0.3 < found.certificate.high  # 0.4 - 0.1

@@ -24,7 +24,7 @@ _MODELLED = (
     "The gaps are modelled: outcomes by P(Y=1 | x), so that they differ from those of an audit, "
     "which counts."
 )
-_FIGURES = ("observed", "baseline", "counterfactual", "shift")
+_FIGURES = ("observed", "reference", "counterfactual", "shift")
 _OF_PAIRS = ("<feature", "<with", "more than alone", "low", "high")
 _LEGEND = (
     "of the influence: what the feature explains, alone, of how much each person adds to the gap",
