@@ -38,7 +38,7 @@ MADE_FROM = IMAGES / "made-from.json"
 WIDE, NARROW, MARGIN = 1280, 390, 20
 LEVEL = "0.8"
 """Where the slider of the frontier stands."""
-COLOURS = 28
+COLOURS = 24
 """Of a picture: pages are mostly black on white."""
 
 FIRST_DAY = 1_777_593_600.0  # 1 May 2026, so that the same days are shown whenever it is run
@@ -472,8 +472,22 @@ PIXELS = """async (png) => {
 }"""
 
 
+def chosen(colours: Any, count: Any) -> Any:
+    """The places of a palette: each time that whose pixels are worst off with those before it.
+
+    So what is rare and unlike all else, such as a ring, keeps its colour.
+    """
+    palette, distance = [int(count.argmax())], np.full(len(colours), np.inf)
+    while len(palette) < COLOURS:
+        distance = np.minimum(distance, ((colours - colours[palette[-1]]) ** 2).sum(axis=1))
+        if not distance.any():
+            break
+        palette.append(int((count * distance).argmax()))
+    return np.sort(palette)
+
+
 def in_few_colours(page: Any, png: bytes) -> bytes:
-    """A picture with a palette: the colours that are frequent, the others as the nearest of them.
+    """A picture with a palette: colours that many pixels need, the others as the nearest of them.
 
     The browser reads it; a picture of that kind is simple enough to be written here.
     """
@@ -483,7 +497,7 @@ def in_few_colours(page: Any, png: bytes) -> bytes:
     pixels = np.frombuffer(base64.b64decode(text), ">u4") >> 8  # without transparency
     numbers, place, count = np.unique(pixels, return_inverse=True, return_counts=True)
     colours = numbers.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 1:]
-    palette = colours[np.sort(np.argsort(-count, kind="stable")[:COLOURS])]
+    palette = colours[chosen(colours.astype(np.int64), count)]
     apart = colours[:, None].astype(np.int64) - palette[None]
     nearest = (apart**2).sum(axis=2).argmin(axis=1).astype(np.uint8)
     rows = nearest[place].reshape(height, width)

@@ -146,7 +146,8 @@ def _headline(result: Alternatives) -> str:
     best = result.best
     if best is None:
         tried = len(result.candidates) - 1
-        return (f"None was shown: of {tried} alternatives, none is shown to have a smaller gap and "
+        some = "1 alternative" if tried == 1 else f"{tried} alternatives"
+        return (f"None was shown: of {some}, none is shown to have a smaller gap and "
                 "to perform as well.")  # fmt: skip
     now, then = (points(abs(one.gap)).removeprefix("+") for one in (result.current, best))
     after, how = best.judging, ""
@@ -254,7 +255,7 @@ def _scatter(result: Alternatives) -> Plane:
         "scatter",
         f"What each candidate leaves of the gap, and its {result.measure}",
         Axis.of([0.0, *finite_values(*(value for dot in dots for value in dot.across))], as_points,
-                f"gap in {result.metric} that is left, in points"),
+                f"gap in {result.title} that is left, in points"),
         Axis.of([*band, *finite_values(*(value for dot in dots for value in dot.along))],
                 number if relative else as_percent,
                 result.measure if relative else f"{result.measure}, per cent"),
@@ -329,7 +330,7 @@ def _tried(result: Alternatives) -> RowChart:
         "The candidates that were judged in turn, and the best that reads the group",
         rows,
         as_points,
-        f"gap in {result.metric} that is left, in points",
+        f"gap in {result.title} that is left, in points",
         at=[0.0],
         guide=0.0,
         beneath="Lines are 95 % intervals.",

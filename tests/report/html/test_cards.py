@@ -2,6 +2,7 @@
 
 import re
 from html import unescape
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -109,6 +110,20 @@ def test_many_groups_are_cut_and_counted():
     assert html.count('class="row"') == MOST_ROWS
     assert f"{19 - MOST_ROWS} more rows are left out here." in html
     assert len(audit._card().charts[0].rows) == 19
+
+
+def test_the_labels_of_a_narrow_axis_keep_their_distance(results, browser):
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})  # columns, not one of a phone
+    for kind in KINDS:
+        tab.set_content(f'<div style="width: 34rem">{getattr(results, kind)._repr_html_()}</div>')
+        axes = tab.locator(".axis .track svg").evaluate_all(
+            """all => all.map(one => [...one.querySelectorAll("text")].map(
+                 text => text.getBoundingClientRect()).map(box => [box.left, box.right]))"""
+        )
+        assert axes
+        for boxes in axes:
+            assert all(left > right + 2 for (_, right), (left, _) in pairwise(boxes)), kind
+    tab.close()
 
 
 def test_before_it_is_fitted_a_classifier_shows_its_settings(results):

@@ -135,16 +135,16 @@ def tiles(report: Report) -> list[tuple[str, str, str]]:
         f"{edited} of {report.n:,}",
         verdict.gains_and_losses(report.groups),
     ))  # fmt: skip
-    accuracy = "not known"
+    accuracy, right = "not known", "outcomes are not known"
     if report.outcome_known:
         was, then = (percent(each) for each in (report.accuracy_before, report.accuracy_after))
         accuracy = f"{was} → {then}"
-    where = {
-        True: "on people it was not fitted on",
-        False: "on the people it was fitted on",
-        None: "on the people of this report",
-    }
-    right = f"decisions that match the outcome, {where[report.holdout]}"
+        where = {
+            True: "on people it was not fitted on",
+            False: "on the people it was fitted on",
+            None: "on the people of this report",
+        }[report.holdout]
+        right = f"decisions that match the outcome, {where}"
     shown.append((f"accuracy of everybody{weighted}", accuracy, right))
     return shown
 

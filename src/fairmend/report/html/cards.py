@@ -32,6 +32,8 @@ MOST_ROWS = 8
 """Rows of a card's chart; `print()` and `plot()` have all."""
 MOST_CHARTS = 3
 MOST_FIGURES = 4
+MOST_TICKS = 6
+"""Of a card's chart, which has little room; of more every second one stays, 0 among them."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,14 @@ def _short(chart: RowChart | Plane) -> RowChart | Plane:
     beneath = chart.beneath
     if left > 0:
         beneath = f"{beneath} {left} more rows are left out here.".strip()
-    return replace(chart, key="", table=None, rows=chart.rows[:MOST_ROWS], beneath=beneath)
+    ticks = chart.axis.ticks
+    if len(ticks) > MOST_TICKS:
+        zero = next((place for place, (value, _) in enumerate(ticks) if value == 0), 0)
+        ticks = ticks[zero % 2 :: 2]
+    axis = replace(chart.axis, ticks=ticks)
+    return replace(
+        chart, key="", table=None, axis=axis, rows=chart.rows[:MOST_ROWS], beneath=beneath
+    )
 
 
 # -------------------------------------------------------------------- of each result

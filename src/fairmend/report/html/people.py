@@ -69,7 +69,8 @@ def gaps(before: Sequence[Gap], after: Sequence[Gap], audit: Audit, key: str = "
         rates = [gap.target_rate, gap.baseline_rate]
         shown = [f" {share(rate)}" if gap.judged and not both and not isnan(rate) else ""
                  for rate in rates]  # fmt: skip
-        return f"{names(gap.target)}{shown[0]} against {names(gap.baseline)}{shown[1]}"
+        between = " against " if not any(shown) else ", "
+        return f"{names(gap.target)}{shown[0]}{between}{names(gap.baseline)}{shown[1]}"
 
     rows = [
         Row(
