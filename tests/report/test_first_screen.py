@@ -217,6 +217,8 @@ def test_what_cannot_be_closed_is_said(world):
     lines = [line for line in verdict.remains(report) if "the allowed edits cannot close" in line]
     assert {line.split(",")[0] for line in lines} == {f"For {target}" for target in blocked}
     assert bool(blocked) == (report.provenance.settings.get("immutable") == "['x0']")
+    half = [line for line in verdict.remains(report) if "closed to the level asked for" in line]
+    assert bool(half) == (report.provenance.level == 0.5)
 
 
 def test_no_sentence_is_odd(world):

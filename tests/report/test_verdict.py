@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairmend import RepairedClassifier, audit
+from fairmend import RepairedClassifier, audit, counterfactual
 from fairmend.measure.result import Gap
 from fairmend.measure.wording import share
 from fairmend.report.verdict import (
+    CLOSES,
     audit_headline,
     audit_lead,
     audit_verdict,
@@ -19,6 +20,7 @@ from fairmend.report.verdict import (
     in_words,
     lead,
     ratios,
+    reconcilable,
     remains,
     significant,
     worst_of,
@@ -395,6 +397,19 @@ def test_counts_and_ratios_are_those_of_the_audits(report):
     nobody = replace(before, gaps=tuple(replace(one, p_adjusted=0.9) for one in before.gaps))
     assert audit_headline(nobody) == nobody.verdict()
     assert audit_lead(nobody) == [], "the headline says it"
+
+
+def test_without_a_certificate_the_counterfactual_is_the_answer(report):
+    for closed, status, said in ((True, "The gap is closed.", CLOSES),
+                                 (False, "It is not.", "It is not.")):  # fmt: skip
+        explanation = replace(report.explanation, certificate="", closed=closed, status=status)
+        told = reconcilable(replace(report, explanation=explanation))
+        assert told.startswith(said)
+        assert "The gap is closed" not in told, "nobody's gap is: it is a finding"
+    X, y, s = people(0)
+    both = counterfactual(vendor, X, y, sensitive_features=s, disparity=["sp", "fnr"])
+    assert both.certificate is None
+    assert both._card().headline == CLOSES
 
 
 def test_what_single_features_do_not_carry_is_carried_jointly(report):

@@ -72,6 +72,7 @@ def test_it_is_quiet_accessible_and_within_the_page(open_page, page, width):
     assert cut_off(opened.page) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("passed", [True, False])
 def test_its_card_shows_its_figures_and_keeps_to_itself(found, browser, passed):
     _, result = answered(found, passed=passed)

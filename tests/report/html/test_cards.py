@@ -112,6 +112,7 @@ def test_many_groups_are_cut_and_counted():
     assert len(audit._card().charts[0].rows) == 19
 
 
+@pytest.mark.slow
 def test_the_labels_of_a_narrow_axis_keep_their_distance(results, browser):
     tab = browser.new_page(viewport={"width": 1280, "height": 900})  # columns, not one of a phone
     for kind in KINDS:
