@@ -23,7 +23,7 @@ _ALL = (*STEPS, "columns")
 
 
 @dataclass(frozen=True)
-class Option:
+class Setting:
     """Where a setting stands in the file, and what it is on the command line."""
 
     section: str
@@ -38,52 +38,52 @@ class Option:
 class Settings:
     """What a project has decided so far."""
 
-    file: Annotated[str | None, Option("data")] = None
-    label: Annotated[str | None, Option("data", "--label", STEPS)] = None
-    groups: Annotated[list[str], Option("data")] = field(default_factory=list)
+    file: Annotated[str | None, Setting("data")] = None
+    label: Annotated[str | None, Setting("data", "--label", STEPS)] = None
+    groups: Annotated[list[str], Setting("data")] = field(default_factory=list)
     """Columns with a group."""
-    group: Annotated[list[str], Option("data", "--group", STEPS)] = field(default_factory=list)
+    group: Annotated[list[str], Setting("data", "--group", STEPS)] = field(default_factory=list)
     """Those that are looked at, together."""
-    predictions: Annotated[str | None, Option("data", "--predictions", STEPS)] = None
-    model: Annotated[str | None, Option("data", "--model", STEPS)] = None
-    threshold: Annotated[str | None, Option("data", "--threshold", STEPS)] = None
-    positive: Annotated[str | None, Option("data", "--positive", STEPS)] = None
-    positive_decision: Annotated[str | None, Option("data", "--positive-decision", STEPS)] = None
-    id: Annotated[str | None, Option("data", "--id", STEPS)] = None
-    weight: Annotated[str | None, Option("data", "--weight", STEPS)] = None
-    ignore: Annotated[list[str], Option("data", "--ignore", STEPS)] = field(default_factory=list)
-    not_id: Annotated[list[str], Option("data", "--not-id", ("explain", *EDITING))] = field(
+    predictions: Annotated[str | None, Setting("data", "--predictions", STEPS)] = None
+    model: Annotated[str | None, Setting("data", "--model", STEPS)] = None
+    threshold: Annotated[str | None, Setting("data", "--threshold", STEPS)] = None
+    positive: Annotated[str | None, Setting("data", "--positive", STEPS)] = None
+    positive_decision: Annotated[str | None, Setting("data", "--positive-decision", STEPS)] = None
+    id: Annotated[str | None, Setting("data", "--id", STEPS)] = None
+    weight: Annotated[str | None, Setting("data", "--weight", STEPS)] = None
+    ignore: Annotated[list[str], Setting("data", "--ignore", STEPS)] = field(default_factory=list)
+    not_id: Annotated[list[str], Setting("data", "--not-id", ("explain", *EDITING))] = field(
         default_factory=list
     )
-    missing: Annotated[list[str], Option("cells", "--missing", _ALL)] = field(default_factory=list)
-    decimal: Annotated[str | None, Option("cells", "--decimal", _ALL)] = None
-    thousands: Annotated[str | None, Option("cells", "--thousands", _ALL)] = None
-    currency: Annotated[str | None, Option("cells", "--currency", _ALL)] = None
-    percent: Annotated[bool, Option("cells", "--percent", _ALL)] = False
-    words: Annotated[list[str], Option("cells", "--words", _ALL)] = field(default_factory=list)
-    reference: Annotated[str | None, Option("measure", "--reference", ("audit", *EDITING))] = None
-    attention: Annotated[float, Option("measure")] = 0.05
+    missing: Annotated[list[str], Setting("cells", "--missing", _ALL)] = field(default_factory=list)
+    decimal: Annotated[str | None, Setting("cells", "--decimal", _ALL)] = None
+    thousands: Annotated[str | None, Setting("cells", "--thousands", _ALL)] = None
+    currency: Annotated[str | None, Setting("cells", "--currency", _ALL)] = None
+    percent: Annotated[bool, Setting("cells", "--percent", _ALL)] = False
+    words: Annotated[list[str], Setting("cells", "--words", _ALL)] = field(default_factory=list)
+    reference: Annotated[str | None, Setting("measure", "--reference", ("audit", *EDITING))] = None
+    attention: Annotated[float, Setting("measure")] = 0.05
     """A gap beyond this is marked."""
-    metric: Annotated[list[str], Option("repair", "--metric", ("explain", *EDITING))] = field(
+    metric: Annotated[list[str], Setting("repair", "--metric", ("explain", *EDITING))] = field(
         default_factory=list
     )
-    target: Annotated[str | None, Option("repair", "--target", ("explain",))] = None
-    blind: Annotated[bool, Option("repair", "--blind", ("repair",))] = False
-    in_words: Annotated[bool, Option("repair", "--in-words", ("repair",))] = False
-    two_sided: Annotated[bool, Option("repair", "--two-sided", ("repair",))] = False
-    do_no_harm: Annotated[bool, Option("repair", "--do-no-harm", ("repair",))] = False
-    immutable: Annotated[list[str], Option("repair", "--immutable", EDITING)] = field(
+    target: Annotated[str | None, Setting("repair", "--target", ("explain",))] = None
+    blind: Annotated[bool, Setting("repair", "--blind", ("repair",))] = False
+    in_words: Annotated[bool, Setting("repair", "--in-words", ("repair",))] = False
+    two_sided: Annotated[bool, Setting("repair", "--two-sided", ("repair",))] = False
+    do_no_harm: Annotated[bool, Setting("repair", "--do-no-harm", ("repair",))] = False
+    immutable: Annotated[list[str], Setting("repair", "--immutable", EDITING)] = field(
         default_factory=list
     )
-    one_way: Annotated[dict[str, str], Option("repair", "--one-way", ("repair",), ":")] = field(
+    one_way: Annotated[dict[str, str], Setting("repair", "--one-way", ("repair",), ":")] = field(
         default_factory=dict
     )
-    cost: Annotated[dict[str, float], Option("repair", "--cost", ("repair",), "=")] = field(
+    cost: Annotated[dict[str, float], Setting("repair", "--cost", ("repair",), "=")] = field(
         default_factory=dict
     )
-    level: Annotated[float, Option("repair", "--level", ("repair",))] = 1.0
-    margin: Annotated[float, Option("alternatives", "--margin", ("alternatives",))] = 0.005
-    seed: Annotated[int, Option("repair", "--seed", EDITING)] = 0
+    level: Annotated[float, Setting("repair", "--level", ("repair",))] = 1.0
+    margin: Annotated[float, Setting("alternatives", "--margin", ("alternatives",))] = 0.005
+    seed: Annotated[int, Setting("repair", "--seed", EDITING)] = 0
 
     @property
     def lacks(self) -> str | None:
@@ -141,7 +141,7 @@ class Settings:
         values: dict[str, Any] = {}
         for section, entries in content.items():
             for key, value in entries.items() if isinstance(entries, Mapping) else [("", None)]:
-                kind, option = options().get(key, (None, Option("")))
+                kind, option = options().get(key, (None, Setting("")))
                 must, got = "must be a setting of the studio", "there is none of that name"
                 check(option.section == section, f"{name}: [{section}] {key}", must, got, fix)
                 what, must = f"{name}: {key}", f"must be {_WORDS[kind]}"
@@ -151,7 +151,7 @@ class Settings:
 
 
 @cache
-def options() -> dict[str, tuple[Any, Option]]:
+def options() -> dict[str, tuple[Any, Setting]]:
     """Each setting with its type and its option."""
     hints = get_type_hints(Settings, include_extras=True)
     return {name: get_args(hint)[:2] for name, hint in hints.items()}
@@ -178,7 +178,7 @@ _WORDS = {
 """What each type is called."""
 
 
-def _typed(option: Option, value: Any) -> Iterator[str]:
+def _typed(option: Setting, value: Any) -> Iterator[str]:
     """An option as it is typed."""
     if isinstance(value, bool):
         yield option.flag
