@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -74,6 +74,28 @@ class _Fold:
         return np.asarray(self.learn_from.sum(axis=0), np.float64)
 
 
+Products: TypeAlias = tuple[Pairs, FloatArray]
+"""Pairs of columns, and the design with their products."""
+
+
+class KnownRows:
+    """Numbers of a table's rows, products of them and folds, for further fits on the same rows."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Frame, FloatArray] | None = None
+        self.products: Products | None = None
+        self.fold: IntArray | None = None
+
+    def numbers(self, table: Frame, weight: FloatArray) -> tuple[FeatureMap, FloatArray]:
+        """A map learnt on rows of such weights, and the numbers it makes of them."""
+        same = self._of is not None and self._of[0] is table
+        if self._of is None or not same or not np.array_equal(self._of[1], weight):
+            features = FeatureMap.learn(table, weight)
+            self._of, self.products, self.fold = (table, weight), None, None
+            self._numbers = features, features.apply(table)
+        return self._numbers
+
+
 @dataclass(frozen=True, eq=False)
 class CrossFitData:
     """What a model is fitted on."""
@@ -86,16 +108,25 @@ class CrossFitData:
     folds: Sequence[_Fold]
     parts: Sequence[IntArray] = ()
     """The rows of every fold, where folds split the rows."""
+    known: KnownRows | None = None
+    """Where products of all columns are kept."""
 
     @classmethod
-    def of(cls, table: Frame, tally: Tally, what: str, random_state: int) -> CrossFitData:
-        tally = _per_person(tally)
+    def of(
+        cls,
+        table: Frame,
+        tally: Tally,
+        what: str,
+        random_state: int,
+        known: KnownRows | None = None,
+    ) -> CrossFitData:
+        tally, known = _per_person(tally), known or KnownRows()
         _check_both_events(tally.weight.sum(axis=0), what)
-        features = FeatureMap.learn(table, tally.weight.sum(axis=1))
-        folds = _folds(tally, random_state)
+        features, matrix = known.numbers(table, tally.weight.sum(axis=1))
+        folds = _folds(tally, random_state, known)
         parts = [fold.rows for fold in folds]
         whole = sum(map(len, parts)) == len(tally.weight) >= FEW_ROWS
-        return cls(what, features, features.apply(table), tally, folds, parts if whole else ())
+        return cls(what, features, matrix, tally, folds, parts if whole else (), known)
 
     def mean(self, held_out: Sequence[FloatArray]) -> FloatArray:
         """Each row's probability: the mean over its people, each held out."""
@@ -116,7 +147,8 @@ class CrossFitData:
         """Some of the rows and the first few folds of them, to choose a model on."""
         tally = Tally(*(part[rows] for part in self.tally.sums))
         kept = [_Fold(fold.learn_from[rows], fold.scored[rows]) for fold in self.folds[:folds]]
-        return replace(self, matrix=self.matrix[rows], tally=tally, folds=kept, parts=())
+        matrix = self.matrix[rows]
+        return replace(self, matrix=matrix, tally=tally, folds=kept, parts=(), known=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +177,7 @@ Candidate = Callable[[CrossFitData], CandidateModel | None]
 """What makes a model of data; None where it is not for such data."""
 
 
-def _folds(tally: Tally, random_state: int) -> list[_Fold]:
+def _folds(tally: Tally, random_state: int, known: KnownRows) -> list[_Fold]:
     """Split so that no model speaks for people it has seen.
 
     The rows are split, balanced by weight. A support of few rows would get holes that way; there
@@ -153,15 +185,16 @@ def _folds(tally: Tally, random_state: int) -> list[_Fold]:
     """
     rng, rows = np.random.default_rng(random_state), len(tally.weight)
     if rows >= FEW_ROWS:
-        shuffled = rng.permutation(rows)
-        weight = tally.weight.sum(axis=1).round(9)  # the last bits must not break ties
-        by_weight = shuffled[np.argsort(-weight[shuffled], kind="stable")]
-        fold = np.empty(rows, np.int64)
-        fold[by_weight] = np.arange(rows) % FOLDS
+        if known.fold is None:
+            shuffled = rng.permutation(rows)
+            weight = tally.weight.sum(axis=1).round(9)  # the last bits must not break ties
+            by_weight = shuffled[np.argsort(-weight[shuffled], kind="stable")]
+            known.fold = np.empty(rows, np.int64)
+            known.fold[by_weight] = np.arange(rows) % FOLDS
         there = tally.people.sum(axis=1) > 0
         return [
             _Fold(np.where(own[:, None], 0.0, tally.weight), (own & there).astype(np.float64))
-            for own in fold == np.arange(FOLDS)[:, None]
+            for own in known.fold == np.arange(FOLDS)[:, None]
         ]
     people = tally.people.astype(np.int64)
     start = rng.integers(FOLDS, size=people.shape)  # whose turn it is for the remainder
@@ -242,7 +275,7 @@ def logistic_model(data: CrossFitData) -> CandidateModel:
     basis = row_space(data.matrix)
     if basis is None:
         return _tuned(PENALTIES, None, None, data)
-    model = _tuned(PENALTIES, None, None, replace(data, matrix=data.matrix @ basis))
+    model = _tuned(PENALTIES, None, None, replace(data, matrix=data.matrix @ basis, known=None))
     estimator = Logistic(model.estimator.intercept, basis @ model.estimator.slope)
     return replace(model, everybody=lambda: estimator)
 
@@ -363,7 +396,21 @@ def possible_gain(data: CrossFitData, model: CandidateModel) -> float:
 
 def pair_model(data: CrossFitData) -> CandidateModel | None:
     """Logistic regression with products of inputs, squares of numbers among them."""
-    matrix = data.matrix
+    products = None if data.known is None else data.known.products
+    if products is None:
+        products = _products(data.matrix)
+        if data.known is not None:
+            data.known.products = products
+    if products is None:
+        return None
+    pairs, design = products
+    plain = logistic_regression(PAIR_PENALTIES[0], data.matrix, data.tally.weight, flat=1e-4)
+    start = Logistic(plain.intercept, np.r_[plain.slope, np.zeros(len(pairs[0]))])
+    return _tuned(PAIR_PENALTIES, pairs, start, data, design)
+
+
+def _products(matrix: FloatArray) -> Products | None:
+    """Products of columns that vary; None where they are too many, or none."""
     if matrix.shape[1] * (matrix.shape[1] + 3) / 2 > WIDE:
         return None
     lowest, highest = matrix.min(axis=0), matrix.max(axis=0)
@@ -380,9 +427,7 @@ def pair_model(data: CrossFitData) -> CandidateModel | None:
     if not varied.all():
         first, second = first[varied], second[varied]
         design = design_of(matrix, (first, second))
-    plain = logistic_regression(PAIR_PENALTIES[0], matrix, data.tally.weight, flat=1e-4)
-    start = Logistic(plain.intercept, np.r_[plain.slope, np.zeros(len(first))])
-    return _tuned(PAIR_PENALTIES, (first, second), start, data, design)
+    return (first, second), design
 
 
 def boosted_model(data: CrossFitData) -> CandidateModel | None:

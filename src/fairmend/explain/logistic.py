@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.data.columns import FloatArray, IntArray
 from fairmend.data.limits import Coefficients, Finite, Places, alike
@@ -25,6 +26,8 @@ _NEWTON_STEPS = 100
 _CELLS_AT_ONCE = 200_000
 _NEAR = 1e-3
 """A step that gains less than this, a unit of weight, is in the bowl: no need to check it."""
+_ROUGHLY = 1e-6
+"""Up to this gradient, a unit of weight, numbers of half the length will do."""
 _SLOW = 0.8
 """A step that leaves more than this of the gradient calls for a new Hessian."""
 
@@ -105,6 +108,9 @@ class LogisticFits:
         self._wide = design is None and matrix.shape[1] > WIDE
         if not self._wide:
             self._design = design_of(matrix, None) if design is None else design
+            self._rough = self._design
+        if design is not None and ((matrix == 0) | (matrix == 1)).all():
+            self._rough = design.astype(np.float32)  # the same numbers, in half the memory
         self._parts = parts
         self._first: _Hessian | None = None
         self._last: tuple[Logistic, _Solution] | None = None
@@ -122,8 +128,13 @@ class LogisticFits:
         """One of them, products last; it ends at a gradient, a unit of weight, below ``flat``."""
         if self._wide:
             return _by_scikit_learn(penalty, self._matrix, weight)
-        curvature = None if self._first is None else self._first.of(weight)
-        solution = self._solved(penalty, weight, self._solution(start), curvature, flat)
+        solution = self._solution(start)
+        for rough in (True, False) if self._rough is not self._design else (False,):
+            curvature = None if self._first is None else self._first.of(weight)
+            enough = max(flat, _ROUGHLY) if rough else flat
+            solution = self._solved(penalty, weight, solution, curvature, enough, rough=rough)
+            if rough:
+                solution = _Solution(solution.beta, self._design @ solution.beta)
         fitted = Logistic(float(solution.beta[0]), solution.beta[1:])
         self._last = fitted, solution
         return fitted
@@ -141,7 +152,7 @@ class LogisticFits:
             begin, curvature = before.solution.moved(before.everybody, everybody), before.curvature
         else:
             curvature = None if self._first is None else self._first.of(weight)
-        solution = self._solved(penalty, weight, begin, curvature, flat)
+        solution = self._solved(penalty, weight, begin, curvature, flat, rough=True)
         self._folds[id(weight)] = _FoldFit(weight, curvature, everybody, solution)
         return np.asarray(special.expit(solution.log_odds[rows]), np.float64)
 
@@ -161,10 +172,13 @@ class LogisticFits:
         start: _Solution,
         curvature: FloatArray | None,
         flat: float,
+        *,
+        rough: bool = False,
     ) -> _Solution:
-        design = self._design
+        design = self._rough if rough else self._design
+        kind: Any = design.dtype
         ridge = np.r_[0.0, np.full(design.shape[1] - 1, 1 / penalty)]
-        total, events = weight[:, 0] + weight[:, 1], weight[:, 1]
+        total, events = weight[:, 0] + weight[:, 1], weight[:, 1].copy()
         people = float(total.sum())
 
         def loss(at: FloatArray, log_odds: FloatArray) -> float:
@@ -176,7 +190,8 @@ class LogisticFits:
         step = gradient = np.zeros(len(ridge))
         for _ in range(_NEWTON_STEPS):
             p = 0.5 + 0.5 * np.tanh(log_odds / 2)  # expit, only quicker
-            before, gradient = gradient, design.T @ (total * p - events) + ridge * beta
+            missed = (total * p - events).astype(kind, copy=False)
+            before, gradient = gradient, design.T @ missed + ridge * beta
             if np.abs(gradient).max() <= flat * people:
                 break
             if inverse is not None and np.isfinite(last):
@@ -186,16 +201,16 @@ class LogisticFits:
                 step = -inverse.times(gradient)
                 size = -float(gradient @ step)
             if inverse is None or size > _SLOW**2 * last:
-                inverse = _Inverse(_crossed(design, total * p * (1 - p)), ridge)
+                inverse = _Inverse(_crossed(self._rough, total * p * (1 - p)), ridge)
                 step = -inverse.times(gradient)
-            last, change = size, design @ step
+            last, change = size, design @ step.astype(kind, copy=False)
             if -gradient @ step > _NEAR * people:
                 now = loss(beta, log_odds)
                 while loss(beta + step, log_odds + change) > now and np.abs(step).max() > 1e-10:
                     step, change = step / 2, change / 2
             beta, log_odds = beta + step, log_odds + change
         if self._first is None:
-            self._first = _Hessian(design, total, p * (1 - p), self._parts)
+            self._first = _Hessian(self._rough, total, p * (1 - p), self._parts)
         return _Solution(beta, log_odds)
 
 
@@ -229,7 +244,7 @@ class _FoldFit:
 class _Hessian:
     """X' diag(weight p (1-p)) X where a fit ended, for whichever of its people."""
 
-    design: FloatArray
+    design: NDArray[Any]
     total: FloatArray
     """The weight of each row."""
     variance: FloatArray
@@ -310,10 +325,10 @@ def design_of(matrix: FloatArray, pairs: Pairs | None) -> FloatArray:
     return design.T
 
 
-def _crossed(design: FloatArray, weight: FloatArray) -> FloatArray:
+def _crossed(design: NDArray[Any], weight: FloatArray) -> FloatArray:
     """X' diag(weight) X, a few rows at a time, so that these stay in the processor's cache."""
     rows, columns = design.shape
-    root, total = np.sqrt(weight)[:, None], np.zeros((columns, columns))
+    root, total = np.sqrt(weight).astype(design.dtype)[:, None], np.zeros((columns, columns))
     for start in range(0, rows, step := max(1, _CELLS_AT_ONCE // columns)):
         part = design[start : start + step] * root[start : start + step]
         total += part.T @ part

@@ -26,6 +26,7 @@ from fairmend.explain.crossfit import (
     SCREENING_PEOPLE,
     SCREENING_ROWS,
     CrossFitData,
+    KnownRows,
     ModelChoice,
     best_model,
     boosted_model,
@@ -143,13 +144,15 @@ def fit_probability(
     choice: ModelChoice = CAREFUL,
     errors: bool = True,
     random_state: int = 0,
+    known: KnownRows | None = None,
 ) -> FittedProbability:
     """Fit P(event | row) on distinct rows; the tally's second axis counts non-events and events.
 
     ``estimator`` is ``"logistic"`` (l2, tuned by 10-fold cross-validation), ``"auto"`` (the same,
     unless a richer model of the ``choice`` predicts people held out better by as much as that
     asks), ``"empirical"`` (the observed share of each row, for small finite supports) or any
-    scikit-learn classifier. Without ``errors`` the standard errors are left out.
+    scikit-learn classifier. Without ``errors`` the standard errors are left out. ``known`` is what
+    other fits on the same rows have found out about them.
 
     >>> table = Frame.read(np.arange(100).reshape(-1, 1))
     >>> seen = np.stack([100 - np.arange(100), np.arange(100)], axis=1).astype(float)
@@ -160,7 +163,7 @@ def fit_probability(
     check_estimator(estimator, what)
     if isinstance(estimator, str) and estimator == "empirical":
         return empirical(tally, what=what)
-    data = CrossFitData.of(table, tally, what, random_state)
+    data = CrossFitData.of(table, tally, what, random_state, known)
     if estimator == "auto":
         with solving():
             model = best_model(data, choice)

@@ -12,7 +12,7 @@ from fairmend.data.limits import Chances, alike
 from fairmend.data.rows import find_rows
 from fairmend.data.stored import stored
 from fairmend.errors import check
-from fairmend.explain.crossfit import ModelChoice, pair_model
+from fairmend.explain.crossfit import KnownRows, ModelChoice, pair_model
 from fairmend.explain.outcomes import CAREFUL, FittedProbability, fit_probability
 from fairmend.measure.population import AuditData, Population, Tally
 from fairmend.repair.settings import RepairSettings
@@ -83,7 +83,9 @@ class RowProbabilities:
         tally: Tally,
         settings: RepairSettings,
         what: str,
+        *,
         choice: ModelChoice = CAREFUL_AND_STORED,
+        known: KnownRows | None = None,
     ) -> RowProbabilities:
         """Cross-fitted on distinct rows; the tally counts non-events and events."""
         fitted = fit_probability(
@@ -94,6 +96,7 @@ class RowProbabilities:
             choice=choice,
             errors=False,
             random_state=settings.seed,
+            known=known,
         )
         return cls(table, fitted.probability, fitted)
 

@@ -13,7 +13,7 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.features import FeatureMap
 from fairmend.errors import DataError, RepairRefused, check, listed, warn
 from fairmend.explain.counterfactual import check_level, choose_groups
-from fairmend.explain.logistic import Logistic, logistic_regression, solving
+from fairmend.explain.logistic import logistic_regression, solving
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Combination, Disparity, RateGap
 from fairmend.measure.intervals import TOO_FEW, normal_quantile
@@ -481,21 +481,20 @@ class RepairProblem:
         if answers.score is not None:
             cut = 0.5 if self.box is None else self.box.cut
             return np.abs(answers.score - cut)
-        assert self.data.table is not None
-        features, stand_in = self._stand_in
-        margin = stand_in.decision_function(features.apply(self.data.table.take(rows)))
-        return np.abs(margin)
+        every, margin = self._margins
+        return np.abs(margin[np.searchsorted(every, rows)])
 
     @cached_property
-    def _stand_in(self) -> tuple[FeatureMap, Logistic]:
-        """A model of the model's labels."""
+    def _margins(self) -> tuple[IntArray, FloatArray]:
+        """All rows, and the log odds that a model of the model's labels gives them."""
         assert self.data.table is not None
         every, answers = answers_of_all(self.data)
         table, decision = self.data.table.take(every), answers.decision
-        features = FeatureMap.learn(table, np.ones(len(every)))
+        matrix = FeatureMap.learn(table, np.ones(len(every))).apply(table)
         weight = np.stack([1 - decision, decision], axis=1)
         with solving():
-            return features, logistic_regression(100.0, features.apply(table), weight, flat=1e-6)
+            stand_in = logistic_regression(100.0, matrix, weight, flat=1e-6)
+        return every, stand_in.decision_function(matrix)
 
 
 def _rank(settings: RepairSettings, source: Population) -> Rank:

@@ -25,7 +25,7 @@ import numpy as np
 from fairmend.data.columns import BoolArray, FloatArray
 from fairmend.data.threads import one_thread
 from fairmend.errors import check
-from fairmend.explain.crossfit import ModelChoice, pair_model, tree_model
+from fairmend.explain.crossfit import KnownRows, ModelChoice, pair_model, tree_model
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import parts_of
 from fairmend.measure.population import AuditData, Population, Tally, pooled
@@ -153,6 +153,7 @@ class BlindLevels:
             return {group: problem.identity() for group, problem in problems.items()}
         settings = replace(self.settings, level=level)
         rule, feasible = _solved(self._fit_inputs, settings, self._against)
+        self._fit_inputs.models.forget()
         status = PlanStatus.REMAINS if feasible else PlanStatus.UNREACHABLE
         return {
             group: BlindPlan(**problem.common(status), rule=rule)
@@ -330,7 +331,7 @@ def _solved(
     """The cheapest rule, and whether one closes all gaps by the outcomes expected of people."""
     data, trade_off, price = inputs.audited.data, inputs.trade_off, inputs.price
     gaps = Gaps(inputs.audited, settings, against)
-    kind = inputs.audited.kinds(inputs.kept_out)
+    kind = inputs.audited.kinds(inputs.models.alike.inverse)
     solved = []
     for rate in gaps.common_rates():
         constraints = gaps.constraints(rate)
@@ -411,14 +412,16 @@ class _Models:
     def __init__(self, audited: Audited, settings: RepairSettings, kept_out: Sequence[str]) -> None:
         self.audited, self.settings = audited, settings
         self.visible = audited.visible(kept_out)
-        self._alike = self.visible.distinct()
+        self.alike = self.visible.distinct()
+        self._known = KnownRows()
         self._shares: dict[tuple[tuple[int, ...], tuple[int, ...]], RowProbabilities] = {}
 
     def outcome(self, box: BlackBox) -> AnsweredOutcome:
         """P(Y=1 | x, answer), cross-fitted."""
         data = self.audited.data
-        whole = pooled_tally(data)
-        tally = Tally(*(part[self.audited.rows] for part in whole.sums))
+        tally = self.audited.tally
+        if not data.outcome_known:
+            tally = Tally(*(part[self.audited.rows] for part in pooled_tally(data).sums))
         inputs = self._fit(tally, "P(Y=1 | x)", _FINER)
         if not data.outcome_known:
             return AnsweredOutcome(inputs, None, 0.0, 1.0, probability=False)
@@ -463,7 +466,7 @@ class _Models:
 
     def _fit(self, tally: Tally, what: str, choice: ModelChoice = _ANY_BETTER) -> RowProbabilities:
         """On the distinct rows of what the rule may look at, as far as anybody is there."""
-        first, inverse = self._alike.first, self._alike.inverse
+        first, inverse = self.alike.first, self.alike.inverse
         if len(first) < len(inverse):
             sums = [
                 np.stack(
@@ -477,7 +480,13 @@ class _Models:
         rows = self.visible  # itself, if it can be: its rows need not be found in a copy
         if not np.array_equal(first[there], np.arange(len(rows))):
             rows = rows.take(first[there])
-        return RowProbabilities.fit_event(rows, some, self.settings, what, choice)
+        return RowProbabilities.fit_event(
+            rows, some, self.settings, what, choice=choice, known=self._known
+        )
+
+    def forget(self) -> None:
+        """Let go of numbers that further fits would have used."""
+        self._known = KnownRows()
 
 
 def _donors(

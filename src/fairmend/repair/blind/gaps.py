@@ -73,9 +73,12 @@ class Audited:
             return self.table
         return self.table.select([name for name in self.table.names if name not in kept_out])
 
-    def kinds(self, kept_out: Sequence[str]) -> IntArray:
-        """The same number for rows that are one to a rule: equal inputs with equal answers."""
-        kind = np.asarray(self.visible(kept_out).distinct().inverse)
+    def kinds(self, alike: IntArray) -> IntArray:
+        """The same number for rows that are one to a rule: equal inputs with equal answers.
+
+        ``alike`` is the same number for rows whose visible inputs are equal.
+        """
+        kind = alike
         for answer in (self.answers.decision, self.answers.score):
             if answer is not None:
                 values, place = np.unique(answer, return_inverse=True)

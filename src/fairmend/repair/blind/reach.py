@@ -49,7 +49,7 @@ def furthest(
     plan = plans[target]
     assert isinstance(plan, BlindPlan)
     audited = Audited.of(data)
-    kind = audited.kinds(plan.rule.kept_out)
+    kind = audited.kinds(audited.visible(plan.rule.kept_out).distinct().inverse)
     if kind.max(initial=0) + 1 >= FEW_ROWS:
         gap = measured(_decided(audited, _by_models(plan.rule, audited)))
         return gap.gap, gap.low, gap.high

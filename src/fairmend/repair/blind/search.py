@@ -89,6 +89,7 @@ class FlipSearch:
         self._way = 1 - 2 * audited.answers.decision
         self._total, self._price = float(weight.sum()), price
         self._effect, self._kind = effect, kind
+        self._all_differ = int(kind.max(initial=0)) + 1 == len(kind)
         self._start = np.array([one.start for one in constraints])
         self._tolerance = np.array([one.tolerance for one in constraints])
         each = np.stack([one.weights for one in constraints])
@@ -247,6 +248,8 @@ class FlipSearch:
 
     def _one_a_kind(self, rows: IntArray) -> IntArray:
         """The first row of each kind, in their order."""
+        if self._all_differ:
+            return rows
         return rows[np.sort(np.unique(self._kind[rows], return_index=True)[1])]
 
     def _in_tolerances(self, turned: BoolArray) -> float:
