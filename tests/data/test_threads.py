@@ -5,6 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from fairmend import FairmendWarning
 from fairmend.classifier import RepairedClassifier
 from fairmend.data.threads import all_threads, one_thread
 from fairmend.datasets import load_adult
@@ -49,7 +50,7 @@ def test_a_model_asked_in_a_fit_has_all_threads(blind):
     with threadpool_limits(3):
         fitted = RepairedClassifier(decides, "sp", blind=blind, random_state=0)
         if blind:
-            with pytest.warns(UserWarning):
+            with pytest.warns(FairmendWarning, match="lose"):
                 fitted.fit(X, y, sensitive_features=s)
         else:
             fitted.fit(X, y, sensitive_features=s)

@@ -5,6 +5,7 @@ probabilities are known.
 """
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from fairmend.measure.population import Population, Tally
 from fairmend.model.answers import Answers
 from fairmend.repair.blind.gaps import Audited, Gaps
 from fairmend.repair.blind.rule import BlindPlan
+from fairmend.repair.blind.search import best_of_all
 from fairmend.repair.settings import RepairSettings
 from fairmend.repair.telling import telling_inputs
 from fairmend.repair.trade_off import TradeOff
@@ -687,3 +689,19 @@ def test_amounts_of_rows_that_stand_for_many_do_not_tell_the_group():
 
 def rounded(rows):
     return (rows["shifted"] > 0).astype(int)
+
+
+@given(seed=st.integers(0, 10**6), kinds=st.integers(1, 10), gaps=st.integers(1, 3))
+@settings(max_examples=30)
+def test_the_last_step_tries_all_choices(seed, kinds, gaps):
+    rng = np.random.default_rng(seed)
+    against, effect = rng.random(kinds) / 50, rng.normal(size=(gaps, kinds)) / 10
+    offset, tolerance = rng.normal(size=gaps) / 10, 0.01 + rng.random(gaps) / 10
+    chosen = best_of_all(against, effect, offset, tolerance)
+
+    def worth(some):
+        beyond = np.abs(offset + effect @ some) / tolerance - 0.999
+        return against @ some + max(0.0, beyond.max())
+
+    every = (np.array(some) for some in product((0, 1), repeat=kinds))
+    assert worth(chosen) == pytest.approx(min(map(worth, every)), abs=1e-12)

@@ -291,3 +291,19 @@ def test_yes_or_no_rows_are_as_far_apart_as_they_differ(kind):
     differ = (rows[:, None] != rows[None, :7]).sum(axis=2)
     cost = EditCost.learn(table, np.full(30, 1 / 30), Cost(kind)).matrix(table, others)
     np.testing.assert_array_equal(cost, np.sqrt(differ) if kind == "l2" else differ)
+
+
+@pytest.mark.parametrize("weights", [{}, {"x0": 3.0}])
+@pytest.mark.parametrize("kind", ["l1", "l2"])
+@pytest.mark.parametrize("yes_or_no", [True, False])
+def test_nearest_is_the_first_of_the_cheapest_of_all_pairs(weights, kind, yes_or_no):
+    rng = np.random.default_rng(0)
+    rows, there = (
+        Frame.read(rng.integers(2 if yes_or_no else 4, size=(n, 5)).astype(float), ["x0", *"abcd"])
+        for n in (700, 900)  # more pairs than are looked at together
+    )
+    cost = EditCost.learn(rows, np.full(700, 1 / 700), Cost(kind=kind, weights=weights))
+    place, price = cost.nearest(cost.place(rows), cost.place(there))
+    every = cost.matrix(rows, there)
+    assert (place == np.argmin(every, axis=1)).all()
+    assert price == pytest.approx(every.min(axis=1), abs=1e-12)

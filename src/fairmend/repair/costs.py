@@ -216,12 +216,12 @@ class EditCost:
         for start in range(0, len(here), rows):
             part = slice(start, start + rows)
             if sides is None:
-                total = self._between(here[part], there, self.axes)
+                total = self._rooted(self._between(here[part], there, self.axes))
             else:
                 total = sides[0][part] @ sides[1].T
             place[part] = best = np.argmin(total, axis=1)
             cost[part] = total[np.arange(len(best)), best]
-        return place, self._rooted(cost)
+        return place, cost if sides is None else self._rooted(cost)
 
     def _asked(self, source: Frame, destination: Frame) -> FloatArray:
         assert callable(self.cost.kind)

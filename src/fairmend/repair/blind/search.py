@@ -20,7 +20,7 @@ from fairmend.repair.flip_program import (
     agreeing,
 )
 
-__all__ = ["FlipSearch", "Solved"]
+__all__ = ["FlipSearch", "Solved", "best_of_all"]
 
 _NEAR = (16, 32, 64)
 """Rows nearest to indifference, among which the last step is settled: as few as are enough."""
@@ -269,7 +269,7 @@ class FlipSearch:
         others[near] = False
         offset, effect = self._excess(others), self._observed[:, near] @ member
         if len(against) <= _NEAR[0]:
-            return _best_of_all(against, effect, offset, self._tolerance)
+            return best_of_all(against, effect, offset, self._tolerance)
         beyond = -self._tolerance[:, None]  # times the last variable
         answer = milp(
             np.r_[against, 1.0],
@@ -287,7 +287,7 @@ class FlipSearch:
         return np.asarray(np.round(answer.x[:-1]) > 0)
 
 
-def _best_of_all(
+def best_of_all(
     against: FloatArray, effect: FloatArray, offset: FloatArray, tolerance: FloatArray
 ) -> BoolArray:
     """The same program where the choices are few enough to try them all, half by half."""
