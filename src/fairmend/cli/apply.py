@@ -153,7 +153,7 @@ def _show_counts(counts: ApplyCounts, seconds: float, emit: str, *, counted: boo
     parts = (
         (True, f"{counts.rows:,} rows in {seconds:.1f} s"),
         (counted, f"{counts.edited:,} edited"),
-        (emit != "rows", f"{counts.changed:,} decisions other than the model's own"),
+        (emit != "rows", f"{counts.changed:,} decisions differ from the model's own"),
         (counts.randomised, f"{counts.randomised:,} by a draw"),
         (counts.without_group, f"{counts.without_group:,} without a group"),
         (counts.unknown_group, f"{counts.unknown_group:,} of groups that were not audited"),
