@@ -1,6 +1,5 @@
 """Runs: found again after the studio was killed, cancelled, and never taken for done too early."""
 
-import json
 import os
 import signal
 import time
@@ -8,13 +7,14 @@ import time
 import pytest
 
 from fairmend.studio.project import Project
+from fairmend.studio.runs import stop_all
 from fairmend.studio.settings import Settings
 
 pytestmark = pytest.mark.slow
 SETTINGS = Settings(
     label="paid back", positive="yes", groups=["sex"], group=["sex"], metric=["fnr"],
     predictions="vendor decision", positive_decision="accept", id="applicant no",
-    ignore=["applied on", "origin"], decimal=",",
+    ignore=["applied on", "origin"], decimal=",", proposed=True,
 )  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def project(tmp_path, loans):
 
 
 def worker_of(run):
-    return json.loads((run.folder / "call.json").read_bytes())["process"]
+    return int((run.folder / "lock").read_text())
 
 
 def test_the_same_step_with_the_same_settings_is_not_done_again(project):
@@ -99,11 +99,11 @@ def test_a_worker_goes_on_when_the_studio_is_killed(start, project):
     """Killed and started again, the studio finds the run as it is: going on, then done."""
     studio = start(project.folder).enter()
     status, *_ = studio.ask(
-        "POST", "/begin", f"step=repair&screen=repair&version={project.version}"
+        "POST", "/begin", f"step=repair&screen=repair&version={project.read()[1]}"
     )
     assert status == 303
     run = project.run("repair")
-    wait_for((run.folder / "call.json").exists)
+    wait_for(lambda: run.state == "running")
     studio.process.kill()
     studio.process.wait()
     assert run.state == "running"
@@ -115,9 +115,9 @@ def test_a_worker_goes_on_when_the_studio_is_killed(start, project):
 
 def test_when_studio_and_worker_are_killed_it_can_be_done_again(start, project):
     studio = start(project.folder).enter()
-    studio.ask("POST", "/begin", f"step=repair&screen=repair&version={project.version}")
+    studio.ask("POST", "/begin", f"step=repair&screen=repair&version={project.read()[1]}")
     run = project.run("repair")
-    wait_for((run.folder / "call.json").exists)
+    wait_for(lambda: run.state == "running")
     studio.process.kill()
     studio.process.wait()
     os.kill(worker_of(run), signal.SIGKILL)
@@ -129,9 +129,9 @@ def test_when_studio_and_worker_are_killed_it_can_be_done_again(start, project):
 
 def test_a_run_that_an_earlier_studio_began_can_be_cancelled(start, project):
     studio = start(project.folder).enter()
-    studio.ask("POST", "/begin", f"step=repair&screen=repair&version={project.version}")
+    studio.ask("POST", "/begin", f"step=repair&screen=repair&version={project.read()[1]}")
     run = project.run("repair")
-    wait_for((run.folder / "call.json").exists)
+    wait_for(lambda: run.state == "running")
     studio.process.kill()
     studio.process.wait()
     assert run.state == "running"
@@ -139,3 +139,56 @@ def test_a_run_that_an_earlier_studio_began_can_be_cancelled(start, project):
     assert run.state == "cancelled"
     with pytest.raises(ProcessLookupError):
         wait_for(lambda: os.kill(worker_of(run), 0))
+
+
+def test_a_step_that_is_begun_twice_at_once_is_done_once(project):
+    """By two tabs of a studio, and by a second studio on the folder."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    others = [project, Project.at(project.folder)] * 4
+    with ThreadPoolExecutor(8) as many:
+        runs = list(many.map(lambda one: one.begin("audit"), others))
+    said = runs[0].folder / "call.json"
+    first = said.stat().st_mtime_ns
+    wait_for(lambda: runs[0].state == "done")
+    assert len({worker_of(run) for run in runs}) == 1
+    assert said.stat().st_mtime_ns == first
+
+
+def test_those_who_look_at_once_do_not_take_each_other_for_a_worker(project):
+    from concurrent.futures import ThreadPoolExecutor
+
+    run = project.begin("audit")
+    wait_for(lambda: run.state == "done")
+    with ThreadPoolExecutor(8) as many:
+        assert set(many.map(lambda _: run.state, range(400))) == {"done"}
+
+
+def test_a_request_to_cancel_that_came_too_late_cancels_nothing_later(project):
+    run = project.run("audit")
+    run.folder.mkdir(parents=True)
+    (run.folder / "cancel").touch()
+    project.begin("audit")
+    wait_for(lambda: run.state == "done")
+
+
+def test_a_worker_that_ends_with_its_studio_was_interrupted(project):
+    run = project.begin("repair")
+    wait_for((run.folder / "progress.json").exists)
+    stop_all()
+    wait_for(lambda: run.state == "interrupted")
+
+
+def test_two_studios_on_a_folder_lose_no_change(project):
+    from concurrent.futures import ThreadPoolExecutor
+    from dataclasses import replace
+
+    others = [project, Project.at(project.folder)]
+
+    def add(number):
+        name = f"column {number}"
+        others[number % 2].change(lambda old: replace(old, ignore=[*old.ignore, name]))
+
+    with ThreadPoolExecutor(8) as many:
+        list(many.map(add, range(40)))
+    assert len(project.settings().ignore) == 42

@@ -132,7 +132,7 @@ def test_a_column_has_the_role_it_was_given_last_and_no_other_of_single_roles(st
 
 def test_a_page_that_is_out_of_date_changes_nothing(tmp_path):
     project = Project.at(tmp_path / "project")
-    shown = project.version
+    shown = project.read()[1]
     project.change(lambda old: with_role(old, "a", "outcome"), shown)
     with pytest.raises(Outdated):
         project.change(lambda old: with_role(old, "b", "outcome"), shown)

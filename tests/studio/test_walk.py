@@ -95,7 +95,7 @@ def test_a_nasty_file_is_filed_in_under_twenty_clicks(hand, loans):
     hand.click("input[name=blind][value=yes]")
     hand.click("button:has-text('Try this way too')")
     assert hand.page.locator("#beside").inner_text() == "Side by side"
-    assert hand.page.locator("tr.chosen th").last.inner_text() == "fnr · blind"
+    assert hand.page.locator("tr.chosen th").last.inner_text() == "fnr · by sex · blind"
     hand.click("nav >> text=Alternatives")
     hand.click("button:has-text('Search')")
     assert hand.page.locator("#scatter").count() == 1

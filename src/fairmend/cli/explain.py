@@ -49,6 +49,7 @@ def explain(
     target: Annotated[
         str | None, o.option("The group to explain; by default the worst-off.", "GROUP")
     ] = None,
+    reference: o.Reference = "best",
     as_json: o.AsJson = False,
 ) -> None:
     """Show which inputs a gap rests on, and whether any distribution of them closes it."""
@@ -63,6 +64,7 @@ def explain(
         pos_label=people.positive,
         disparity=metric,
         target=people.as_group(target),
+        baseline=None if reference == "best" else people.as_group(reference),
     )
     parts = Parts(marginals(result), drivers.feature_scores(result), drivers.joint_proxies(result))
     if as_json:

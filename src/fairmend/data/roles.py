@@ -158,8 +158,8 @@ def _role(
 
     n = len(filled)
     whole = kind in ("whole numbers", "words")
-    if n == 0:
-        return "ignore", "it is empty"
+    if n == 0 or not name:
+        return "ignore", "it has no name" if n else "it is empty"
     if distinct == n > MOST_VALUES and whole:
         return "id", f"all its {n:,} values differ"
     if kind == "dates":

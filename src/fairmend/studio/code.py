@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -11,6 +12,7 @@ from fairmend.studio.project import KEY, Project
 from fairmend.studio.runs import ARTIFACT, PAGES
 from fairmend.studio.settings import STEPS, Settings
 
+_NUMBER = re.compile(r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII)
 _OUTPUTS = {
     "audit": ["-o", PAGES["audit"]],
     "repair": ["-o", ARTIFACT, "--report", PAGES["repair"]],
@@ -49,7 +51,8 @@ def python_code(project: Project, settings: Settings, columns: Sequence[ColumnGu
     kinds = {one.name: one.kind for one in columns}
     inputs = [one.name for one in columns if role_of(settings, one.name) == "input"]
     lines = [
-        f'"""The figures of a project of fairmend studio. Run it in {project.folder}."""',
+        "# The figures of a project of fairmend studio. Run this in the folder",
+        f"# {str(project.folder)!r}",
         "",
         *_reading(settings, inputs, columns),
         "",
@@ -68,7 +71,8 @@ def python_code(project: Project, settings: Settings, columns: Sequence[ColumnGu
             "    fairmend.counterfactual(",
             "        model, **people(table), pos_label=positive,",
             f"        disparity={settings.metric[0]!r}, "
-            f"target={_literal(settings.target, kinds.get(group))},",
+            f"target={_literal(settings.target, kinds.get(group))}, "
+            f"baseline={_literal(settings.reference, kinds.get(group))},",
             "    )",
             ")",
         ]
@@ -102,7 +106,7 @@ def _reading(
         f"table = read_table({settings.file!r}, spelling=spelling, types={types}).frame",
         f"table = table.drop_nulls({needed(settings)!r})",
     )
-    cut = f", threshold={settings.threshold}" if settings.threshold else ""
+    cut = f", threshold={_literal(settings.threshold, 'numbers')}" if settings.threshold else ""
     if settings.model is not None:
         yield f"model = fairmend.BlackBox(load_model({settings.model!r}){cut})"
         yield f"columns = {list(inputs)!r}"
@@ -133,13 +137,9 @@ def _repair(settings: Settings) -> Iterator[str]:
     yield "fitted, holdout = table.filter(~held), table.filter(held)"
     yield "repaired = fairmend.RepairedClassifier("
     yield f"    model, {(metrics[0] if len(metrics) == 1 else metrics)!r}, pos_label=positive,"
-    names = {"blind": "blind", "in_words": "words", "two_sided": "two_sided",
-             "do_no_harm": "do_no_harm", "immutable": "immutable", "one_way": "one_way",
-             "reference": "reference"}  # fmt: skip
-    given = {theirs: getattr(settings, ours) for ours, theirs in names.items()}
-    for name, value in given.items():
-        if value:
-            yield f"    {name}={value!r},"
+    for name in ("blind", "in_words", "two_sided", "do_no_harm", "immutable", "one_way"):
+        if value := getattr(settings, name):
+            yield f"    {'words' if name == 'in_words' else name}={value!r},"
     if settings.cost:
         weights = ", ".join(f"{name!r}: {value!r}" for name, value in settings.cost.items())
         yield f"    cost=fairmend.Cost(weights={{{weights}}}),"
@@ -168,7 +168,7 @@ def _words(settings: Settings, columns: Sequence[ColumnGuess]) -> tuple[str, str
 
 def _literal(text: str | None, kind: str | None) -> str:
     """A value as Python writes it, by what its column holds."""
-    if text is not None and kind in ("whole numbers", "numbers"):
+    if text is not None and kind in ("whole numbers", "numbers") and _NUMBER.fullmatch(text):
         return text
     if text is not None and kind == "true or false":
         return str(text.lower() == "true")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import time
 from dataclasses import dataclass
@@ -57,9 +58,11 @@ def file_project(project: Project) -> Path:
         "Measure first.",
     )
     place = project.folder / "filed" / time.strftime("%Y-%m-%d-%H%M%S", time.gmtime())
-    part = place.with_name(f".{place.name}.part")
+    while place.exists():  # filed twice within a second
+        place = place.with_name(f"{place.name}-2")
+    part = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
     try:
-        part.mkdir(parents=True)
+        part.mkdir(mode=0o700, parents=True)
         for step, run in done.items():
             for name in (PAGES.get(step, ""), ARTIFACT if step == "repair" else ""):
                 if name and (run.folder / name).is_file():

@@ -26,9 +26,15 @@ _WORDS = {
     "--label": "“{}” is the outcome",
     "--group": "“{}” is the group",
     "--predictions": "“{}” is the decision",
+    "--forget": "Forget “{}”",
+    "--model": "Query “{}”",
 }
+"""What can be done by a button, and what stands on it."""
+FLAGS = frozenset(_WORDS)
+_FOR_MESSAGES = FLAGS - {"--forget", "--model"}
+"""What the text of a message, in which a file's own words stand, may offer."""
 _SWITCHES = ("--percent",)
-_VALUE = r"'[^']*'|\"[^\"]*\"|\S+"
+_VALUE = r"(?:'[^']*'|\"[^\"]*\")+|\S+"
 _ONE = rf"--percent|--(?!percent)[a-z-]+ (?:{_VALUE})"
 _PHRASE = re.compile(rf"(?:{_ONE})(?: (?:{_ONE}))*")
 _PART = re.compile(_ONE)
@@ -55,7 +61,7 @@ def fixes_in(message: str) -> list[Fix]:
     ['“,” is the decimal mark', '“a b” holds words', '“n/a” is a missing value']
     """
     found = [Fix(tuple(map(_read, _PART.findall(one[0])))) for one in _PHRASE.finditer(message)]
-    known = [fix for fix in found if all(flag in _WORDS and (value or flag in _SWITCHES)
+    known = [fix for fix in found if all(flag in _FOR_MESSAGES and (value or flag in _SWITCHES)
                                          for flag, value in fix.options)]  # fmt: skip
     return list(dict.fromkeys(known))
 
@@ -84,6 +90,9 @@ def apply_fix(settings: Settings, options: Options) -> Settings:
         name = flag.removeprefix("--").replace("-", "_")
         if flag in ROLES:
             settings = with_role(settings, value, ROLES[flag])
+        elif flag == "--forget":
+            words = [one for one in settings.words if one != value]
+            settings = replace(settings, **dict(_without(settings, value)), words=words)
         else:
             before = getattr(settings, name)
             several = isinstance(before, list)
@@ -98,6 +107,14 @@ def apply_fix(settings: Settings, options: Options) -> Settings:
 
 SINGLE = {"outcome": "label", "decision": "predictions", "id": "id", "weight": "weight"}
 """Roles of one column each, and the settings that hold them."""
+LISTS, PAIRS = ("groups", "group", "ignore", "not_id", "immutable"), ("one_way", "cost")
+"""Settings that name several columns."""
+
+
+def names_in(settings: Settings) -> set[str]:
+    """The columns that the settings name."""
+    single = {getattr(settings, attribute) for attribute in SINGLE.values()} - {None}
+    return single.union(*(getattr(settings, attribute) for attribute in (*LISTS, *PAIRS, "words")))
 
 
 def role_of(settings: Settings, name: str) -> str:
@@ -139,14 +156,14 @@ def _without(settings: Settings, name: str) -> Iterator[tuple[str, Any]]:
         yield "positive", None
     if settings.predictions == name:
         yield "positive_decision", None
-    for attribute in ("groups", "group", "ignore", "not_id", "immutable"):
+    for attribute in LISTS:
         entries: list[str] = getattr(settings, attribute)
         if name in entries:
             kept = [one for one in entries if one != name]
             if attribute == "group" and not kept:
                 kept = [one for one in settings.groups if one != name][:1]
             yield attribute, kept
-    for attribute in ("one_way", "cost"):
+    for attribute in PAIRS:
         pairs: dict[str, Any] = getattr(settings, attribute)
         if name in pairs:
             yield attribute, {key: value for key, value in pairs.items() if key != name}

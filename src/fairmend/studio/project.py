@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -14,14 +17,16 @@ from pathlib import Path
 from fairmend.apply.draw import write_key
 from fairmend.data.files import writing
 from fairmend.errors import DataError, check, unreadable
-from fairmend.studio.runs import Run
+from fairmend.studio.runs import Run, hold
 from fairmend.studio.settings import Settings
 
 SETTINGS, KEY = "studio.toml", "key.txt"
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".arrow", ".feather", ".ipc", ".xlsx", ".xls",
             ".xlsb", ".ods")  # fmt: skip
 _ODD = re.compile(r"[^\w.() +-]")
-MOST_OF_A_NAME = 120
+MOST_OF_A_NAME = 200
+"""Bytes; systems take 255, and a file that is not whole yet has a longer name."""
+OWN = (SETTINGS, KEY, "runs", "data", "filed")
 
 
 class Outdated(Exception):
@@ -42,8 +47,9 @@ class Project:
         try:
             if not place.exists():
                 place.mkdir(mode=0o700, parents=True)
-            (place / "runs").mkdir(mode=0o700, exist_ok=True)
-            (place / "data").mkdir(mode=0o700, exist_ok=True)
+            _refuse_others(place)
+            for name in ("runs", "data", "filed"):
+                (place / name).mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             what, got = f"project {str(folder)!r}", f"it is not: {error.strerror}"
             fix = "Choose another folder."
@@ -56,38 +62,38 @@ class Project:
 
     def settings(self) -> Settings:
         """What was decided so far."""
-        return Settings.from_toml(self._text(), SETTINGS)
+        return self.read()[0]
 
-    @property
-    def version(self) -> str:
-        """Another one after each change, so that two pages do not overwrite each other."""
-        return sha256(self._text().encode()).hexdigest()[:12]
-
-    def _text(self) -> str:
-        try:
-            return (self.folder / SETTINGS).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return ""
-        except (OSError, UnicodeDecodeError) as error:
-            fix = "Correct it, or remove it to begin anew."
-            got = f"it is not: {error}"
-            raise DataError(SETTINGS, "must be readable text", got, fix) from None
+    def read(self) -> tuple[Settings, str]:
+        """The settings, and their version: two pages must not overwrite each other's."""
+        text = _text(self.folder / SETTINGS)
+        return Settings.from_toml(text, SETTINGS), sha256(text.encode()).hexdigest()[:12]
 
     def change(self, make: Callable[[Settings], Settings], version: str | None = None) -> None:
         """Change settings; ``version`` is that of the page which asks for it."""
-        with self._lock:
-            if version is not None and version != self.version:
+        with self._alone():
+            before, now = self.read()
+            if version is not None and version != now:
                 raise Outdated
-            changed = make(self.settings())
-            with writing(self.folder / SETTINGS, overwrite=True) as file:
-                file.write(changed.to_toml().encode())
+            changed = make(before)
+            if changed != before:
+                with writing(self.folder / SETTINGS, overwrite=True) as file:
+                    file.write(changed.to_toml().encode())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One at a time, of the threads of this studio and of other studios on this folder."""
+        with self._lock, (self.folder / ".lock").open("ab") as lock:
+            hold(lock)
+            yield
 
     # ---------------------------------------------------------------- files
 
     def place_of(self, name: str) -> Path:
         """Where an uploaded file of this name is kept: in the data folder, whatever its name."""
         last = re.split(r"[/\\]", name)[-1]
-        plain = _ODD.sub("_", last).lstrip(". ")[-MOST_OF_A_NAME:]
+        short = _ODD.sub("_", last).encode()[-MOST_OF_A_NAME:].decode(errors="ignore")
+        plain = short.lstrip(". -")
         check(
             Path(plain).suffix.lower() in SUFFIXES,
             f"file {last!r}",
@@ -99,18 +105,26 @@ class Project:
 
     def open(self, path: str) -> str:
         """A file of this machine, by its path; it stays where it is."""
-        place = Path(path).expanduser()
-        place = place if place.is_absolute() else self.folder / place
+        what, fix = f"file {path!r}", "Check the name."
         try:
-            place.open("rb").close()
+            place = self.folder / Path(path).expanduser()
+        except RuntimeError:  # ~ of nobody
+            raise DataError(what, "must be on this machine", "it is not", fix) from None
+        try:
+            is_file = place.is_file()
+            place.open("rb").close() if is_file else place.stat()
         except OSError as error:
-            raise unreadable(f"file {path!r}", error) from None
+            raise unreadable(what, error) from None
+        except ValueError:
+            raise DataError(what, "must be a path", "it holds a NUL byte", fix) from None
+        got = "it is a folder" if place.is_dir() else "it is a device or a pipe"
+        check(is_file, what, "must be a file", got, "Name one file with a table.")
         self.name_file(place)
         return str(place)
 
     def name_file(self, place: Path) -> None:
         """Go on with this file; what was said about another one's columns is forgotten."""
-        within = place.is_relative_to(self.folder)
+        within = place.is_relative_to(self.folder / "data")  # no option and no pattern
         name = str(place.relative_to(self.folder)) if within else str(place)
         self.change(lambda old: old if old.file == name else Settings(file=name))
 
@@ -131,36 +145,67 @@ class Project:
             try:
                 told = json.loads(call.read_bytes())
                 run = Run(self.folder, step, tuple(told["arguments"]), told["file"])
+                if run.name == call.parent.name:
+                    found.append((call.stat().st_mtime, run))
             except (OSError, ValueError, KeyError, TypeError):
                 continue
-            if run.name == call.parent.name:
-                found.append((call.stat().st_mtime, run))
         return [run for _, run in sorted(found, key=lambda each: -each[0])]
 
     def _about(self, settings: Settings) -> str:
-        """What tells whether the file has changed."""
-        if settings.file is None:
-            return ""
-        try:
-            stat = (self.folder / settings.file).stat()
-        except OSError:
-            return "missing"
-        return f"{stat.st_size} {stat.st_mtime_ns}"
+        """What tells whether the file has changed, or the model, where it is a file."""
+        names = [name for name in (settings.file, settings.model) if name is not None]
+        return " ".join(one for name in names for one in _stamp(self.folder / name))
 
     def begin(self, step: str) -> Run:
         """Begin the run of a step, with the settings it was made by beside it."""
-        settings = self.settings()
-        run = self.run(step, settings)
-        if step == "repair" and not (self.folder / KEY).exists():
-            write_key(self.folder / KEY)
-        if run.state not in ("running", "done"):
-            run.folder.mkdir(parents=True, exist_ok=True)
-            with writing(run.folder / SETTINGS, overwrite=True) as file:
-                file.write(settings.to_toml().encode())
-            run.begin()
+        with self._alone():
+            settings = self.settings()
+            run = self.run(step, settings)
+            if step == "repair" and not os.path.lexists(self.folder / KEY):
+                write_key(self.folder / KEY)
+            if run.state not in ("running", "done"):
+                run.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with writing(run.folder / SETTINGS, overwrite=True) as file:
+                    file.write(settings.to_toml().encode())
+                run.begin()
         return run
 
     def settings_of(self, run: Run) -> Settings:
         """The settings that a run was made by."""
-        text = (run.folder / SETTINGS).read_text(encoding="utf-8")
-        return Settings.from_toml(text, f"{run.name}/{SETTINGS}")
+        return Settings.from_toml(_text(run.folder / SETTINGS), f"{run.name}/{SETTINGS}")
+
+
+def _text(place: Path) -> str:
+    """A file of settings; one that is not there says nothing."""
+    try:
+        return place.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        fix = "Correct it, or remove it to begin anew."
+        raise DataError(place.name, "must be readable text", f"it is not: {error}", fix) from None
+
+
+def _stamp(place: Path) -> Iterator[str]:
+    """The size of a file and when it was written."""
+    try:
+        known = place.stat()
+    except (OSError, ValueError):
+        return
+    yield from (str(known.st_size), str(known.st_mtime_ns))
+
+
+def _refuse_others(place: Path) -> None:
+    """A folder that others may write, or with links in it, could lead us to what they want."""
+    known, what = place.stat(), f"project {str(place)!r}"
+    if hasattr(os, "geteuid"):
+        must = "must belong to you, and others must not be able to write in it"
+        foreign = known.st_uid != os.geteuid()
+        got = "it belongs to another user" if foreign else "others can write in it"
+        fix = "Choose another folder." if foreign else f"Run: chmod 700 {shlex.quote(str(place))}"
+        check(not foreign and not known.st_mode & stat.S_IWOTH, what, must, got, fix)
+    own = [place / name for name in OWN]
+    inside = [one for name in ("runs", "filed") for one in (place / name).rglob("*")]
+    link = next((one for one in [*own, *inside] if one.is_symlink()), None)
+    got = f"{None if link is None else str(link.relative_to(place))!r} is one"
+    check(link is None, what, "must hold no links", got, "Remove it, or choose another folder.")

@@ -22,7 +22,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from fairmend._version import __version__
 from fairmend.data.files import writing
+from fairmend.errors import DataError
 from fairmend.progress import VARIABLE
 
 try:
@@ -33,7 +35,12 @@ except ImportError:  # Windows: a run that another studio began counts as interr
 State = Literal["new", "running", "done", "failed", "cancelled", "interrupted"]
 PAGES = {"audit": "audit.html", "repair": "repair.html", "alternatives": "dossier.html"}
 ARTIFACT = "repair.fairmend"
-_CLOSED_GAP, _LATE_S = 1, 10.0
+OF_A_RUN = ("result.json", "ended.json", "cancel", "progress.json", *PAGES.values(), ARTIFACT)
+"""What an earlier attempt may have left; the result goes first: it is not to be taken for done."""
+_GAP_LEFT, _LATE_S = 1, 10.0
+_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+"""Exit codes of a worker that ended with its studio."""
+_COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS")
 _MESSAGE = re.compile(r"^fairmend: (?!note: |wrote )", re.MULTILINE)
 _own: dict[Path, subprocess.Popen[bytes]] = {}
 """Processes that this one has begun and not seen end."""
@@ -52,7 +59,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        told = json.dumps([self.arguments, self.about_file])
+        told = json.dumps([__version__, self.arguments, self.about_file])
         return f"{self.step}-{sha256(told.encode()).hexdigest()[:10]}"
 
     @property
@@ -81,26 +88,26 @@ class Run:
 
     @property
     def state(self) -> State:
-        ended = self._ended()
-        if ended is not None:
-            if ended["cancelled"]:
-                return "cancelled"
-            fine = ended["code"] in (0, _CLOSED_GAP) and self.result is not None
-            return "done" if fine else "failed"
-        if not (self.folder / "call.json").exists():
-            return "new"
         if self._is_running():
             return "running"
-        return "done" if self.result is not None else "interrupted"
+        ended = self._ended()
+        if ended is None:
+            if not (self.folder / "call.json").exists():
+                return "new"
+            return "done" if self.result is not None else "interrupted"
+        if ended.get("cancelled"):
+            return "cancelled"
+        if ended.get("code") in _STOPPED:
+            return "interrupted"
+        return "done" if self._ended_well(ended) else "failed"
+
+    def _ended_well(self, ended: dict[str, Any]) -> bool:
+        return ended.get("code") in (0, _GAP_LEFT) and self.result is not None
 
     @property
     def result(self) -> dict[str, Any] | None:
         """What the command printed; None where it is not complete."""
-        try:
-            content = json.loads((self.folder / "result.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-        return content if isinstance(content, dict) else None
+        return _read(self.folder / "result.json")
 
     @property
     def said(self) -> str:
@@ -124,19 +131,18 @@ class Run:
             return own[-1].strip()
         ended = self._ended() or {}
         if ended.get("code", 0) < 0:
-            name = signal.Signals(-ended["code"]).name
-            return f"The worker was ended by {name}. Is there enough memory?"
+            with suppress(ValueError):  # a signal without a name
+                name = signal.Signals(-ended["code"]).name
+                return f"The worker was ended by {name}. Is there enough memory?"
         usage = [line.strip("│ ") for line in said.splitlines() if line.startswith("│")]
-        return " ".join(usage) or said.strip()[-500:] or "It ended without a word."
+        return " ".join(usage) or said.strip()[-500:] or "It said nothing. Is the disk full?"
 
     @property
     def progress(self) -> dict[str, Any]:
         """How far it is."""
-        try:
-            told = json.loads((self.folder / "progress.json").read_bytes())
-        except (OSError, ValueError):
-            told = {"label": "starting", "total": None, "done": 0}
-        return {**told, "seconds": round(time.time() - self.started)}
+        told = _read(self.folder / "progress.json") or {}
+        at_first = {"label": "starting", "total": None, "done": 0}
+        return {**at_first, **told, "seconds": max(0, round(time.time() - self.started))}
 
     @property
     def started(self) -> float:
@@ -145,21 +151,16 @@ class Run:
         return time.time()
 
     def _ended(self) -> dict[str, Any] | None:
-        try:
-            ended: dict[str, Any] = json.loads((self.folder / "ended.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-        return ended
+        return _read(self.folder / "ended.json")
 
     def _is_running(self) -> bool:
-        process = _own.get(self.folder)
-        if process is not None:
-            return process.poll() is None
+        if self.folder in _own:  # until its end is on disk
+            return True
         if fcntl is None:
             return False
         with suppress(OSError), (self.folder / "lock").open("rb") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:  # the worker holds it until its end
                 return True
         return False
@@ -167,66 +168,97 @@ class Run:
     # ---------------------------------------------------------------- begin and end
 
     def begin(self) -> None:
-        """Start the worker, unless it runs or has a result."""
+        """Start the worker, unless it runs or has a result; for one caller at a time."""
         if self.state in ("running", "done"):
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for name in ("ended.json", "progress.json", *PAGES.values(), ARTIFACT):
+        try:
+            self._begin()
+        except (OSError, ValueError) as error:
+            what, must = f"step {self.step!r}", "must be able to start a process in the project"
+            got = f"it is not: {getattr(error, 'strerror', None) or error}"
+            fix = "Make room, or choose another project folder."
+            raise DataError(what, must, got, fix) from None
+
+    def _begin(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in OF_A_RUN:
             (self.folder / name).unlink(missing_ok=True)
+        _write(self.folder / "call.json", {"arguments": self.arguments, "file": self.about_file})
         with (
             (self.folder / "result.json").open("wb") as out,
             (self.folder / "said.txt").open("wb") as said,
-            (self.folder / "lock").open("wb") as lock,
+            (self.folder / "lock").open("ab") as lock,
         ):
             process = self._worker(out, said, lock)
-        call = {"arguments": self.arguments, "file": self.about_file, "process": process.pid}
-        _write(self.folder / "call.json", call)
-        threading.Thread(target=self._wait, args=(process,), daemon=True).start()
+            threading.Thread(target=self._wait, args=(process,), daemon=True).start()
+            lock.truncate(0)
+            lock.write(str(process.pid).encode())
 
     def _worker(self, out: IO[bytes], said: IO[bytes], lock: IO[bytes]) -> subprocess.Popen[bytes]:
         more: dict[str, Any] = {}
         if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            hold(lock)
             more = {"pass_fds": [lock.fileno()]}
+        own = {VARIABLE: str(self.folder / "progress.json"), "COLUMNS": "2000", "NO_COLOR": "1",
+               "PYTHONIOENCODING": "utf-8"}  # fmt: skip
         process = subprocess.Popen(
-            [sys.executable, "-m", "fairmend", *self.call, "--json"],
+            # -P: a file of the project's folder is never taken for a module of ours
+            [sys.executable, "-P", "-m", "fairmend", *self.call, "--json"],
             cwd=self.project, stdin=subprocess.DEVNULL, stdout=out, stderr=said,
-            env={**os.environ, VARIABLE: str(self.folder / "progress.json"), "COLUMNS": "2000"},
+            env={name: value for name, value in os.environ.items() if name not in _COLOURS} | own,
             start_new_session=True, **more,
         )  # fmt: skip
         _own[self.folder] = process
         return process
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        code = process.wait()
-        with suppress(OSError):  # the project may have been removed
+        self._record(process.wait())
+        _own.pop(self.folder, None)
+
+    def _record(self, code: int) -> None:
+        with suppress(OSError, DataError):  # the project may have been removed, the disk be full
             cancelled = (self.folder / "cancel").exists()
             _write(self.folder / "ended.json", {"code": code, "cancelled": cancelled})
             (self.folder / "cancel").unlink(missing_ok=True)
-        _own.pop(self.folder, None)
 
     def cancel(self) -> None:
         """End the worker, who removes what is half-written."""
         if self.state != "running":
             return
-        (self.folder / "cancel").touch()
-        process = json.loads((self.folder / "call.json").read_bytes())["process"]
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGTERM)
-        until = time.monotonic() + _LATE_S
-        while self._is_running() and time.monotonic() < until:
-            time.sleep(0.02)
-        with suppress(ProcessLookupError):
-            if self._is_running():
-                os.kill(process, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
-        if self._ended() is None and self.folder not in _own:  # begun by an earlier studio
-            _write(self.folder / "ended.json", {"code": -signal.SIGTERM, "cancelled": True})
+        with suppress(OSError):
+            (self.folder / "cancel").touch()
+        own = _own.get(self.folder)
+        for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+            with suppress(OSError, ValueError):  # it has ended, or has no number yet
+                os.kill(own.pid if own else int((self.folder / "lock").read_text()), number)
+            until = time.monotonic() + _LATE_S
+            while (running := self._is_running()) and time.monotonic() < until:
+                time.sleep(0.02)
+            if not running:
+                break
+        if self._ended() is None:  # begun by an earlier studio
+            self._record(-signal.SIGTERM)
+
+
+def hold(lock: IO[bytes]) -> None:
+    """Keep others off until this file is closed, here and in processes that it was passed to."""
+    if fcntl is not None:
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def stop_all() -> None:
     """End every worker of this process."""
     for process in list(_own.values()):
         process.terminate()
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """An object of JSON; None where there is none, or not all of it."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
 
 
 def _write(path: Path, content: Any) -> None:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
 from fairmend.data.plain import from_plain
 from fairmend.data.roles import MOST_VALUES, ColumnGuess, guess_positive
 from fairmend.measure.disparity import metric_names, words_of
-from fairmend.measure.result import Audit
-from fairmend.repair.settings import RepairSettings
+from fairmend.measure.result import Audit, Gap
 from fairmend.report import verdict
 from fairmend.report.chart import (
     Axis,
     Plane,
     Point,
-    RowChart,
+    Row,
     as_percent,
     as_points,
     finite_values,
@@ -29,8 +30,15 @@ from fairmend.report.html import build, people, repair
 from fairmend.report.report import Report
 from fairmend.report.table import Column, Table
 from fairmend.search.dossier import KINDS
-from fairmend.status import PlanStatus
-from fairmend.studio.fixes import Fix, fixes_in, role_of, without_options
+from fairmend.studio.fixes import (
+    Fix,
+    apply_fix,
+    fixes_in,
+    names_in,
+    role_of,
+    with_role,
+    without_options,
+)
 from fairmend.studio.project import Project
 from fairmend.studio.runs import Run
 from fairmend.studio.settings import Settings
@@ -46,7 +54,8 @@ ROLES = {
     "decision": "decision or score of the model", "group": "group", "id": "person's id",
     "weight": "people a row stands for", "ignore": "none of these",
 }  # fmt: skip
-MOST_COMPARED = 12
+MOST_COMPARED, MOST_WAYS = 12, 12
+"""Repairs side by side; buttons of a problem."""
 
 
 @dataclass(frozen=True)
@@ -71,55 +80,67 @@ def columns_of(run: Run) -> list[ColumnGuess]:
 
 def guessed(settings: Settings, columns: Sequence[ColumnGuess]) -> Settings:
     """Settings with the roles that columns probably have."""
-    from fairmend.studio.fixes import apply_fix
-
-    flags = {"outcome": "--label", "decision": "--predictions", "group": "--group", "id": "--id",
-             "weight": "--weight", "ignore": "--ignore"}  # fmt: skip
-    for one in columns:
-        if one.role in flags:
-            settings = apply_fix(settings, ((flags[one.role], one.name),))
+    if settings.model is None and not names_in(replace(settings, words=[])):
+        for one in columns:
+            settings = with_role(settings, one.name, one.role)
     for role, flag in (("outcome", "--positive"), ("decision", "--positive-decision")):
         for one in columns:
             word = guess_positive(one.values) if one.kind == "words" else None
             if role_of(settings, one.name) == role and word is not None:
                 settings = apply_fix(settings, ((flag, word),))
-    return settings
+    return replace(settings, proposed=True)
 
 
 # -------------------------------------------------------------------- data
 
 
-def data(project: Project, settings: Settings) -> dict[str, Any]:
+def questions(settings: Settings, columns: Sequence[ColumnGuess]) -> list[Problem]:
+    """What must be settled before people are counted."""
+    return list(_problems(settings, columns, _by_role(settings, columns))) if columns else []
+
+
+def _by_role(settings: Settings, columns: Sequence[ColumnGuess]) -> dict[str, list[ColumnGuess]]:
+    return {role: [one for one in columns if role_of(settings, one.name) == role]
+            for role in ROLES}  # fmt: skip
+
+
+def data(settings: Settings, run: Run) -> dict[str, Any]:
     """The columns with their roles, and what is wrong with them."""
-    run = project.run("columns", settings)
     columns = columns_of(run)
-    by_role = {role: [one for one in columns if role_of(settings, one.name) == role]
-               for role in ROLES}  # fmt: skip
+    by_role = _by_role(settings, columns)
     choices = []
     for role, attribute, question in (
         ("outcome", "positive", "Which outcome is the positive one?"),
         ("decision", "positive_decision", "Which decision is the positive one?"),
     ):
         for one in by_role[role]:
-            if len(one.values) == 2 and one.kind == "words":
-                choices.append((attribute, question, one, getattr(settings, attribute)))
-    views = [[name] for name in settings.groups]
-    if len(settings.groups) > 1:
-        views.append(settings.groups)
+            if len(one.values) == 2 and (one.kind == "words" or role == "outcome"):
+                chosen = getattr(settings, attribute) or _usual(one.values)
+                choices.append((attribute, question, one, chosen))
     result = run.result or {}
     return {
         "columns": [(one, role_of(settings, one.name)) for one in columns],
         "rows": result.get("rows", 0),
         "roles": ROLES,
         "choices": choices,
-        "views": views,
-        "problems": list(_problems(settings, columns, by_role)) if columns else [],
+        "problems": questions(settings, columns),
     }
+
+
+def _usual(values: Sequence[str]) -> str | None:
+    """The positive one of two values where nobody says which."""
+    usual: dict[tuple[str, ...], str] = {("0", "1"): "1", ("False", "True"): "True"}
+    return usual.get(tuple(values))
 
 
 def _problems(
     settings: Settings, columns: Sequence[ColumnGuess], by_role: dict[str, list[ColumnGuess]]
 ) -> Iterator[Problem]:
+    gone = sorted(names_in(settings).difference(one.name for one in columns))
+    if gone:
+        named = ", ".join(f"“{name}”" for name in gone)
+        fix = Fix(tuple(("--forget", name) for name in gone))
+        yield Problem(f"The settings name columns that the file does not have: {named}.", [fix])
     for one in columns:
         if one.problem and role_of(settings, one.name) not in ("ignore", "id", "group"):
             yield problem_of(one.problem)
@@ -132,9 +153,9 @@ def _problems(
             yield Problem(
                 f"“{one.name}” is the outcome and has {one.distinct:,} values. An outcome has "
                 "two: what was hoped for happened, or it did not.",
-                [Fix((("--label", other.name),)) for other in others],
+                [Fix((("--label", other.name),)) for other in others[:MOST_WAYS]],
             )
-        elif one.kind == "words" and settings.positive is None:
+        elif settings.positive is None and _usual(one.values) is None:
             yield Problem(
                 f"“{one.name}” is {one.values[0]} or {one.values[1]}. Which is the positive "
                 "outcome?",
@@ -153,31 +174,31 @@ def _problems(
         has_decisions = settings.predictions or settings.model
         flag = "--group" if has_decisions else "--predictions"
         free = [one for one in columns if role_of(settings, one.name) in ("input", "ignore")]
-        few = [one for one in free if 2 <= one.distinct <= MOST_VALUES]
-        yield Problem(settings.lacks, [Fix(((flag, one.name),)) for one in few])
+        most = MOST_VALUES if has_decisions else 2
+        few = [one for one in free if 2 <= one.distinct <= most]
+        yield Problem(settings.lacks, [Fix(((flag, one.name),)) for one in few[:MOST_WAYS]])
 
 
 # -------------------------------------------------------------------- measure
 
 
-def measure(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
+def measure(settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """Every gap with its interval; a click goes on to one."""
     audit = Audit.from_dict(result)
     gaps = audit.in_order()
-    rows = []
-    for row, gap in zip(people.gaps(gaps, (), audit).rows, gaps, strict=True):
-        beyond = gap.judged and gap.gap > settings.attention and gap.survives(audit.confidence)
-        rows.append((row, gap, beyond))
     chart = people.gaps(gaps, (), audit)
-    named = [row if not gap.judged else _link(row, gap.metric, gap.target) for row, gap, _ in rows]
+    rows = tuple(
+        _link(row, gap) if gap.judged else row for row, gap in zip(chart.rows, gaps, strict=True)
+    )
     return {
         "audit": audit,
         "headline": verdict.audit_headline(audit),
         "sentence": audit.verdict(),
-        "picture_of_gaps": _with_rows(chart, named),
+        "picture_of_gaps": replace(chart, rows=rows),
         "beyond": [
             (f"{words_of(gap.metric).title or gap.metric}, {audit.names(gap.target)}", gap)
-            for _, gap, beyond in rows if beyond
+            for gap in gaps
+            if gap.judged and gap.gap > settings.attention and gap.survives(audit.confidence)
         ],
         "groups": Table.of(
             "groups-table", "The groups",
@@ -193,22 +214,18 @@ def measure(project: Project, settings: Settings, result: dict[str, Any]) -> dic
     }  # fmt: skip
 
 
-def _link(row: Any, metric: str, target: Any) -> Any:
-    button = Markup('<button form="choose" name="gap" value="{}|{}" class="plain">{}</button>')
-    return replace(row, name=button.format(metric, target, row.name))
-
-
-def _with_rows(chart: RowChart, rows: Sequence[Any]) -> RowChart:
-    return replace(chart, rows=tuple(rows))
+def _link(row: Row, gap: Gap) -> Row:
+    button = Markup('<button form="choose" name="gap" value="{}|{}|{}" class="plain">{}</button>')
+    groups = quote(str(gap.target)), quote(str(gap.baseline))
+    return replace(row, name=button.format(gap.metric, *groups, row.name))
 
 
 # -------------------------------------------------------------------- explain
 
 
-def explain(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
+def explain(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """Whether the gap can be closed, and what moves."""
     found = from_plain(Explanation, result["explanation"])
-    target, baseline = found.group_names
     return {
         "found": found,
         "headline": _can_it_be_closed(found),
@@ -216,8 +233,6 @@ def explain(project: Project, settings: Settings, result: dict[str, Any]) -> dic
         "carried": verdict.carried(found),
         "explained": repair.explained(found),
         "beside": [line for line in (found.outcomes_differ, found.decisions_differ) if line],
-        "target": target,
-        "baseline": baseline,
         "pairs": Table.of(
             "pairs", "Pairs of inputs that carry more together than the better of the two",
             (Column("first"), Column("second"), Column("more than alone", "rate", "excess"),
@@ -243,22 +258,20 @@ def _can_it_be_closed(found: Explanation) -> str:
 # -------------------------------------------------------------------- repair
 
 
-def repair_form(project: Project, settings: Settings) -> dict[str, Any]:
+def repair_form(project: Project, settings: Settings, run: Run) -> dict[str, Any]:
     """What can be chosen before a repair."""
-    columns = columns_of(project.run("columns", settings))
-    inputs = [one for one in columns if role_of(settings, one.name) == "input"]
+    inputs = [one for one in columns_of(run) if role_of(settings, one.name) == "input"]
     metrics = [name for name in metric_names() if words_of(name).title]
     if settings.label is None:
         metrics = [name for name in metrics if name == "sp"]
     return {
         "inputs": inputs,
         "metrics": [(name, words_of(name).title) for name in metrics],
-        "help": {one.name: RepairSettings.help(one.name) for one in fields(RepairSettings)},
         "compared": list(_compared(project)),
     }
 
 
-def repaired(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
+def repaired(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """What the repair does to people it was not fitted on."""
     report = Report.from_dict(result["results"])
     plans = report.plans_in_order
@@ -284,8 +297,10 @@ def repaired(project: Project, settings: Settings, result: dict[str, Any]) -> di
 def _compared(project: Project) -> Iterator[dict[str, Any]]:
     """The repairs that were tried on this file, beside each other."""
     now = project.run("repair")
-    for run in project.runs("repair")[:MOST_COMPARED]:
-        result = run.result if run.about_file == now.about_file and run.state == "done" else None
+    done = (run for run in project.runs("repair")
+            if run.about_file == now.about_file and run.state == "done")  # fmt: skip
+    for run in islice(done, MOST_COMPARED):
+        result = run.result
         if result is None:
             continue
         its, report = project.settings_of(run), Report.from_dict(result["results"])
@@ -301,13 +316,13 @@ def _compared(project: Project) -> Iterator[dict[str, Any]]:
             "gained": sum(one.people_gained for one in report.groups),
             "lost": sum(one.people_lost for one in report.groups),
             "accuracy": report.accuracy_after,
-            "status": "" if plan is None else PlanStatus[plan.status].value,
         }
 
 
 def _described(settings: Settings) -> str:
     """A repair in a few words."""
     parts = [", ".join(settings.metric or ["sp"])]
+    parts += [f"by {', '.join(settings.group)}"] if len(settings.groups) > 1 else []
     parts.append("blind" if settings.blind else "reads the group")
     parts += ["in words"] if settings.in_words else []
     parts += ["both groups may be edited"] if settings.two_sided else []
@@ -315,13 +330,14 @@ def _described(settings: Settings) -> str:
     parts += [f"{100 * settings.level:g} % of the gap"] if settings.level < 1 else []
     parts += [f"{', '.join(settings.immutable)} kept"] if settings.immutable else []
     parts += [f"{name} {way} only" for name, way in settings.one_way.items()]
+    parts += [f"cost of {name} {cost:g}" for name, cost in settings.cost.items()]
     return " · ".join(parts)
 
 
 # -------------------------------------------------------------------- alternatives
 
 
-def alternatives(project: Project, settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
+def alternatives(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """Every candidate by its gap and its measure."""
     candidates = [_with_nan(one) for one in result["candidates"]]
     drawn = [one for one in candidates if one["gap"] == one["gap"]]

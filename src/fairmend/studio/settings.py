@@ -39,6 +39,8 @@ class Settings:
     """What a project has decided so far."""
 
     file: Annotated[str | None, Setting("data")] = None
+    proposed: Annotated[bool, Setting("data")] = False
+    """Whether roles were proposed: what people say of the columns since is not replaced."""
     label: Annotated[str | None, Setting("data", "--label", STEPS)] = None
     groups: Annotated[list[str], Setting("data")] = field(default_factory=list)
     """Columns with a group."""
@@ -61,13 +63,14 @@ class Settings:
     currency: Annotated[str | None, Setting("cells", "--currency", _ALL)] = None
     percent: Annotated[bool, Setting("cells", "--percent", _ALL)] = False
     words: Annotated[list[str], Setting("cells", "--words", _ALL)] = field(default_factory=list)
-    reference: Annotated[str | None, Setting("measure", "--reference", ("audit", *EDITING))] = None
     attention: Annotated[float, Setting("measure")] = 0.05
     """A gap beyond this is marked."""
     metric: Annotated[list[str], Setting("repair", "--metric", ("explain", *EDITING))] = field(
         default_factory=list
     )
     target: Annotated[str | None, Setting("repair", "--target", ("explain",))] = None
+    reference: Annotated[str | None, Setting("repair", "--reference", ("explain",))] = None
+    """Of the gap that was chosen: the best-off group of one metric may not be that of another."""
     blind: Annotated[bool, Setting("repair", "--blind", ("repair",))] = False
     in_words: Annotated[bool, Setting("repair", "--in-words", ("repair",))] = False
     two_sided: Annotated[bool, Setting("repair", "--two-sided", ("repair",))] = False
@@ -190,7 +193,12 @@ def _typed(option: Setting, value: Any) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A value as it is typed; of a number every digit.
+
+    >>> _text(2.0), _text(0.123456789), _text("a")
+    ('2', '0.123456789', 'a')
+    """
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def _toml(value: Any) -> str:

@@ -8,10 +8,13 @@ document.querySelectorAll("form.auto").forEach((form) => {
   form.addEventListener("change", () => form.requestSubmit());
 });
 
+const said = location.search !== "";
+if (said) history.replaceState(null, "", location.pathname);  // a reload says it no more
+
 // After a change the page comes back to the same place.
 const place = "place " + location.pathname;
 const before = sessionStorage.getItem(place);
-if (before !== null && !location.search) {
+if (before !== null && !said) {
   sessionStorage.removeItem(place);
   window.scrollTo(0, Number(before));
 }
@@ -28,6 +31,10 @@ function tell(text) {
   document.getElementById("said").replaceChildren(box);
 }
 
+function errorIn(text) {
+  try { return JSON.parse(text).error; } catch { return text; }
+}
+
 function upload(file) {
   const bar = document.getElementById("uploading");
   bar.hidden = false;
@@ -40,7 +47,7 @@ function upload(file) {
   request.addEventListener("load", () => {
     bar.hidden = true;
     if (request.status === 200) location.assign("/data");
-    else tell(JSON.parse(request.responseText).error);
+    else tell(errorIn(request.responseText));
   });
   request.addEventListener("error", () => {
     bar.hidden = true;
@@ -64,6 +71,9 @@ const waiting = document.getElementById("waiting");
 if (waiting) {
   const bar = document.getElementById("bar");
   const events = new EventSource("/runs/" + waiting.dataset.run + "/events");
+  events.onerror = () => {
+    document.getElementById("label").textContent = "The studio does not answer. Is it still running?";
+  };
   events.onmessage = (event) => {
     const told = JSON.parse(event.data);
     document.getElementById("label").textContent = told.label;
