@@ -20,7 +20,7 @@ from fairmend.studio.code import commands, python_code
 from fairmend.studio.filing import COMMANDS, PYTHON, file_project, filed
 from fairmend.studio.project import Project
 from fairmend.studio.screens import columns_of
-from fairmend.studio.settings import Settings
+from fairmend.studio.settings import STEPS, Settings
 
 pytestmark = pytest.mark.slow
 SAYS_WHEN = ("made_at", "command", "created")
@@ -52,11 +52,29 @@ def write_scores(path):
     return path
 
 
-@pytest.fixture(params=["loans", "scores"])
+MODEL = """
+def decide(X):
+    return [int(have > 1.6 + 0.5 * (group == 1)) for have, group in zip(X["points"], X["gender"])]
+"""
+
+
+def query(folder, file):
+    """A project about a model that is queried, and reads the group."""
+    folder.mkdir(mode=0o700)
+    (folder / "vendor.py").write_text(MODEL)
+    chosen = {"positive": "2", "metric": ["fnr"], "target": "1", "reference": "2",
+              "model": "vendor:decide", "predictions": None, "ignore": ["score"]}  # fmt: skip
+    finish(folder, file, {}, chosen, ("audit", "explain", "repair"))
+
+
+@pytest.fixture(params=["loans", "scores", "queried"])
 def project(request, once):
-    """Two files that have little in common, each with every step done."""
+    """Projects that have little in common, with their steps done."""
     if request.param == "loans":
         return request.getfixturevalue("finished")
+    if request.param == "queried":
+        file = once("scores.parquet", write_scores)
+        return Project.at(once("queried", lambda at: query(at, file)))
     decisions = {"positive": "2", "metric": ["sp"], "blind": True, "level": 0.5}
     file = once("scores.parquet", write_scores)
     return Project.at(once("scored", lambda at: finish(at, file, {}, decisions)))
@@ -65,7 +83,7 @@ def project(request, once):
 def test_every_command_shown_gives_the_figures_shown(project):
     lines = commands(project, project.settings()).replace("\\\n", " ").splitlines()
     assert lines[0] == f"cd {shlex.quote(str(project.folder))}"
-    assert len(lines) == 5
+    assert len(lines) == 1 + sum(project.run(step).state == "done" for step in STEPS)
     for line in lines[1:]:
         words = shlex.split(line)
         shown = project.run(words[1]).result
@@ -109,7 +127,13 @@ def test_what_is_filed_is_whole_and_says_what_it_is(project):
 
 def test_roles_are_guessed_by_names_and_values(project):
     settings = project.settings()
-    if settings.label == "paid back":
+    if settings.model is not None:
+        assert (settings.label, settings.groups, settings.weight) == (
+            "result",
+            ["gender"],
+            "weight",
+        )
+    elif settings.label == "paid back":
         assert settings.predictions == "vendor decision"
         assert settings.positive == "yes"
         assert settings.positive_decision == "accept"

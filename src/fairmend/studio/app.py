@@ -241,7 +241,7 @@ class Studio:
 
     def _settings(self, form: Form) -> None:
         """Settings of a form: those it names in ``has``, whether it sends them or not."""
-        self._models |= {*form.get("model", ())}
+        self._models |= {text.strip() for text in form.get("model", ())}
         self._change(form, lambda old: _taken(old, form))
 
     def _begin(self, form: Form) -> None:
@@ -382,7 +382,10 @@ def _taken(settings: Settings, form: Form) -> Settings:
             changes[name] = _number(name, last, default)
         else:
             changes[name] = last or None
-    return replace(settings, **changes)
+    new = replace(settings, **changes)
+    if new.model is not None and new.predictions is not None:
+        return with_role(new, new.predictions, "ignore")  # a model's answer is no input of it
+    return new
 
 
 def _by_column(name: str, form: Form) -> dict[str, str]:

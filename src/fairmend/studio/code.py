@@ -94,6 +94,7 @@ def _reading(
         "from fairmend.data.tablefile import read_table",
     )
     if settings.model is not None:
+        yield "from fairmend.model.foreign import input_names"
         yield "from fairmend.model.modelfile import load_model"
     types = f"{{{settings.id!r}: pl.String}}" if settings.id else "None"
     spelling = ", ".join(
@@ -109,12 +110,21 @@ def _reading(
     cut = f", threshold={_literal(settings.threshold, 'numbers')}" if settings.threshold else ""
     if settings.model is not None:
         yield f"model = fairmend.BlackBox(load_model({settings.model!r}){cut})"
-        yield f"columns = {list(inputs)!r}"
+        read = [] if "://" in settings.model else settings.group  # by the model, but never edited
+        left = [one.name for one in columns if one.name in (*inputs, *read)]
+        yield f"columns = list(input_names(model.model) or {left!r})"
+        yield from _vouched(settings)
         return
     words = _words(settings, columns)
     words_given = f", words={words!r}" if words else ""
     yield f"model = fairmend.BlackBox({settings.predictions!r}{words_given}{cut})"
     yield f"columns = {[*inputs, settings.predictions]!r}"
+    yield from _vouched(settings)
+
+
+def _vouched(settings: Settings) -> Iterator[str]:
+    if settings.not_id:
+        yield f"model.vouched = {tuple(settings.not_id)!r}"
 
 
 def _people(settings: Settings) -> Iterator[str]:
@@ -137,7 +147,12 @@ def _repair(settings: Settings) -> Iterator[str]:
     yield "fitted, holdout = table.filter(~held), table.filter(held)"
     yield "repaired = fairmend.RepairedClassifier("
     yield f"    model, {(metrics[0] if len(metrics) == 1 else metrics)!r}, pos_label=positive,"
-    for name in ("blind", "in_words", "two_sided", "do_no_harm", "immutable", "one_way"):
+    if settings.model is not None:
+        yield f"    immutable=[*{settings.immutable!r},"
+        yield f"               *(name for name in {settings.group!r} if name in columns)],"
+    elif settings.immutable:
+        yield f"    immutable={settings.immutable!r},"
+    for name in ("blind", "in_words", "two_sided", "do_no_harm", "one_way"):
         if value := getattr(settings, name):
             yield f"    {'words' if name == 'in_words' else name}={value!r},"
     if settings.cost:

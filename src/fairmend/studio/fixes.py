@@ -33,6 +33,29 @@ _WORDS = {
 FLAGS = frozenset(_WORDS)
 _FOR_MESSAGES = FLAGS - {"--forget", "--model"}
 """What the text of a message, in which a file's own words stand, may offer."""
+_ABOUT = {
+    "--label": "The outcome",
+    "--group": "The group",
+    "--predictions": "The model's decision or score",
+    "--positive": "The positive outcome",
+    "--positive-decision": "The positive decision",
+    "--id": "The person's id",
+    "--weight": "The column of how many people a row stands for",
+    "--ignore": "A column that is left out",
+    "--immutable": "An input that must stay",
+    "--one-way": "An input that may only rise or fall",
+    "--metric": "The gap",
+    "--model": "The model",
+    "--threshold": "The score above which a decision is positive",
+    "--level": "How much of the gap to close",
+    "--margin": "The margin",
+    "--cost": "The cost of an input",
+    "--decimal": "The decimal mark",
+    "--thousands": "The mark between thousands",
+    "--currency": "The currency",
+    "--target": "The group of the gap",
+}
+"""What an option is about, for people who see none."""
 _SWITCHES = ("--percent",)
 _VALUE = r"(?:'[^']*'|\"[^\"]*\")+|\S+"
 _ONE = rf"--percent|--(?!percent)[a-z-]+ (?:{_VALUE})"
@@ -74,6 +97,17 @@ def without_options(message: str) -> str:
     """
     sentences = re.split(r"(?<=[.;])\s+(?=[A-Z])", message)
     return " ".join(one for one in sentences if not _PART.search(one)) or message
+
+
+def in_words(message: str) -> str:
+    """A message with what an option is about in place of the option that it begins with.
+
+    >>> in_words("Invalid value for --label: must have two values")
+    'The outcome: must have two values'
+    """
+    found = re.match(r"(?:Invalid value for )?(--[a-z-]+): ", message)
+    named = _ABOUT.get(found[1]) if found else None
+    return message if found is None or named is None else f"{named}: {message[found.end() :]}"
 
 
 def _read(text: str) -> tuple[str, str]:

@@ -34,6 +34,7 @@ from fairmend.studio.fixes import (
     Fix,
     apply_fix,
     fixes_in,
+    in_words,
     names_in,
     role_of,
     with_role,
@@ -69,7 +70,7 @@ class Problem:
 def problem_of(message: str) -> Problem:
     """An error of the command line: what it says, and what it says to do as buttons."""
     fixes = fixes_in(message)
-    return Problem(without_options(message) if fixes else message, fixes)
+    return Problem(in_words(without_options(message) if fixes else message), fixes)
 
 
 def columns_of(run: Run) -> list[ColumnGuess]:
