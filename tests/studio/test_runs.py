@@ -110,7 +110,7 @@ def test_a_worker_goes_on_when_the_studio_is_killed(start, project):
     studio = start(project.folder).enter()
     assert "Cancel" in studio.ask("GET", "/repair")[2]
     wait_for(lambda: run.state == "done")
-    assert "With the repair it is" in studio.ask("GET", "/repair")[2]
+    wait_for(lambda: "With the repair it is" in studio.ask("GET", "/repair")[2])
 
 
 def test_when_studio_and_worker_are_killed_it_can_be_done_again(start, project):
@@ -123,7 +123,7 @@ def test_when_studio_and_worker_are_killed_it_can_be_done_again(start, project):
     os.kill(worker_of(run), signal.SIGKILL)
     wait_for(lambda: run.state == "interrupted")
     studio = start(project.folder).enter()
-    assert "Do it again" in studio.ask("GET", "/repair")[2]
+    wait_for(lambda: "Do it again" in studio.ask("GET", "/repair")[2])
     assert project.settings().label == "paid back"
 
 

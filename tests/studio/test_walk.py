@@ -192,7 +192,7 @@ def test_a_wrong_role_is_explained_and_mended_by_a_button(hand, loans):
     hand.click(".problem button")
     hand.page.wait_for_selector("#roles")
     with hand.page.expect_navigation():
-        hand.page.select_option("select[name='role:monthly income']", "outcome")
+        hand.page.select_option("select[name='role:monthly%20income']", "outcome")
     problem = hand.page.locator(".problem").first
     assert "An outcome has two" in problem.inner_text()
     hand.click(".problem button:has-text('paid back')")
