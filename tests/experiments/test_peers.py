@@ -267,7 +267,7 @@ def test_auc_is_compared_by_the_decisions_and_a_shortfall_is_said(peers):
     [ours] = [bar for bar in judged if bar.met is not None]
     assert (ours.verdict, ours.measured) == (
         "missed",
-        "-0.100 at the least (fpr, against fairlearn)",
+        "-0.100 in the worst row (fpr, against fairlearn)",
     )
     assert any("final ranking" in bar.promise and "+0.200" in bar.measured for bar in judged)
 

@@ -312,7 +312,8 @@ def in_words(gap: Gap, confidence: float = 0.95, names: GroupNames | None = None
 
     >>> print(in_words(Gap("sp", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)))
     Yes: 60.0 % of b and 40.0 % of a get a negative decision, a gap of +20.0 points (95 % \
-interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Holm-corrected).
+interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Holm-corrected): \
+chance alone seldom gives such a gap.
     """
     named = names or GroupNames()
     target, baseline = named(gap.target), named(gap.baseline)
