@@ -49,8 +49,8 @@ class Bound:
     any_rule: float | None
     """For any rule on these inputs; None where most people have a row of their own."""
     modelled: float | None
-    """For any rule on what the inputs tell of outcome and group, by the models fitted here, in
-    steps of equally many people."""
+    """For any rule on the probabilities of outcome and group, as the models fitted here give them,
+    in steps of equally many people."""
     least: float
     """The least gap of such a rule on these very people."""
     steps: int = MOST_STEPS
@@ -65,25 +65,25 @@ class Bound:
         sure = f"at {100 * self.confidence:g} % confidence"
         sentences = []
         kinds = (
-            (self.any_rule, "any rule on these inputs"),
-            (self.modelled, f"any rule on what the inputs tell of outcome and group, by the "
-             f"models fitted here and in {self.steps} steps"),
+            (self.any_rule, "all rules on these inputs"),
+            (self.modelled, "rules on the probabilities of outcome and group, as the models fitted "
+             f"here give them, in {self.steps} steps"),
         )  # fmt: skip
         for gap, kind in kinds:
             if gap is None:
                 continue
             if gap <= 0:
-                sentences.append(f"For {kind}, nothing can be excluded: it might close the gap.")
+                sentences.append(f"For {kind}, nothing can be excluded: one may close the gap.")
             else:
                 sentences.append(
-                    f"For {kind}: no alternative has a gap in {self.metric} below "
-                    f"{100 * gap:.1f} points at a measure within the margin, {sure}."
+                    f"For {kind}: none has a gap in {self.metric} below {100 * gap:.1f} points at "
+                    f"a measure within the margin, {sure}."
                 )
         if self.any_rule is None:
             sentences.append(
                 "Most people have a row of their own, so that not every rule is bounded."
             )
-        return " ".join([*sentences, "Models trained anew are not of these kinds."])
+        return " ".join([*sentences, "Retrained models are not of these kinds."])
 
 
 def find_bound(
