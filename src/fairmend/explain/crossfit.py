@@ -359,9 +359,11 @@ def best_model(data: CrossFitData, choice: ModelChoice = LEAST_LOSS) -> Candidat
         gain, error = mean_and_error(loss - few.losses(candidate.held_out)[0], weight)
         if gain > max(wanted, choice.errors * error, least):
             best, least = candidate, gain
-    if sampled:
-        return best if best is logistic else best.again(data)
     others = data.folds[len(best.held_out) :]
+    if best is logistic:  # its penalty is chosen on all folds, which matters to small groups
+        return logistic_model(data) if others else best
+    if sampled:
+        return best.again(data)
     if not others:
         return best
     return replace(best, held_out=[*best.held_out, *best.further(others)])
