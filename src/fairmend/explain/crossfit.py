@@ -20,9 +20,9 @@ from fairmend.explain.logistic import (
     WIDE,
     Logistic,
     LogisticFits,
+    PairDesign,
     PairLogistic,
     Pairs,
-    design_of,
     logistic_regression,
     row_space,
     stacked,
@@ -74,7 +74,7 @@ class _Fold:
         return np.asarray(self.learn_from.sum(axis=0), np.float64)
 
 
-Products: TypeAlias = tuple[Pairs, FloatArray]
+Products: TypeAlias = tuple[Pairs, PairDesign]
 """Pairs of columns, and the design with their products."""
 
 
@@ -285,11 +285,11 @@ def _tuned(
     pairs: Pairs | None,
     start: Logistic | None,
     data: CrossFitData,
-    design: FloatArray | None = None,
+    design: PairDesign | None = None,
 ) -> CandidateModel:
     """The penalty with the least log loss on people held out; folds start at everybody's fit."""
     if pairs is not None and design is None:
-        design = design_of(data.matrix, pairs)
+        design = PairDesign.of(data.matrix, pairs)
     fits, models, losses = LogisticFits(data.matrix, design, data.parts), [], []
     kind = "l2 logistic regression" + ("" if pairs is None else " with pairs of inputs")
     for penalty in penalties:
@@ -422,13 +422,13 @@ def _products(matrix: FloatArray) -> Products | None:
     if len(matrix) * (matrix.shape[1] + np.count_nonzero(told)) > MOST_CELLS:
         return None
     first, second = first[told], second[told]
-    design = design_of(matrix, (first, second))
-    varied = np.ptp(design[:, 1 + matrix.shape[1] :], axis=0) > 0
+    design = PairDesign.of(matrix, (first, second))
+    varied = np.ptp(design.rough[:, 1 + matrix.shape[1] :], axis=0) > 0
     if not varied.any():
         return None
     if not varied.all():
         first, second = first[varied], second[varied]
-        design = design_of(matrix, (first, second))
+        design = PairDesign.of(matrix, (first, second))
     return (first, second), design
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,20 @@ def logistic_regression(
     return LogisticFits(matrix).fit(penalty, weight, flat=flat)
 
 
+class PairDesign(NamedTuple):
+    """An intercept, columns and products of them, as they are and for rough sums."""
+
+    fine: FloatArray
+    rough: NDArray[Any]
+    """The same numbers in half the memory, where that can be."""
+
+    @classmethod
+    def of(cls, matrix: FloatArray, pairs: Pairs) -> PairDesign:
+        fine = design_of(matrix, pairs)
+        yes_or_no = ((matrix == 0) | (matrix == 1)).all()
+        return cls(fine, fine.astype(np.float32) if yes_or_no else fine)
+
+
 class LogisticFits:
     """L2 logistic regressions on the same rows, with other penalties or people.
 
@@ -97,20 +111,19 @@ class LogisticFits:
     def __init__(
         self,
         matrix: FloatArray,
-        design: FloatArray | None = None,
+        design: PairDesign | None = None,
         parts: Sequence[IntArray] = (),
     ) -> None:
-        """``design`` has an intercept and products of columns besides; see `design_of`.
+        """``design`` has an intercept and products of columns besides.
 
         ``parts`` are rows that fits will leave out, if these are all rows together and each once.
         """
         self._matrix = matrix
         self._wide = design is None and matrix.shape[1] > WIDE
-        if not self._wide:
-            self._design = design_of(matrix, None) if design is None else design
-            self._rough = self._design
-        if design is not None and ((matrix == 0) | (matrix == 1)).all():
-            self._rough = design.astype(np.float32)  # the same numbers, in half the memory
+        if design is not None:
+            self._design, self._rough = design
+        elif not self._wide:
+            self._design = self._rough = design_of(matrix, None)
         self._parts = parts
         self._first: _Hessian | None = None
         self._last: tuple[Logistic, _Solution] | None = None

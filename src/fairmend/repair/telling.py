@@ -85,7 +85,9 @@ def _questions(data: AuditData) -> list[BoolArray]:
     if len(attributes) > 1 and all(len(parts) == len(attributes) for parts in labels):
         for values in zip(*labels, strict=True):
             asked += [[value == one for value in values] for one in dict.fromkeys(values)]
-    return [np.array(members) for members in asked if sum(members) < len(groups)]
+    # who is of some groups and who is of the others is one question
+    once = dict.fromkeys(tuple(one == members[0] for one in members) for members in asked)
+    return [np.array(members) for members in once if not all(members)]
 
 
 def _tells(people: FloatArray, questions: Sequence[BoolArray]) -> bool:
