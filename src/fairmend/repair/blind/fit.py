@@ -446,7 +446,8 @@ class _Models:
         groups = range(part.shape[1])
         sets: list[tuple[int, ...]] = [(k,) for k in groups if np.abs(part[:, k]).max() > 0]
         others = tuple(group for group in range(part.shape[1]) if (group,) not in sets)
-        if self.audited.group_tally(others, outcomes).people[:, 1].sum() >= _FEW:
+        populations = [self.audited.data.populations[group] for group in others]
+        if sum(one.counts.people[:, outcomes].sum() for one in populations) >= _FEW:
             sets.append(others)
         return sets
 

@@ -75,10 +75,11 @@ class AnsweredOutcome:
         """Weigh the cross-fitted probability and the answer, which the inputs may not explain."""
         probability = answers.score is not None and box.output == "probability"
         plain = cls(inputs, None, 0.0, 1.0, probability)
-        answer = plain._columns(inputs.of(rows), answers)[:, 1]
+        columns = plain._columns(inputs.of(rows), answers)
+        answer = columns[:, 1]
         centre, scale = float(np.mean(answer)), float(np.std(answer)) or 1.0
         scaled = replace(plain, centre=centre, scale=scale)
-        columns = scaled._columns(inputs.of(rows), answers)
+        columns[:, 1] = (answer - centre) / scale
         weight = tally.weight * tally.people.sum() / tally.weight.sum()
         return replace(scaled, weights=logistic_regression(100.0, columns, weight))
 
