@@ -21,11 +21,11 @@ from fairmend.studio.settings import STEPS
 ADDRESS = re.compile(r"(?:open|another browser:) (http://\S+)")
 
 
-def write_loans(path, n=1_500, seed=7):
+def write_loans(path, n=900, seed=7):
     """Applicants as a spreadsheet in Europe exports them; women work fewer hours."""
     rng = np.random.default_rng(seed)
     sex = np.where(rng.random(n) < 0.4, "woman", "man")
-    origin = rng.choice(["north", "south", "abroad"], n, p=[0.7, 0.2, 0.1])
+    origin = rng.choice(["here", "abroad"], n, p=[0.7, 0.3])
     income = np.exp(rng.normal(7.6, 0.5, n)) * np.where(sex == "woman", 0.85, 1)
     years = np.round(rng.uniform(0, 30, n), 1)
     hours = np.where(

@@ -172,7 +172,9 @@ class Studio:
         if name == "repair":
             context |= screens.repair_form(self.project, settings, columns)
         if run.state == "done" and run.result is not None:
-            context |= screens.RESULTS[name](settings, run.result) | {"notes": run.notes}
+            context |= screens.RESULTS[name](settings, run.result) | {
+                "notes": [screens.note_of(one) for one in run.notes]
+            }
         return self._with_error(context, run)
 
     def _with_error(self, context: dict[str, Any], run: Run) -> dict[str, Any]:

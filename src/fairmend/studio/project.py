@@ -26,7 +26,7 @@ SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".arrow", ".feather", ".ipc", ".
 _ODD = re.compile(r"[^\w.() +-]")
 MOST_OF_A_NAME = 200
 """Bytes; systems take 255, and a file that is not whole yet has a longer name."""
-OWN = (SETTINGS, KEY, "runs", "data", "filed")
+OWN = (SETTINGS, KEY, ".lock", "runs", "data", "filed")
 
 
 class Outdated(Exception):

@@ -173,6 +173,8 @@ class Run:
             return
         try:
             self._begin()
+        except DataError:
+            raise
         except (OSError, ValueError) as error:
             what, must = f"step {self.step!r}", "must be able to start a process in the project"
             got = f"it is not: {getattr(error, 'strerror', None) or error}"

@@ -73,6 +73,17 @@ def problem_of(message: str) -> Problem:
     return Problem(in_words(without_options(message) if fixes else message), fixes)
 
 
+def note_of(message: str) -> str:
+    """A note of the command line as a sentence, without what it says of options.
+
+    >>> note_of("others are compared with 'a'; --reference GROUP names another")
+    "Others are compared with 'a'"
+    """
+    parts = [one for one in message.split("; ") if " --" not in f" {one}"]
+    text = "; ".join(parts) or message
+    return text[:1].upper() + text[1:]
+
+
 def columns_of(run: Run) -> list[ColumnGuess]:
     """What is known of the columns; nothing before they were read."""
     result = run.result if run.state == "done" else None
