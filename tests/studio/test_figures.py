@@ -60,10 +60,12 @@ def decide(X):
 
 def query(folder, file):
     """A project about a model that is queried, and reads the group."""
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)
     (folder / "vendor.py").write_text(MODEL)
-    chosen = {"positive": "2", "metric": ["fnr"], "target": "1", "reference": "2",
-              "model": "vendor:decide", "predictions": None, "ignore": ["score"]}  # fmt: skip
+    chosen = {
+        "positive": "2", "metric": ["fnr"], "target": "1", "reference": "2", "ignore": ["score"],
+        "model": "vendor:decide", "answers": "probability", "predictions": None,
+    }  # fmt: skip
     finish(folder, file, {}, chosen, ("audit", "explain", "repair"))
 
 

@@ -93,6 +93,7 @@ MESSAGES = {
         (("--id", "case no"),), (("--ignore", "case no"),), (("--not-id", "case no"),)],
     "If that stands for a missing value, say --missing '?!'.": [(("--missing", "?!"),)],
     "If that is a number, say --percent.": [(("--percent", ""),)],
+    "If 1 means 2, say --answers probability.": [(("--answers", "probability"),)],
     "Say --thousands \"'\" --decimal .": [(("--thousands", "'"), ("--decimal", "."))],
     "Say --group: it must be given. See --help.": [],
 }  # fmt: skip

@@ -88,7 +88,7 @@ def test_a_nasty_file_is_filed_in_under_twenty_clicks(hand, loans):
     slider = hand.page.locator("#level")
     before = hand.page.locator("[data-figure]").first.inner_text()
     begun = time.perf_counter()
-    slider.press("ArrowLeft")
+    slider.press("Home")
     after = hand.page.locator("[data-figure]").first.inner_text()
     assert time.perf_counter() - begun < 2  # the bar of 200 ms is in benchmarks/studio.py
     assert before != after

@@ -384,6 +384,8 @@ def _taken(settings: Settings, form: Form) -> Settings:
             changes[name] = _number(name, last, default)
         else:
             changes[name] = last or None
+    if changes.get("model", settings.model) != settings.model:
+        changes["answers"] = None
     new = replace(settings, **changes)
     if new.model is not None and new.predictions is not None:
         return with_role(new, new.predictions, "ignore")  # a model's answer is no input of it

@@ -108,6 +108,7 @@ def _reading(
         f"table = table.drop_nulls({needed(settings)!r})",
     )
     cut = f", threshold={_literal(settings.threshold, 'numbers')}" if settings.threshold else ""
+    cut += f", output={settings.answers!r}" if settings.answers else ""
     if settings.model is not None:
         yield f"model = fairmend.BlackBox(load_model({settings.model!r}){cut})"
         read = [] if "://" in settings.model else settings.group  # by the model, but never edited

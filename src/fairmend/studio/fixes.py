@@ -26,6 +26,7 @@ _WORDS = {
     "--label": "“{}” is the outcome",
     "--group": "“{}” is the group",
     "--predictions": "“{}” is the decision",
+    "--answers": "Read the model's answers as “{}”",
     "--forget": "Forget “{}”",
     "--model": "Query “{}”",
 }
@@ -139,6 +140,7 @@ def apply_fix(settings: Settings, options: Options) -> Settings:
 
 # -------------------------------------------------------------------- roles
 
+_OF_A_MODEL = {"model": None, "answers": None}
 SINGLE = {"outcome": "label", "decision": "predictions", "id": "id", "weight": "weight"}
 """Roles of one column each, and the settings that hold them."""
 LISTS, PAIRS = ("groups", "group", "ignore", "not_id", "immutable"), ("one_way", "cost")
@@ -168,7 +170,7 @@ def with_role(settings: Settings, name: str, role: str) -> Settings:
     changes: dict[str, Any] = dict(_without(settings, name))
     if role in SINGLE:
         before = getattr(settings, SINGLE[role])
-        changes |= {SINGLE[role]: name} | ({"model": None} if role == "decision" else {})
+        changes |= {SINGLE[role]: name} | (_OF_A_MODEL if role == "decision" else {})
         if before is not None:
             changes["ignore"] = [*changes.get("ignore", settings.ignore), before]
         changes |= {"positive": None} if role == "outcome" else {}

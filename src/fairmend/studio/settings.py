@@ -48,6 +48,8 @@ class Settings:
     """Those that are looked at, together."""
     predictions: Annotated[str | None, Setting("data", "--predictions", STEPS)] = None
     model: Annotated[str | None, Setting("data", "--model", STEPS)] = None
+    answers: Annotated[str | None, Setting("data", "--answers", STEPS)] = None
+    """What they are, where a model's are not those of the outcome."""
     threshold: Annotated[str | None, Setting("data", "--threshold", STEPS)] = None
     positive: Annotated[str | None, Setting("data", "--positive", STEPS)] = None
     positive_decision: Annotated[str | None, Setting("data", "--positive-decision", STEPS)] = None
