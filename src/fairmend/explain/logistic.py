@@ -28,6 +28,9 @@ _NEAR = 1e-3
 """A step that gains less than this, a unit of weight, is in the bowl: no need to check it."""
 _ROUGHLY = 1e-6
 """Up to this gradient, a unit of weight, numbers of half the length will do."""
+_MOST_ROUGHLY = 2e6
+"""The same in a Hessian, up to so many people: its error must stay below the ridge."""
+_LIFTS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 _SLOW = 0.8
 """A step that leaves more than this of the gradient calls for a new Hessian."""
 
@@ -193,6 +196,7 @@ class LogisticFits:
         ridge = np.r_[0.0, np.full(design.shape[1] - 1, 1 / penalty)]
         total, events = weight[:, 0] + weight[:, 1], weight[:, 1].copy()
         people = float(total.sum())
+        curved = self._rough if people <= _MOST_ROUGHLY else self._design
 
         def loss(at: FloatArray, log_odds: FloatArray) -> float:
             softplus = np.log1p(np.exp(-np.abs(log_odds))) + np.maximum(log_odds, 0.0)
@@ -214,7 +218,7 @@ class LogisticFits:
                 step = -inverse.times(gradient)
                 size = -float(gradient @ step)
             if inverse is None or size > _SLOW**2 * last:
-                inverse = _Inverse(_crossed(self._rough, total * p * (1 - p)), ridge)
+                inverse = _Inverse(_crossed(curved, total * p * (1 - p)), ridge)
                 step = -inverse.times(gradient)
             last, change = size, design @ step.astype(kind, copy=False)
             if -gradient @ step > _NEAR * people:
@@ -223,7 +227,7 @@ class LogisticFits:
                     step, change = step / 2, change / 2
             beta, log_odds = beta + step, log_odds + change
         if self._first is None:
-            self._first = _Hessian(self._rough, total, p * (1 - p), self._parts)
+            self._first = _Hessian(curved, total, p * (1 - p), self._parts)
         return _Solution(beta, log_odds)
 
 
@@ -299,8 +303,11 @@ class _Inverse:
         from scipy.linalg.lapack import dpotrf
 
         hessian = curvature + np.diag(ridge + 1e-10)
-        self._factor, failed = dpotrf(hessian, lower=True)
-        self._whole = np.linalg.inv(hessian) if failed else None
+        for lift in _LIFTS:  # rounding may leave it short of positive
+            lifted = hessian if lift == 0 else hessian + np.diag(lift * np.diag(hessian))
+            self._factor, failed = dpotrf(lifted, lower=True)
+            if not failed:
+                break
         self._corrections: list[tuple[FloatArray, FloatArray, float]] = []
 
     def correct(self, step: FloatArray, change: FloatArray) -> None:
@@ -317,10 +324,7 @@ class _Inverse:
         for step, change, along in reversed(self._corrections):
             shares.append(float(step @ product) / along)
             product = product - shares[-1] * change
-        if self._whole is None:
-            product = dpotrs(self._factor, product, lower=True)[0]
-        else:
-            product = self._whole @ product
+        product = dpotrs(self._factor, product, lower=True)[0]
         for step, change, along in self._corrections:
             product = product + (shares.pop() - float(change @ product) / along) * step
         return np.asarray(product, np.float64)
