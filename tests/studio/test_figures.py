@@ -79,7 +79,7 @@ def project(request, once):
         return Project.at(once("queried", lambda at: query(at, file)))
     decisions = {"positive": "2", "metric": ["sp"], "blind": True, "level": 0.5}
     file = once("scores.parquet", write_scores)
-    return Project.at(once("scored", lambda at: finish(at, file, {}, decisions)))
+    return Project.at(once("scored", lambda at: finish(at, file, {}, decisions, STEPS[:3])))
 
 
 def test_every_command_shown_gives_the_figures_shown(project):
