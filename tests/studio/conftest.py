@@ -116,6 +116,8 @@ class Running:
     folder: object
     address: str
     cookie: str = ""
+    base: str = ""
+    """The secret folder of its pages, once the token was exchanged."""
 
     @property
     def port(self):
@@ -126,17 +128,20 @@ class Running:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         own = {"Host": f"127.0.0.1:{self.port}", "Cookie": self.cookie}
         own |= {"Origin": f"http://127.0.0.1:{self.port}"} if method == "POST" else {}
-        connection.request(method, path, body, own | headers)
+        place = path if path.startswith("/?") else f"{self.base}{path}"
+        connection.request(method, place, body, own | headers)
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
-        return answer.status, dict(answer.getheaders()), text
+        told = {name.lower(): value.removeprefix(self.base) for name, value in answer.getheaders()}
+        return answer.status, told, text
 
     def enter(self):
         """Exchange the token for the cookie, as a browser does."""
-        status, headers, _ = self.ask("GET", f"/?{urlsplit(self.address).query}")
+        status, headers, text = self.ask("GET", f"/?{urlsplit(self.address).query}")
         assert status == 200
         self.cookie = headers["set-cookie"].split(";")[0]
+        self.base = re.search(r'href="(/[^"]+)/"', text)[1]
         return self
 
     def next_address(self):

@@ -1,6 +1,7 @@
 """Who gets in: the browser with the token, once; nobody else, and no page of another site."""
 
 import os
+import re
 import stat
 
 import pytest
@@ -44,6 +45,15 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(studio):
     _, headers, _ = studio.ask("GET", "/?" + studio.address.split("?")[1])
     assert "HttpOnly" in headers["set-cookie"]
     assert "SameSite=strict" in headers["set-cookie"]
+    [folder] = re.findall(r"Path=(/[^;]+)/", headers["set-cookie"])
+    assert len(folder) > 40, "a folder that nobody guesses"
+
+
+def test_the_cookie_alone_opens_nothing_outside_its_folder(studio):
+    studio.enter()
+    studio.base, base = "", studio.base
+    for path in ("/data", "/static/studio.css", f"{base}x/data", base):
+        assert studio.ask("GET", path)[0] == 403
 
 
 def test_a_page_of_another_site_changes_nothing(studio):

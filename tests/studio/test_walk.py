@@ -4,7 +4,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -35,6 +38,11 @@ class Hand:
         self.page.wait_for_load_state()
         self.page.locator("#waiting").wait_for(state="detached", timeout=90_000)
         self.page.wait_for_load_state()
+
+    @property
+    def home(self):
+        """The folder of all pages."""
+        return f"{self.page.url.rsplit('/', 1)[0]}/"
 
     @property
     def headline(self):
@@ -110,7 +118,7 @@ def test_a_nasty_file_is_filed_in_under_twenty_clicks(hand, loans):
     assert {"repair.html", "dossier.html", "repair.fairmend", "commands.sh"} <= {
         one.name for one in place.iterdir()
     }  # fmt: skip
-    hand.page.goto(f"{own}filed/{place.name}/repair.html")
+    hand.page.goto(f"{hand.home}filed/{place.name}/repair.html")
     assert "woman" in hand.headline
 
 
@@ -126,7 +134,7 @@ def test_every_screen_can_be_used_by_everybody(hand, finished, tmp_path, width, 
     )  # fmt: skip
     page = checker.new_page()
     for name in SCREENS:
-        page.goto(f"http://127.0.0.1:{hand.studio.port}/{name}")
+        page.goto(f"{hand.home}{name}")
         page.wait_for_load_state()
         assert page.locator("#waiting").count() == 0
         found = Axe().run(page)
@@ -180,7 +188,7 @@ def test_a_reload_and_a_kill_in_the_middle_lose_nothing(hand, loans, start):
     again = start(hand.studio.folder)
     hand.page.goto(again.address)
     hand.page.wait_for_url("**/data")
-    hand.page.goto(again.address.split("?")[0] + "repair")
+    hand.page.goto(f"{hand.home}repair")
     hand.settle()
     assert "With the repair it is" in hand.headline
     assert hand.page.locator("input[name=immutable][value=hours]").is_checked()
@@ -245,6 +253,28 @@ def test_without_scripts_a_file_is_opened_by_its_path(hand, loans):
     hand.page.click(".problem button")
     hand.page.wait_for_load_state()
     assert Project.at(hand.studio.folder).settings().decimal == ","
+
+
+def test_what_another_user_serves_at_another_port_is_sent_no_cookie(hand):
+    class Curious(BaseHTTPRequestHandler):
+        seen: ClassVar = []
+
+        def do_GET(self):
+            self.seen.append((self.path, self.headers.get("Cookie")))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    hand = hand()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Curious) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        for path in ("/", "/data", "/a/data"):
+            hand.page.goto(f"http://127.0.0.1:{other.server_port}{path}")
+        other.shutdown()
+    assert {path for path, _ in Curious.seen} >= {"/", "/data", "/a/data"}
+    assert {cookie for _, cookie in Curious.seen} == {None}
 
 
 def test_the_command_opens_a_file_and_says_where(loans, tmp_path):

@@ -2,7 +2,8 @@
 
 Loopback is open to every user of the machine, and to every page a browser shows. So each request
 must carry the cookie that the token was exchanged for, name this address as its host, and, where
-it changes something, come from a page of ours.
+it changes something, come from a page of ours. All pages are in a folder whose name is secret: a
+browser sends the cookie there alone, and not to what another user serves at another port.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _HEADERS = {
 _ENTER = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>fairmend studio</title>'
     '<link rel="icon" href="data:,">'
-    '<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Open the studio</a></p>'
+    '<meta http-equiv="refresh" content="0; url={home}"><p><a href="{home}">Open the studio</a></p>'
 )
 _STAY_OUT = (
     "This studio is open to the browser that it was started for. Each address opens it once: the "
@@ -48,6 +49,7 @@ class Guard:
     used: Callable[[str], None]
     """Called with the next address once the last one was used."""
     _session: str = field(default_factory=secrets.token_urlsafe)
+    _folder: str = field(default_factory=lambda: f"/{secrets.token_urlsafe()}")
     _token: str = field(default_factory=secrets.token_urlsafe)
 
     @property
@@ -57,14 +59,15 @@ class Guard:
 
     @property
     def _cookie(self) -> str:
-        return f"fairmend-studio-{self.port}"  # cookies do not tell ports apart
+        return f"fairmend-studio-{self.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         refused = self._refused(scope)
         if refused is None:
-            await self.app(scope, receive, _with_headers(send))
+            inside = {**scope, "path": scope["path"].removeprefix(self._folder)}
+            await self.app(inside, receive, _with_headers(send, self._folder))
         else:
             await refused(scope, receive, _with_headers(send))
 
@@ -79,10 +82,17 @@ class Guard:
         if token and scope["path"] == "/" and compare_digest(token.encode(), self._token.encode()):
             self._token = secrets.token_urlsafe()
             self.used(self.address)
-            answer = HTMLResponse(_ENTER)  # not a redirect: a strict cookie would stay behind
-            answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
+            home = f"{self._folder}/"
+            # not a redirect: a strict cookie would stay behind
+            answer = HTMLResponse(_ENTER.format(home=home))
+            answer.set_cookie(
+                self._cookie, self._session, path=home, httponly=True, samesite="strict"
+            )
             return answer
-        if not compare_digest(self._shown(headers).encode(), self._session.encode()):
+        within = scope["path"].encode()[: len(self._folder) + 1]
+        shown = self._shown(headers).encode()
+        is_known = compare_digest(shown, self._session.encode())
+        if not (compare_digest(within, f"{self._folder}/".encode()) and is_known):
             return PlainTextResponse(_STAY_OUT, 403)
         if scope["method"] not in ("GET", "HEAD"):
             origin = headers.get("origin", "")
@@ -98,7 +108,9 @@ class Guard:
         return "" if cookie is None else cookie.value
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, folder: str = "") -> Send:
+    """Headers of every answer; a redirect within the app stays in the folder."""
+
     async def sending(message: dict) -> None:  # type: ignore[type-arg]
         if message["type"] == "http.response.start":
             there = {name.lower() for name, _ in message["headers"]}
@@ -106,6 +118,10 @@ def _with_headers(send: Send) -> Send:
             message["headers"] = [*message["headers"], *(
                 (name.lower().encode(), value.encode()) for name, value in more.items()
                 if name.lower().encode() not in there)]  # fmt: skip
+            message["headers"] = [
+                (name, folder.encode() + value if name == b"location" else value)
+                for name, value in message["headers"]
+            ]
         await send(message)
 
     return sending  # type: ignore[return-value]

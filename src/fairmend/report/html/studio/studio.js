@@ -39,14 +39,14 @@ function upload(file) {
   const bar = document.getElementById("uploading");
   bar.hidden = false;
   const request = new XMLHttpRequest();
-  request.open("POST", "/upload?name=" + encodeURIComponent(file.name));
+  request.open("POST", "upload?name=" + encodeURIComponent(file.name));
   request.upload.addEventListener("progress", (event) => {
     bar.max = event.total;
     bar.value = event.loaded;
   });
   request.addEventListener("load", () => {
     bar.hidden = true;
-    if (request.status === 200) location.assign("/data");
+    if (request.status === 200) location.assign("data");
     else tell(errorIn(request.responseText));
   });
   request.addEventListener("error", () => {
@@ -70,7 +70,7 @@ if (input) {
 const waiting = document.getElementById("waiting");
 if (waiting) {
   const bar = document.getElementById("bar");
-  const events = new EventSource("/runs/" + waiting.dataset.run + "/events");
+  const events = new EventSource("runs/" + waiting.dataset.run + "/events");
   events.onerror = () => {
     document.getElementById("label").textContent = "The studio does not answer. Is it still running?";
   };
