@@ -205,7 +205,7 @@ def measure(settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
     return {
         "audit": audit,
         "headline": verdict.audit_headline(audit),
-        "sentence": audit.verdict(),
+        "sentence": " ".join(verdict.audit_lead(audit)),
         "picture_of_gaps": replace(chart, rows=rows),
         "beyond": [
             (f"{words_of(gap.metric).title or gap.metric}, {audit.names(gap.target)}", gap)
