@@ -16,6 +16,7 @@ from fairmend import FairmendWarning
 from fairmend.data.plain import as_plain
 from fairmend.data.roles import guess_roles
 from fairmend.data.tablefile import read_table
+from fairmend.report.findings import Explanation
 from fairmend.studio.code import commands, python_code
 from fairmend.studio.filing import COMMANDS, PYTHON, file_project, filed
 from fairmend.studio.project import Project
@@ -100,20 +101,24 @@ def test_every_command_shown_gives_the_figures_shown(project):
 def test_the_python_shown_gives_the_figures_shown(project, monkeypatch):
     settings = project.settings()
     code = python_code(project, settings, columns_of(project.run("columns", settings)))
-    named = code.replace(
-        "print(fairmend.audit(", "audited = (fairmend.audit("
-    ).replace("print(repaired.report(", "reported = (repaired.report(")  # fmt: skip
-    space = {}
+    space = {"shown": []}
     monkeypatch.chdir(project.folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairmendWarning)  # the studio shows them as notes
-        exec(compile(named, "figures.py", "exec"), space)
-    audit = project.run("audit").result
-    assert as_plain(space["audited"].to_dict())["gaps"] == audit["gaps"]
-    report = project.run("repair").result["results"]
-    mine = as_plain(space["reported"].to_dict())
+        exec(compile(code.replace("print(", "shown.append("), "figures.py", "exec"), space)
+    done = [step for step in STEPS if project.run(step).state == "done"]
+    mine = dict(zip(done, space["shown"], strict=True))  # one for each step, in their order
+    results = {step: project.run(step).result for step in done}
+    assert mine["audit"].to_dict()["gaps"] == results["audit"]["gaps"]
+    explained = as_plain(Explanation.of(mine["explain"]))
+    assert explained == results["explain"]["explanation"]
+    report = mine["repair"].to_dict()
     for part in ("before", "after", "groups", "accuracy_after"):
-        assert mine[part] == report[part], part
+        assert report[part] == results["repair"]["results"][part], part
+    if "alternatives" in done:
+        found = as_plain(mine["alternatives"].to_dict())
+        assert found["candidates"] == results["alternatives"]["candidates"]
+        assert found["verdict"] == results["alternatives"]["verdict"]
 
 
 def test_what_is_filed_is_whole_and_says_what_it_is(project):

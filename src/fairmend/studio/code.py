@@ -78,6 +78,8 @@ def python_code(project: Project, settings: Settings, columns: Sequence[ColumnGu
         ]
     if "repair" in done:
         lines += ["", *_repair(settings)]
+    if "alternatives" in done:
+        lines += ["", *_alternatives(settings)]
     return "\n".join(lines) + "\n"
 
 
@@ -142,12 +144,11 @@ def _people(settings: Settings) -> Iterator[str]:
 
 
 def _repair(settings: Settings) -> Iterator[str]:
-    metrics = settings.metric
     yield f"held = hold_out_people([table[name] for name in {needed(settings)!r}], 0.3, " \
           f"{settings.seed}, ids)"  # fmt: skip
     yield "fitted, holdout = table.filter(~held), table.filter(held)"
     yield "repaired = fairmend.RepairedClassifier("
-    yield f"    model, {(metrics[0] if len(metrics) == 1 else metrics)!r}, pos_label=positive,"
+    yield f"    model, {_metrics(settings)!r}, pos_label=positive,"
     if settings.model is not None:
         yield f"    immutable=[*{settings.immutable!r},"
         yield f"               *(name for name in {settings.group!r} if name in columns)],"
@@ -164,6 +165,20 @@ def _repair(settings: Settings) -> Iterator[str]:
     ids = f"fitted[{settings.id!r}]" if settings.id else None
     yield f"repaired.fit(**people(fitted), ids={ids})"
     yield "print(repaired.report(**people(holdout), holdout=True))"
+
+
+def _alternatives(settings: Settings) -> Iterator[str]:
+    yield "print("
+    yield "    fairmend.alternatives("
+    yield "        model, **people(table), ids=ids, pos_label=positive,"
+    yield f"        disparity={_metrics(settings)!r}, margin={settings.margin!r}, holdout=0.5,"
+    yield f"        immutable={settings.immutable!r}, random_state={settings.seed},"
+    yield "    )"
+    yield ")"
+
+
+def _metrics(settings: Settings) -> str | list[str]:
+    return settings.metric[0] if len(settings.metric) == 1 else settings.metric
 
 
 def needed(settings: Settings) -> list[str]:
