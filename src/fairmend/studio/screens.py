@@ -262,9 +262,12 @@ def _can_it_be_closed(found: Explanation) -> str:
     size = f"{100 * found.before:+.1f}" if unit else f"{found.before:.3f}"
     gap = f"The gap in {title} of {target} against {baseline} is {size}{unit}."
     if found.irreconcilable:
-        return f"{gap} No other values of these inputs close it."
-    closes = "can close it" if found.closed else "may close it; the search did not end there"
-    return f"{gap} Other values of these inputs {closes}."
+        sure = "" if found.certain else ", by this estimate; the data leave room for the opposite"
+        return f"{gap} No other values of these inputs close it{sure}."
+    if not found.closed:
+        return f"{gap} The search found no other values of these inputs that close it."
+    by_model = ", where outcomes are as the fitted model says" if found.modelled else ""
+    return f"{gap} Other values of these inputs close it{by_model}."
 
 
 # -------------------------------------------------------------------- repair
