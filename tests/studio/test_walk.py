@@ -34,9 +34,11 @@ class Hand:
         self.settle()
 
     def settle(self):
-        """Until no work goes on."""
-        self.page.wait_for_load_state()
-        self.page.locator("#waiting").wait_for(state="detached", timeout=90_000)
+        """Until no work goes on; looked at twice, as a page may only be about to come."""
+        for _ in range(2):
+            self.page.wait_for_load_state()
+            self.page.locator("#waiting").wait_for(state="detached", timeout=90_000)
+            self.page.wait_for_timeout(100)
         self.page.wait_for_load_state()
 
     @property
@@ -160,7 +162,8 @@ def test_it_can_be_walked_by_keyboard_alone(hand, loans):
             hand.page.keyboard.press("Tab")
             focused = hand.page.evaluate("document.activeElement.innerText || ''")
             if words in focused:
-                hand.page.keyboard.press("Enter")
+                with hand.page.expect_navigation():  # a key does not wait for it, as a click does
+                    hand.page.keyboard.press("Enter")
                 hand.settle()
                 return
         raise AssertionError(f"{words!r} is not reached")
