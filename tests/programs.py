@@ -8,7 +8,7 @@ from fairmend.measure.realised import RealisedGap
 from fairmend.repair.costs import Cost, EditCost
 
 
-def full_program(data, metrics, cost=None, level=1.0):
+def full_program(data, metrics, cost=None, level=1.0, kept=0.1):
     """min sum p_i T_ij C_ij over all couplings of group a's rows, its gaps to b at their aims.
 
     The least cost, or None where no coupling meets the constraints.
@@ -25,13 +25,13 @@ def full_program(data, metrics, cost=None, level=1.0):
         by_row = source.mass * gap.slope(source.outcome)
         constraints.append(np.outer(by_row, source.decision).reshape(1, -1))
         sides.append([by_row @ source.decision - gap.excess(source.decision)])
-    # somebody must be left that fdr is over, or turning everybody away would close it
+    # a share must be left that fdr is over, or turning nearly everybody away would close it
     positive = np.outer(source.mass, source.decision).reshape(1, -1)
-    kept = 1e-3 * source.mass @ source.decision if FDR in metrics else 0.0
+    least = kept * source.mass @ source.decision if FDR in metrics else 0.0
     answer = linprog(
         (source.mass[:, None] * np.where(allowed, price, 0.0)).ravel(),
         A_eq=np.concatenate(constraints), b_eq=np.concatenate(sides),
-        A_ub=-positive, b_ub=[-kept],
+        A_ub=-positive, b_ub=[-least],
         bounds=[(0, None if free else 0) for free in allowed.ravel()], method="highs",
     )  # fmt: skip
     assert answer.status in (0, 2)

@@ -27,7 +27,7 @@ from fairmend.data.outcomes import Labels
 from fairmend.data.rows import differing
 from fairmend.errors import RepairRefused
 from fairmend.measure.disparity import as_disparity
-from fairmend.measure.metrics import FNR, FPR, SP
+from fairmend.measure.metrics import FDR, FNR, FPR, SP
 from fairmend.measure.realised import RealisedGap
 from fairmend.model.answers import Answers
 from fairmend.repair.costs import Cost
@@ -73,6 +73,7 @@ COSTS = st.sampled_from(
 
 
 @example(seed=12326, metric="fdr", kind="binary", cost=None, level=1.0)
+@example(seed=275099, metric="fdr", kind="binary", cost=None, level=1.0)  # a tenth is just left
 @given(
     seed=st.integers(0, 10**6),
     metric=st.sampled_from(["sp", "fnr", "fpr", "fdr"]),
@@ -97,6 +98,16 @@ def test_ranked_by_cost_it_is_the_full_program_s_optimum(seed, metric, kind, cos
         assert spent(plan) == pytest.approx(least, abs=1e-9)
         aim = (1 - level) * disparity.value(data["a"], data["b"])
         assert plan.outlook.gap_after == pytest.approx(aim, abs=1e-9)
+
+
+def test_a_rate_over_decisions_is_not_closed_by_refusing_nearly_everybody():
+    """The full program closes it where it may leave hardly anybody; the plan says it may not."""
+    data, cost = exact(24904, kind="binary"), Cost(max_edits=2)
+    plan = least_change(data, disparity="fdr", target="a", baseline="b", rank="cost", cost=cost)
+    assert full_program(data, [FDR], cost, kept=1e-3) is not None
+    assert full_program(data, [FDR], cost) is None
+    assert plan.status is PlanStatus.INFEASIBLE
+    assert "at least a tenth of the people that fdr is over were to stay" in plan.described()
 
 
 # -------------------------------------------------------------------- COMPAS

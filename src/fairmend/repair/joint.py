@@ -63,6 +63,15 @@ class JointPlan(Plan):
     def search(self) -> str:
         return "; ".join(dict.fromkeys(donors.words for donors in self.donors))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where a gap is not closed, what was asked of the repair beside closing it."""
+        names = [gap.disparity.name for gap in self.gaps if gap.over_decisions]
+        if not names or self.status is not PlanStatus.INFEASIBLE:
+            return ()
+        return (f"at least a tenth of the people that {' and '.join(names)} is over were to stay: "
+                "a repair that leaves fewer was not looked for",)  # fmt: skip
+
     def route(self, rows: Frame, answers: Answers) -> Route:
         """Rows of the audit by the program's answer, new rows by its prices."""
         place = find_seen(self.seen, self.answers, rows, answers)
