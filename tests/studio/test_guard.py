@@ -49,6 +49,14 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(studio):
     assert len(folder) > 40, "a folder that nobody guesses"
 
 
+def test_cookies_of_other_programs_of_this_machine_do_not_matter(studio):
+    """A browser sends those of all ports of a host together, and some are not as they should be."""
+    studio.enter()
+    for other in ('prefs={"a": 1, "b": "x"}', "user@site=1", "name=a b", "näme=1"):
+        cookie = f"{other}; {studio.cookie}".encode()
+        assert studio.ask("GET", "/data", Cookie=cookie)[0] == 200, other
+
+
 def test_the_cookie_alone_opens_nothing_outside_its_folder(studio):
     studio.enter()
     studio.base, base = "", studio.base

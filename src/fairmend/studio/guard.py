@@ -12,18 +12,17 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs
 
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 _HEADERS = {
     "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
@@ -64,22 +63,20 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        refused = self._refused(scope)
+        refused = self._refused(HTTPConnection(scope))
         if refused is None:
             inside = {**scope, "path": scope["path"].removeprefix(self._folder)}
             await self.app(inside, receive, _with_headers(send, self._folder))
         else:
             await refused(scope, receive, _with_headers(send))
 
-    def _refused(self, scope: Scope) -> Response | None:
+    def _refused(self, asked: HTTPConnection) -> Response | None:
         """The answer to whoever does not get in; None for those who do."""
-        headers = {name.decode("latin-1"): value.decode("latin-1")
-                   for name, value in scope["headers"]}  # fmt: skip
         own = {f"{host}:{self.port}" for host in ("127.0.0.1", "localhost")}
-        if headers.get("host") not in own:
+        if asked.headers.get("host") not in own:
             return PlainTextResponse("This address has no studio.\n", 421)
-        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if token and scope["path"] == "/" and compare_digest(token.encode(), self._token.encode()):
+        path, token = asked["path"], asked.query_params.get("token", "")
+        if path == "/" and compare_digest(token.encode(), self._token.encode()):
             self._token = secrets.token_urlsafe()
             self.used(self.address)
             home = f"{self._folder}/"
@@ -89,39 +86,28 @@ class Guard:
                 self._cookie, self._session, path=home, httponly=True, samesite="strict"
             )
             return answer
-        within = scope["path"].encode()[: len(self._folder) + 1]
-        shown = self._shown(headers).encode()
+        within = path.encode()[: len(self._folder) + 1]
+        shown = asked.cookies.get(self._cookie, "").encode()
         is_known = compare_digest(shown, self._session.encode())
         if not (compare_digest(within, f"{self._folder}/".encode()) and is_known):
             return PlainTextResponse(_STAY_OUT, 403)
-        if scope["method"] not in ("GET", "HEAD"):
-            origin = headers.get("origin", "")
+        if asked["method"] not in ("GET", "HEAD"):
+            origin = asked.headers.get("origin", "")
             if origin.removeprefix("http://") not in own:
                 return PlainTextResponse("Only pages of this studio may change it.\n", 403)
         return None
-
-    def _shown(self, headers: dict[str, str]) -> str:
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return ""
-        return "" if cookie is None else cookie.value
 
 
 def _with_headers(send: Send, folder: str = "") -> Send:
     """Headers of every answer; a redirect within the app stays in the folder."""
 
-    async def sending(message: dict) -> None:  # type: ignore[type-arg]
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            there = {name.lower() for name, _ in message["headers"]}
-            more = _HEADERS | {"Content-Security-Policy": POLICY}
-            message["headers"] = [*message["headers"], *(
-                (name.lower().encode(), value.encode()) for name, value in more.items()
-                if name.lower().encode() not in there)]  # fmt: skip
-            message["headers"] = [
-                (name, folder.encode() + value if name == b"location" else value)
-                for name, value in message["headers"]
-            ]
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            if "location" in headers:
+                headers["location"] = f"{folder}{headers['location']}"
         await send(message)
 
-    return sending  # type: ignore[return-value]
+    return sending
