@@ -81,3 +81,15 @@ def test_a_worker_that_meets_a_full_disk_has_no_result(studio):
     studio.disk.make_room()
     studio.ask("POST", "/begin", "screen=measure&step=audit")
     assert "Gaps of every group" in page(studio, "measure")
+
+
+def test_a_folder_that_cannot_be_written_is_told_on_every_page(studio):
+    """Not as a fault of the program, whatever it is that is in the way."""
+    studio.ask("POST", "/upload?name=a.csv", TABLE)
+    os.rename(studio.folder / "runs", studio.folder / "before")
+    (studio.folder / "runs").write_bytes(b"")
+    assert "must be able to start a process in the project" in page(studio, "data")
+    os.unlink(studio.folder / "runs")
+    os.rename(studio.folder, studio.folder.with_name("gone"))
+    status, _, text = studio.ask("POST", "/settings", "screen=measure&has=attention&attention=7")
+    assert (status, "fault of fairmend" in text) == (303, False)

@@ -6,6 +6,7 @@ import stat
 
 import pytest
 
+from fairmend.data.filekind import SUFFIXES
 from fairmend.errors import DataError
 from fairmend.studio.project import Project
 
@@ -111,6 +112,11 @@ def test_an_upload_that_is_no_table_is_refused(tmp_path, name):
         Project.at(tmp_path / "project").place_of(name)
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_table_that_the_command_line_reads_can_be_uploaded(tmp_path, suffix):
+    assert Project.at(tmp_path / "project").place_of(f"table{suffix}").name == f"table{suffix}"
+
+
 def test_an_upload_over_http_is_refused_in_a_sentence(studio):
     studio.enter()
     status, _, text = studio.ask("POST", "/upload?name=..%2F..%2Fpasswd", b"a,b\n1,2\n")
@@ -122,7 +128,8 @@ def test_an_upload_over_http_is_refused_in_a_sentence(studio):
 @pytest.mark.parametrize(
     "path",
     ["/runs/../studio.toml", "/runs/%2e%2e/studio.toml", "/runs/audit-0/../../key.txt",
-     "/filed/..%2f/key.txt", "/filed/2026/key.txt", "/static/..%2fpage.css", "/key.txt"],
+     "/filed/..%2f/key.txt", "/filed/2026/key.txt", "/static/..%2fpage.css", "/key.txt",
+     "/runs/**-x/events", "/runs/*-*/audit.html"],
 )  # fmt: skip
 def test_no_path_reaches_the_key(studio, path):
     studio.enter()

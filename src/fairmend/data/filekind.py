@@ -22,7 +22,7 @@ HEAD = 4096
 PATIENCE_S = 0.25
 """Of one wait for standard input."""
 
-_SUFFIXES: dict[str, FileKind] = {
+SUFFIXES: dict[str, FileKind] = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv",
     ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow stream",
@@ -146,7 +146,7 @@ def file_kind(head: bytes, name: str) -> FileKind:
         raise _other_kind(name, "JSON, an object a line" if lines else "JSON", fix)
     if body.lstrip()[:5].lower() in (b"<!doc", b"<html", b"<?xml"):
         raise _other_kind(name, "a page in HTML or XML", _EXPORT)
-    return _SUFFIXES.get(Path(name).suffix.lower(), "csv")
+    return SUFFIXES.get(Path(name).suffix.lower(), "csv")
 
 
 def _refuse_other_text(head: bytes, name: str) -> None:

@@ -27,6 +27,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from fairmend._version import __version__
+from fairmend.data.files import writing
 from fairmend.errors import DataError, FairmendError, check, in_a_line
 from fairmend.report.html.page import style
 from fairmend.report.templates import read, template
@@ -34,7 +35,7 @@ from fairmend.studio import screens
 from fairmend.studio.code import commands, python_code
 from fairmend.studio.filing import file_project, filed
 from fairmend.studio.fixes import FLAGS, Fix, Options, apply_fix, role_of, with_role
-from fairmend.studio.project import Outdated, Project
+from fairmend.studio.project import UPLOADED, Outdated, Project
 from fairmend.studio.runs import PAGES, Run
 from fairmend.studio.screens import SCREENS, STEP_OF, Problem
 from fairmend.studio.settings import STEPS, Settings, options
@@ -92,13 +93,13 @@ class Studio:
         try:
             settings, version = self._proposed()
             context = self._context(name, settings)
-        except FairmendError as error:  # a settings file that somebody has edited
-            return PlainTextResponse(f"{error}\n", 500)
+        except (FairmendError, OSError) as error:  # of settings that were edited, or of the disk
+            return PlainTextResponse(f"{_told(error)}\n", 500)
         problems = [*([screens.problem_of(said)] if said else []), *context.pop("problems", [])]
         page = template(f"html/studio/{name}.html.j2").render(
             context, title=f"{SCREENS[name]} · {self.project.folder.name}", screen=name,
             screens=SCREENS, settings=settings, project=self.project, version=__version__,
-            version_of_settings=version, problems=problems,
+            version_of_settings=version, problems=problems, uploaded=UPLOADED,
         )  # fmt: skip
         return Response(page, media_type="text/html")
 
@@ -136,9 +137,9 @@ class Studio:
 
     def _context(self, name: str, settings: Settings) -> dict[str, Any]:
         """What a screen shows; what it needs and is quick to do is begun."""
-        context: dict[str, Any] = {"run": None, "data": {}, "problems": []}
+        context: dict[str, Any] = {"run": None, "data": {}, "problems": [], "columns": []}
         if settings.file is None:
-            return context | (_NOTHING_OPEN if name == "data" else {})
+            return context
         columns, problems = self._begun("columns", settings)
         if name == "data":
             context |= {"run": columns} | screens.data(settings, columns)
@@ -197,10 +198,8 @@ class Studio:
             there = await run_in_threadpool(action, form) or here
         except Outdated:
             there = f"{here}?said={quote(_OUTDATED)}"
-        except FairmendError as error:
-            there = f"{here}?said={quote(str(error))}"
-        except OSError as error:  # of the disk
-            there = f"{here}?said={quote(f'The system refused: {error.strerror or error}.')}"
+        except (FairmendError, OSError) as error:
+            there = f"{here}?said={quote(_told(error))}"
         except KeyError as error:
             return PlainTextResponse(f"The form lacks {error}.\n", 400)
         return RedirectResponse(there, 303)
@@ -272,8 +271,6 @@ class Studio:
 
     async def _upload(self, request: Request) -> Response:
         """A file of the browser's, written as it comes and named once it is whole."""
-        from fairmend.data.files import writing
-
         try:
             place = self.project.place_of(request.query_params.get("name", ""))
             size = 0
@@ -286,18 +283,15 @@ class Studio:
                         raise DataError(f"file {place.name!r}", must, got, fix)
                     await run_in_threadpool(file.write, piece)
             await run_in_threadpool(self.project.name_file, place)
-        except FairmendError as error:
-            return JSONResponse({"error": str(error)}, 400)
-        except OSError as error:
-            return JSONResponse({"error": f"The system refused: {error.strerror or error}."}, 400)
+        except (FairmendError, OSError) as error:
+            return JSONResponse({"error": _told(error)}, 400)
         except ClientDisconnect:  # nothing is kept of half a file
             return Response(status_code=400)
         return JSONResponse({"name": place.name})
 
     def _run(self, name: str) -> Run | None:
         """The run of this name, if there is one."""
-        step = name.partition("-")[0]
-        return next((run for run in self.project.runs(step) if run.name == name), None)
+        return next((run for run in self.project.runs() if run.name == name), None)
 
     async def _events(self, request: Request) -> Response:
         run = await run_in_threadpool(self._run, request.path_params["name"])
@@ -326,6 +320,13 @@ class Studio:
             return PlainTextResponse("There is no such file.\n", 404)
         place = self.project.folder / "filed" / folder / name
         return _page_file(place) if name.endswith(".html") else FileResponse(place, filename=name)
+
+
+def _told(error: FairmendError | OSError) -> str:
+    """An error in words; without ours it is of the disk."""
+    if isinstance(error, FairmendError):
+        return str(error)
+    return f"The system refused: {error.strerror or error}."
 
 
 def _page_file(place: Path) -> Response:
@@ -357,7 +358,6 @@ async def _static(request: Request) -> Response:
     return Response(make(), media_type=kind)
 
 
-_NOTHING_OPEN: dict[str, Any] = {"columns": [], "rows": 0, "roles": {}, "choices": []}
 _ENCODED = ("group", "immutable", "positive", "positive_decision")
 """Settings whose values a form sends percent-encoded: browsers rewrite line breaks in others."""
 

@@ -15,14 +15,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from fairmend.apply.draw import write_key
+from fairmend.data.filekind import SUFFIXES
 from fairmend.data.files import writing
-from fairmend.errors import DataError, check, unreadable
+from fairmend.errors import DataError, FairmendError, check, unreadable
 from fairmend.studio.runs import Run, hold
 from fairmend.studio.settings import Settings
 
 SETTINGS, KEY = "studio.toml", "key.txt"
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".arrow", ".feather", ".ipc", ".xlsx", ".xls",
-            ".xlsb", ".ods")  # fmt: skip
+UPLOADED = (*SUFFIXES, ".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
 _ODD = re.compile(r"[^\w.() +-]")
 MOST_OF_A_NAME = 200
 """Bytes; systems take 255, and a file that is not whole yet has a longer name."""
@@ -95,7 +95,7 @@ class Project:
         short = _ODD.sub("_", last).encode()[-MOST_OF_A_NAME:].decode(errors="ignore")
         plain = short.lstrip(". -")
         check(
-            Path(plain).suffix.lower() in SUFFIXES,
+            Path(plain).suffix.lower() in UPLOADED,
             f"file {last!r}",
             "must be CSV, Parquet, Arrow or a spreadsheet",
             f"its name ends in {Path(plain).suffix or 'nothing'}",
@@ -138,12 +138,13 @@ class Project:
             arguments += ["--key-file", KEY]
         return Run(self.folder, step, tuple(arguments), self._about(settings))
 
-    def runs(self, step: str) -> list[Run]:
-        """All runs of a step that were begun, the latest first."""
+    def runs(self) -> list[Run]:
+        """All runs that were begun, the latest first."""
         found = []
-        for call in (self.folder / "runs").glob(f"{step}-*/call.json"):
+        for call in (self.folder / "runs").glob("*/call.json"):
             try:
                 told = json.loads(call.read_bytes())
+                step = call.parent.name.partition("-")[0]
                 run = Run(self.folder, step, tuple(told["arguments"]), told["file"])
                 if run.name == call.parent.name:
                     found.append((call.stat().st_mtime, run))
@@ -161,13 +162,22 @@ class Project:
         with self._alone():
             settings = self.settings()
             run = self.run(step, settings)
-            if step == "repair" and not os.path.lexists(self.folder / KEY):
-                write_key(self.folder / KEY)
-            if run.state not in ("running", "done"):
+            if run.state in ("running", "done"):
+                return run
+            try:
+                if step == "repair" and not os.path.lexists(self.folder / KEY):
+                    write_key(self.folder / KEY)
                 run.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with writing(run.folder / SETTINGS, overwrite=True) as file:
                     file.write(settings.to_toml().encode())
                 run.begin()
+            except FairmendError:
+                raise
+            except (OSError, ValueError) as error:
+                what, must = f"step {step!r}", "must be able to start a process in the project"
+                got = f"it is not: {getattr(error, 'strerror', None) or error}"
+                fix = "Make room, or choose another project folder."
+                raise DataError(what, must, got, fix) from None
         return run
 
     def settings_of(self, run: Run) -> Settings:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -79,11 +78,6 @@ class Run:
             outputs += ["--save", f"{here}/{ARTIFACT}"]
         return [*self.arguments, *outputs]
 
-    @property
-    def command(self) -> str:
-        """The same to copy."""
-        return shlex.join(["fairmend", *self.arguments])
-
     # ---------------------------------------------------------------- what became of it
 
     @property
@@ -99,10 +93,8 @@ class Run:
             return "cancelled"
         if ended.get("code") in _STOPPED:
             return "interrupted"
-        return "done" if self._ended_well(ended) else "failed"
-
-    def _ended_well(self, ended: dict[str, Any]) -> bool:
-        return ended.get("code") in (0, _GAP_LEFT) and self.result is not None
+        ended_well = ended.get("code") in (0, _GAP_LEFT) and self.result is not None
+        return "done" if ended_well else "failed"
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -168,21 +160,7 @@ class Run:
     # ---------------------------------------------------------------- begin and end
 
     def begin(self) -> None:
-        """Start the worker, unless it runs or has a result; for one caller at a time."""
-        if self.state in ("running", "done"):
-            return
-        try:
-            self._begin()
-        except DataError:
-            raise
-        except (OSError, ValueError) as error:
-            what, must = f"step {self.step!r}", "must be able to start a process in the project"
-            got = f"it is not: {getattr(error, 'strerror', None) or error}"
-            fix = "Make room, or choose another project folder."
-            raise DataError(what, must, got, fix) from None
-
-    def _begin(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Start the worker of a run that is neither running nor done; for one caller at a time."""
         for name in OF_A_RUN:
             (self.folder / name).unlink(missing_ok=True)
         _write(self.folder / "call.json", {"arguments": self.arguments, "file": self.about_file})

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -108,24 +109,22 @@ def guessed(settings: Settings, columns: Sequence[ColumnGuess]) -> Settings:
 
 def questions(settings: Settings, columns: Sequence[ColumnGuess]) -> list[Problem]:
     """What must be settled before people are counted."""
-    return list(_problems(settings, columns, _by_role(settings, columns))) if columns else []
+    return list(_problems(settings, columns)) if columns else []
 
 
-def _by_role(settings: Settings, columns: Sequence[ColumnGuess]) -> dict[str, list[ColumnGuess]]:
-    return {role: [one for one in columns if role_of(settings, one.name) == role]
-            for role in ROLES}  # fmt: skip
+def _in_role(settings: Settings, columns: Sequence[ColumnGuess], *roles: str) -> list[ColumnGuess]:
+    return [one for one in columns if role_of(settings, one.name) in roles]
 
 
 def data(settings: Settings, run: Run) -> dict[str, Any]:
     """The columns with their roles, and what is wrong with them."""
     columns = columns_of(run)
-    by_role = _by_role(settings, columns)
     choices = []
     for role, attribute, question in (
         ("outcome", "positive", "Which outcome is the positive one?"),
         ("decision", "positive_decision", "Which decision is the positive one?"),
     ):
-        for one in by_role[role]:
+        for one in _in_role(settings, columns, role):
             if len(one.values) == 2 and (one.kind == "words" or role == "outcome"):
                 chosen = getattr(settings, attribute) or _usual(one.values)
                 choices.append((attribute, question, one, chosen))
@@ -145,9 +144,7 @@ def _usual(values: Sequence[str]) -> str | None:
     return usual.get(tuple(values))
 
 
-def _problems(
-    settings: Settings, columns: Sequence[ColumnGuess], by_role: dict[str, list[ColumnGuess]]
-) -> Iterator[Problem]:
+def _problems(settings: Settings, columns: Sequence[ColumnGuess]) -> Iterator[Problem]:
     gone = sorted(names_in(settings).difference(one.name for one in columns))
     if gone:
         named = ", ".join(f"“{name}”" for name in gone)
@@ -156,12 +153,11 @@ def _problems(
     for one in columns:
         if one.problem and role_of(settings, one.name) not in ("ignore", "id", "group"):
             yield problem_of(one.problem)
-    two = [one for one in columns if one.distinct == 2]
-    for one in by_role["outcome"]:
+    free = _in_role(settings, columns, "input", "ignore")
+    outcomes = _in_role(settings, columns, "outcome")
+    for one in outcomes:
         if one.distinct != 2:
-            others = [
-                other for other in two if role_of(settings, other.name) in ("input", "ignore")
-            ]
+            others = [other for other in free if other.distinct == 2]
             yield Problem(
                 f"“{one.name}” is the outcome and has {one.distinct:,} values. An outcome has "
                 "two: what was hoped for happened, or it did not.",
@@ -173,10 +169,10 @@ def _problems(
                 "outcome?",
                 [Fix((("--positive", value),)) for value in one.values],
             )
-    outcomes = {value for one in by_role["outcome"] for value in one.values}
-    for one in by_role["decision"]:
+    words_of_outcomes = {value for one in outcomes for value in one.values}
+    for one in _in_role(settings, columns, "decision"):
         words = one.kind == "words" and one.distinct == 2
-        if words and settings.positive_decision is None and set(one.values) != outcomes:
+        if words and settings.positive_decision is None and set(one.values) != words_of_outcomes:
             yield Problem(
                 f"“{one.name}” is {one.values[0]} or {one.values[1]}. Which is the positive "
                 "decision?",
@@ -185,7 +181,6 @@ def _problems(
     if settings.lacks is not None:
         has_decisions = settings.predictions or settings.model
         flag = "--group" if has_decisions else "--predictions"
-        free = [one for one in columns if role_of(settings, one.name) in ("input", "ignore")]
         most = MOST_VALUES if has_decisions else 2
         few = [one for one in free if 2 <= one.distinct <= most]
         yield Problem(settings.lacks, [Fix(((flag, one.name),)) for one in few[:MOST_WAYS]])
@@ -275,7 +270,7 @@ def _can_it_be_closed(found: Explanation) -> str:
 
 def repair_form(project: Project, settings: Settings, run: Run) -> dict[str, Any]:
     """What can be chosen before a repair."""
-    inputs = [one for one in columns_of(run) if role_of(settings, one.name) == "input"]
+    inputs = _in_role(settings, columns_of(run), "input")
     metrics = [name for name in metric_names() if words_of(name).title]
     if settings.label is None:
         metrics = [name for name in metrics if name == "sp"]
@@ -312,8 +307,8 @@ def repaired(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
 def _compared(project: Project) -> Iterator[dict[str, Any]]:
     """The repairs that were tried on this file, beside each other."""
     now = project.run("repair")
-    done = (run for run in project.runs("repair")
-            if run.about_file == now.about_file and run.state == "done")  # fmt: skip
+    done = (run for run in project.runs() if run.step == "repair"
+            and run.about_file == now.about_file and run.state == "done")  # fmt: skip
     for run in islice(done, MOST_COMPARED):
         result = run.result
         if result is None:
@@ -355,7 +350,7 @@ def _described(settings: Settings) -> str:
 def alternatives(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """Every candidate by its gap and its measure."""
     candidates = [_with_nan(one) for one in result["candidates"]]
-    drawn = [one for one in candidates if one["gap"] == one["gap"]]
+    drawn = [one for one in candidates if not math.isnan(one["gap"])]
     current = next(one for one in drawn if one["kind"] == "current")
     points = tuple(
         Point(one["gap"], one["measure"], KINDS[one["kind"]][0],
@@ -402,16 +397,13 @@ def _with_nan(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def _candidates(candidates: Sequence[dict[str, Any]]) -> Table:
-    def read(name: str) -> Any:
-        return lambda one: one[name]
-
     columns = (
-        Column("candidate", read=read("candidate")),
-        Column("gap, points", "points", read("gap")),
-        Column("95 % interval", "spans", lambda one: (one["low"], one["high"])),
-        Column("performance", "rate", read("measure")),
+        Column("candidate", read=itemgetter("candidate")),
+        Column("gap, points", "points", itemgetter("gap")),
+        Column("95 % interval", "spans", itemgetter("low", "high")),
+        Column("performance", "rate", itemgetter("measure")),
         Column("equivalent", read=lambda one: "yes" if one["equivalent"] else "no"),
-        Column("why", read=read("why")),
+        Column("why", read=itemgetter("why")),
     )
     return Table.of("candidates", "Every candidate", columns, candidates)
 
