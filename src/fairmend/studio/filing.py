@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fairmend.errors import DataError, check
 from fairmend.studio.code import commands, python_code
-from fairmend.studio.project import Project
+from fairmend.studio.project import SETTINGS, Project
 from fairmend.studio.runs import ARTIFACT, PAGES
 from fairmend.studio.screens import columns_of
 from fairmend.studio.settings import STEPS
@@ -23,7 +23,7 @@ _WHAT = {
     ARTIFACT: "the repair, to apply and to deploy",
     COMMANDS: "the commands that give every figure",
     PYTHON: "the same in Python",
-    "studio.toml": "the settings",
+    SETTINGS: "the settings",
 }
 
 
@@ -71,7 +71,7 @@ def file_project(project: Project) -> Path:
         columns = columns_of(project.run("columns", settings))
         code = python_code(project, settings, columns)
         (part / PYTHON).write_text(code, encoding="utf-8")
-        (part / "studio.toml").write_text(settings.to_toml(), encoding="utf-8")
+        (part / SETTINGS).write_text(settings.to_toml(), encoding="utf-8")
         part.rename(place)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)

@@ -18,7 +18,7 @@ from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check
 
 STEPS = ("audit", "explain", "repair", "alternatives")
-LOOKING, EDITING = ("audit", "explain"), ("repair", "alternatives")
+EDITING = ("repair", "alternatives")
 _ALL = (*STEPS, "columns")
 
 
