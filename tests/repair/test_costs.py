@@ -307,3 +307,13 @@ def test_nearest_is_the_first_of_the_cheapest_of_all_pairs(weights, kind, yes_or
     every = cost.matrix(rows, there)
     assert (place == np.argmin(every, axis=1)).all()
     assert price == pytest.approx(every.min(axis=1), abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int16, np.int32])
+def test_whole_numbers_of_any_width_stand_where_floats_do(dtype):
+    rows = (np.random.default_rng(0).integers(0, 6, (40, 3)) * [1, 1, 0] > 2).astype(dtype)
+    if dtype is not bool:
+        rows[:, 1] += 3
+    floats = Frame.read(rows.astype(np.float64))
+    learnt = learn(Cost(weights={"x0": 2.5}), floats, np.full(40, 1 / 40))
+    np.testing.assert_array_equal(learnt.place(Frame.read(rows)), learnt.place(floats))

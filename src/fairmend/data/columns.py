@@ -468,6 +468,11 @@ class Frame:
         named = zip(self.names, columns, strict=True)
         return tuple(encode(column, f"X column {name!r}") for name, column in named)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is an array of whole numbers that 64-bit floats can tell apart."""
+        return self.is_array and self.native.dtype.kind in "biu" and self.native.dtype.itemsize < 8
+
     def distinct(self) -> Distinct:
         if self.is_array and self.native.dtype.kind in "biu":
             narrow = _distinct_integers(self.native)

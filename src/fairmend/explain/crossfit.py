@@ -12,18 +12,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fairmend.data.columns import FloatArray, Frame, IntArray
+from fairmend.data.columns import BoolArray, FloatArray, Frame, IntArray
 from fairmend.data.features import FeatureMap
 from fairmend.data.threads import one_thread
 from fairmend.errors import check
 from fairmend.explain.logistic import (
+    EXACTLY,
+    ROUGHLY,
     WIDE,
     Logistic,
     LogisticFits,
     PairDesign,
     PairLogistic,
     Pairs,
-    logistic_regression,
     row_space,
     stacked,
 )
@@ -71,7 +72,7 @@ class _Fold:
     @cached_property
     def events(self) -> FloatArray:
         """Its weights of non-events and events."""
-        return np.asarray(self.learn_from.sum(axis=0), np.float64)
+        return np.array([self.learn_from[:, 0].sum(), self.learn_from[:, 1].sum()])
 
 
 Products: TypeAlias = tuple[Pairs, PairDesign]
@@ -127,6 +128,17 @@ class CrossFitData:
         parts = [fold.rows for fold in folds]
         whole = sum(map(len, parts)) == len(tally.weight) >= FEW_ROWS
         return cls(what, features, matrix, tally, folds, parts if whole else (), known)
+
+    @cached_property
+    def fits(self) -> LogisticFits:
+        """Logistic regressions without products."""
+        return LogisticFits(self.matrix, parts=self.parts)
+
+    @cached_property
+    def two_valued(self) -> BoolArray:
+        """Which columns have no more than two values."""
+        lowest, highest = self.matrix.min(axis=0), self.matrix.max(axis=0)
+        return np.asarray(((self.matrix == lowest) | (self.matrix == highest)).all(axis=0))
 
     def mean(self, held_out: Sequence[FloatArray]) -> FloatArray:
         """Each row's probability: the mean over its people, each held out."""
@@ -290,23 +302,28 @@ def _tuned(
     """The penalty with the least log loss on people held out; folds start at everybody's fit."""
     if pairs is not None and design is None:
         design = PairDesign.of(data.matrix, pairs)
-    fits, models, losses = LogisticFits(data.matrix, design, data.parts), [], []
+    fits = data.fits if design is None else LogisticFits(data.matrix, design, data.parts)
+    models, losses, flat = [], [], EXACTLY if pairs is None else ROUGHLY
     kind = "l2 logistic regression" + ("" if pairs is None else " with pairs of inputs")
     for penalty in penalties:
-        start = fits.fit(penalty, data.tally.weight, start=start)
+        start = fits.fit(penalty, data.tally.weight, start=start, flat=flat)
         held_out = partial(_of_fold, fits, penalty, start)
         again = partial(_tuned, (penalty,), pairs, start)
-        fitted = partial(_with_pairs, pairs, start)
+        fitted = partial(_to_everybody, fits, penalty, data.tally.weight, pairs, start)
         models.append(_candidate(kind, held_out, data, fitted, again=again, penalty=penalty))
         losses.append(float(np.dot(*data.losses(models[-1].held_out))))
     return models[int(np.argmin(losses))]
 
 
 def _of_fold(fits: LogisticFits, penalty: float, start: Logistic, fold: _Fold) -> FloatArray:
-    return fits.held_out(penalty, fold.learn_from, fold.rows, start=start, flat=1e-6)
+    return fits.held_out(penalty, fold.learn_from, fold.rows, start=start, flat=ROUGHLY)
 
 
-def _with_pairs(pairs: Pairs | None, model: Logistic) -> Logistic | PairLogistic:
+def _to_everybody(
+    fits: LogisticFits, penalty: float, weight: FloatArray, pairs: Pairs | None, start: Logistic
+) -> Logistic | PairLogistic:
+    """The rough fit at which the folds started, made exact."""
+    model = fits.fit(penalty, weight, start=start)
     return model if pairs is None else PairLogistic(*pairs, model)
 
 
@@ -400,23 +417,21 @@ def pair_model(data: CrossFitData) -> CandidateModel | None:
     """Logistic regression with products of inputs, squares of numbers among them."""
     products = None if data.known is None else data.known.products
     if products is None:
-        products = _products(data.matrix)
+        products = _products(data.matrix, data.two_valued)
         if data.known is not None:
             data.known.products = products
     if products is None:
         return None
     pairs, design = products
-    plain = logistic_regression(PAIR_PENALTIES[0], data.matrix, data.tally.weight, flat=1e-4)
+    plain = data.fits.fit(PAIR_PENALTIES[0], data.tally.weight, flat=1e-4)
     start = Logistic(plain.intercept, np.r_[plain.slope, np.zeros(len(pairs[0]))])
     return _tuned(PAIR_PENALTIES, pairs, start, data, design)
 
 
-def _products(matrix: FloatArray) -> Products | None:
+def _products(matrix: FloatArray, two_valued: BoolArray) -> Products | None:
     """Products of columns that vary; None where they are too many, or none."""
     if matrix.shape[1] * (matrix.shape[1] + 3) / 2 > WIDE:
         return None
-    lowest, highest = matrix.min(axis=0), matrix.max(axis=0)
-    two_valued = ((matrix == lowest) | (matrix == highest)).all(axis=0)
     first, second = np.triu_indices(matrix.shape[1])
     told = (first != second) | ~two_valued[first]  # the square of two values says nothing new
     if len(matrix) * (matrix.shape[1] + np.count_nonzero(told)) > MOST_CELLS:
@@ -442,8 +457,7 @@ def tree_model(data: CrossFitData) -> CandidateModel | None:
 
     It cuts numbers as finely as scikit-learn can: one amount may decide alone.
     """
-    lowest, highest = data.matrix.min(axis=0), data.matrix.max(axis=0)
-    if ((data.matrix == lowest) | (data.matrix == highest)).all():
+    if data.two_valued.all():
         return None
     return _boosted(data, max_leaf_nodes=12, learning_rate=0.2, read=BoostedTrees.read)
 

@@ -26,7 +26,9 @@ _NEWTON_STEPS = 100
 _CELLS_AT_ONCE = 200_000
 _NEAR = 1e-3
 """A step that gains less than this, a unit of weight, is in the bowl: no need to check it."""
-_ROUGHLY = 1e-6
+EXACTLY = 1e-9
+"""The gradient at which a fit ends, a unit of weight."""
+ROUGHLY = 1e-6
 """Up to this gradient, a unit of weight, numbers of half the length will do."""
 _MOST_ROUGHLY = 2e6
 """The same in a Hessian, up to so many people: its error must stay below the ridge."""
@@ -76,7 +78,7 @@ def _both_chances(margin: FloatArray) -> FloatArray:
 
 
 def logistic_regression(
-    penalty: float, matrix: FloatArray, weight: FloatArray, *, flat: float = 1e-9
+    penalty: float, matrix: FloatArray, weight: FloatArray, *, flat: float = EXACTLY
 ) -> Logistic:
     """The l2 logistic regression on weighted distinct rows; ``penalty`` is scikit-learn's C.
 
@@ -129,7 +131,8 @@ class LogisticFits:
             self._design = self._rough = design_of(matrix, None)
         self._parts = parts
         self._first: _Hessian | None = None
-        self._last: tuple[Logistic, _Solution] | None = None
+        self._solutions: list[tuple[Logistic, _Solution]] = []
+        """Of everybody, one with each penalty."""
         self._folds: dict[int, _FoldFit] = {}
         """By the identity of their weights, which are kept there."""
 
@@ -139,20 +142,20 @@ class LogisticFits:
         weight: FloatArray,
         *,
         start: Logistic | None = None,
-        flat: float = 1e-9,
+        flat: float = EXACTLY,
     ) -> Logistic:
         """One of them, products last; it ends at a gradient, a unit of weight, below ``flat``."""
         if self._wide:
             return _by_scikit_learn(penalty, self._matrix, weight)
-        solution = self._solution(start)
-        for rough in (True, False) if self._rough is not self._design else (False,):
+        solution, halves = self._solution(start), self._rough is not self._design
+        for rough in (True, False) if halves and flat < ROUGHLY else (halves,):
             curvature = None if self._first is None else self._first.of(weight)
-            enough = max(flat, _ROUGHLY) if rough else flat
+            enough = max(flat, ROUGHLY) if rough else flat
             solution = self._solved(penalty, weight, solution, curvature, enough, rough=rough)
             if rough:
                 solution = _Solution(solution.beta, self._design @ solution.beta)
         fitted = Logistic(float(solution.beta[0]), solution.beta[1:])
-        self._last = fitted, solution
+        self._solutions.append((fitted, solution))
         return fitted
 
     def held_out(
@@ -177,9 +180,8 @@ class LogisticFits:
         if model is None:
             rows, columns = self._design.shape
             return _Solution(np.zeros(columns), np.zeros(rows))
-        if self._last is not None and model is self._last[0]:
-            return self._last[1]
-        return _Solution(model.coefficients, self._design @ model.coefficients)
+        known = (solution for fitted, solution in self._solutions if fitted is model)
+        return next(known, None) or _Solution(model.coefficients, self._design @ model.coefficients)
 
     def _solved(
         self,

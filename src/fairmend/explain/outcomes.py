@@ -258,14 +258,13 @@ def _described(what: str, kind: str, probability: FloatArray, tally: Tally) -> F
     middle = np.cumsum(total[order]) - total[order] / 2
     tenth = np.empty(len(total), np.int64)
     tenth[order] = np.minimum(9, 10 * middle / total.sum()).astype(np.int64)
+    there, expected, events = (
+        np.bincount(tenth, part, 10) for part in (total, total * probability, weight[:, 1])
+    )
     calibration = tuple(
-        (
-            float(total[at] @ probability[at] / total[at].sum()),
-            float(weight[at, 1].sum() / total[at].sum()),
-            float(total[at].sum() / total.sum()),
-        )
-        for at in (tenth == k for k in range(10))
-        if total[at].sum() > 0
+        (float(mean / people), float(seen / people), float(people / total.sum()))
+        for people, mean, seen in zip(there, expected, events, strict=True)
+        if people > 0
     )
     return FittedProbability(
         what=what,

@@ -188,6 +188,11 @@ class EditCost:
 
     def place(self, table: Frame) -> FloatArray:
         """Rows as points, a few coordinates a feature."""
+        if table.is_whole and not any(axis.values for axis in self.axes):
+            points = np.zeros((len(table), 2 * len(self.axes)))
+            points[:, ::2] = table.native
+            points[:, ::2] *= [axis.weight / axis.scale for axis in self.axes]
+            return points
         columns = zip(self.axes, table.encoded, strict=True)
         return np.concatenate([axis.place(column) for axis, column in columns], axis=1)
 

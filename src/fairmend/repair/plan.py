@@ -137,11 +137,12 @@ class Route:
         >>> Route.stay(3).of(np.array([0, 2])).row.tolist()
         [0, 1]
         """
-        kept = np.isin(self.row, rows)
+        place = np.searchsorted(rows, self.row)
+        kept = np.append(rows, -1)[place] == self.row
         return replace(
             self,
             n=len(rows),
-            row=np.searchsorted(rows, self.row[kept]),
+            row=place[kept],
             destination=self.destination[kept],
             probability=self.probability[kept],
             cost=self.cost[kept],

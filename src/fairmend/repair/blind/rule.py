@@ -21,7 +21,7 @@ from fairmend.data.limits import (
 from fairmend.data.stored import stored
 from fairmend.errors import listed
 from fairmend.explain.crossfit import clipped
-from fairmend.explain.logistic import Logistic, logistic_regression
+from fairmend.explain.logistic import Logistic, LogisticFits
 from fairmend.measure import special
 from fairmend.measure.population import Tally
 from fairmend.model.answers import Answers, find_seen, is_same
@@ -81,7 +81,8 @@ class AnsweredOutcome:
         scaled = replace(plain, centre=centre, scale=scale)
         columns[:, 1] = (answer - centre) / scale
         weight = tally.weight * tally.people.sum() / tally.weight.sum()
-        return replace(scaled, weights=logistic_regression(100.0, columns, weight))
+        by_inputs = Logistic(0.0, np.array([1.0, 0.0]))
+        return replace(scaled, weights=LogisticFits(columns).fit(100.0, weight, start=by_inputs))
 
 
 @stored("GroupShare")
