@@ -4,10 +4,11 @@
 
 ``--size`` is in megabytes; 5000 is the five gigabytes of the promise. The file is a vendor's scored
 file made of the embedded Adult table: sixteen inputs, a score, a group, an id, and columns nobody
-asks about. The peer is Polars, with which apply reads as well: ``scan_csv(...).sink_csv(...)``
-without an edit, once with the types it infers and once with every column as text, which is what it
-takes to keep cells such as 007 as they are. Each runs in a process of its own, in turns; what is
-compared is the time from opening the file to having written it, the best of the repeats.
+asks about. The repair edits every sixth row. The peer is Polars, with which apply reads as well:
+``scan_csv(...).sink_csv(...)`` without an edit, once with the types it infers and once with every
+column as text, which is what it takes to keep cells such as 007 as they are. Each runs in a process
+of its own, in turns; what is compared is the time from opening the file to having written it, the
+best of the repeats.
 
 Exits with 1 if a bar is missed: edited rows come at least 60 % as fast as the plain copy, in less
 than 500 MB of memory, and four times the file takes no more than a tenth more of it.
@@ -32,6 +33,8 @@ from fairmend.datasets import load_adult
 from fairmend.tables import TextTable
 
 SPEED, MEMORY_MB, GROWTH = 0.6, 500, 1.1
+LEAST_EDITED = 0.1
+"""The share of rows that must be edited, or it would be no more than a copy."""
 BLOCK_ROWS = 50_000
 COPY = """
 import sys, time
@@ -78,9 +81,7 @@ def save_repair(path: Path) -> None:
     """Of the recorded scores, on the people of one block."""
     table = people(BLOCK_ROWS // 2)
     names = table.columns[:16]
-    mended = RepairedClassifier(
-        "score", "fnr", immutable=names[:2], target="Female", random_state=0
-    )
+    mended = RepairedClassifier("score", "fnr", immutable=names[:2], target="Male", random_state=0)
     groups = {"sex": table["sex"]}
     mended.fit(table.select([*names, "score"]), table["outcome"], sensitive_features=groups)
     mended.save(path)
@@ -105,7 +106,10 @@ def apply(folder: Path, file: Path, emit: str) -> tuple[float, float]:
     arguments = ["apply", str(folder / "repair"), str(file), "--emit", emit, "--id", "id"]
     arguments += ["-o", str(folder / "out.csv"), "--force", "--json"]
     said, memory = measured([sys.executable, "-m", "fairmend", *arguments])
-    return json.loads(said)["seconds"], memory
+    counts = json.loads(said)
+    if emit != "decisions" and counts["edited"] < LEAST_EDITED * counts["rows"]:
+        raise SystemExit(f"{counts['edited']:,} of {counts['rows']:,} rows are edited: too few")
+    return counts["seconds"], memory
 
 
 def copy(folder: Path, file: Path, kind: str) -> tuple[float, float]:

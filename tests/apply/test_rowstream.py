@@ -23,8 +23,8 @@ def written(rows, separator, newline, quoting, mark):
     return (b"\xef\xbb\xbf" if mark else b"") + text.getvalue().encode()
 
 
-def through(path, out, *, edits=None, added=(), types=None, block_bytes=64):
-    """Everything read and written again; ``edits`` are {row: text} of column b."""
+def through(path, out, *, edits=None, column="b", added=(), types=None, block_bytes=64):
+    """Everything read and written again; ``edits`` are {row: text} of a column."""
     with open_rows(str(path), block_bytes=block_bytes) as stream, out.open("wb") as file:
         stream.start(file, added)
         count = 0
@@ -32,7 +32,7 @@ def through(path, out, *, edits=None, added=(), types=None, block_bytes=64):
             at = [i - block.first for i in edits or {}
                   if block.first <= i < block.first + block.rows.height]  # fmt: skip
             values = pl.Series([edits[i + block.first] for i in at], dtype=pl.String)
-            cells = {"b": (np.array(at, np.int64), values)} if at else {}
+            cells = {column: (np.array(at, np.int64), values)} if at else {}
             numbers = range(count, count + block.rows.height)
             new = {name: np.array([f"{name[0]}{i}" for i in numbers]) for name in added}
             stream.write(block, Edits(cells, new))
@@ -60,10 +60,14 @@ def test_any_csv(  # noqa: PLR0917
     assert (folder / "same.csv").read_bytes() == raw
     # edited cells read as what they were set to, all others as before
     edits = chosen.draw(st.dictionaries(st.integers(0, len(rows) - 1), CELL, max_size=4))
-    through(folder / "in.csv", folder / "out.csv", edits=edits, added=("decision", "edited"))
+    place = chosen.draw(st.integers(0, 2))
+    how = {"edits": edits, "column": "abc"[place], "added": ("decision", "edited")}
+    through(folder / "in.csv", folder / "out.csv", types=dict.fromkeys("abc", pl.String), **how)
     text = (folder / "out.csv").read_bytes().decode("utf-8-sig")
     found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    expected = [[a, edits.get(i, b), c, f"d{i}", f"e{i}"] for i, (a, b, c) in enumerate(rows)]
+    expected = [[*row, f"d{i}", f"e{i}"] for i, row in enumerate(rows)]
+    for i, text in edits.items():
+        expected[i][place] = text
     assert found == [["a", "b", "c", "decision", "edited"], *expected]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairmend.data import tablefile
-from fairmend.data.csvbytes import cut, line_end, record_ends
+from fairmend.data.csvbytes import record_ends
 from fairmend.data.spelling import Findings, Spelling
 from fairmend.data.tablefile import BLOCK_BYTES, Block, CsvRows, TypedRows
 from fairmend.errors import DataError
@@ -62,6 +62,8 @@ def open_rows(
 
 
 class _CsvStream(CsvRows):
+    keeps_ends = True
+
     def start(
         self, out: IO[bytes], added: Sequence[str] = (), kept: Sequence[str] | None = None
     ) -> None:
@@ -79,7 +81,7 @@ class _CsvStream(CsvRows):
         if self._kept is not None:
             self._write_kept(block, edits, self._kept)
             return
-        content = b"".join(self._edited(block, edits))
+        content = self._edited(block, edits)
         columns = [column.tolist() for column in edits.added.values()]
         self._out.write(self._with_cells(content, columns))
 
@@ -94,28 +96,37 @@ class _CsvStream(CsvRows):
             ends.append([cells[word] for word in words])
         return _lengthened(content, [b"".join(parts) for parts in zip(*ends, strict=True)])
 
-    def _edited(self, block: Block, edits: Edits) -> list[bytes]:
-        """The block's bytes in pieces, the edited records among them."""
-        changes: dict[int, list[tuple[int, bytes]]] = {}
+    def _edited(self, block: Block, edits: Edits) -> bytes:
+        """The block's bytes with the edited cells in place of those that were there."""
+        assert block.ends is not None
+        raw: bytes = block.raw
+        starts, ends, texts = [], [], list[bytes]()
         for name, (rows, values) in edits.cells.items():
-            percent = self.in_percent.get(name, False)
-            texts = [self._written(value, percent=percent) for value in values]
-            for row, text in zip(rows.tolist(), texts, strict=True):
-                changes.setdefault(row, []).append((self._places[name], text))
-        if not changes:
-            return [block.raw]
-        ends = record_ends(block.raw)
-        pieces, copied = [], 0
-        for row in sorted(changes):
-            start, end = int(ends[row - 1]) if row else 0, int(ends[row])
-            record = block.raw[start:end]
-            end_of_line = line_end(record)
-            cells = cut(record.removesuffix(end_of_line), self.dialect.separator)
-            for place, text in changes[row]:
-                cells[place] = text
-            pieces += [block.raw[copied:start], self._joined(cells), end_of_line]
-            copied = end
-        return [*pieces, block.raw[copied:]]
+            place = self._places[name]
+            end = block.ends[rows, place]
+            if place == len(self.names) - 1:
+                end = end - (np.frombuffer(raw, np.uint8)[end - 1] == _RETURN)
+            before = rows - 1 if place == 0 else rows
+            starts.append(np.where(before < 0, 0, block.ends[before, place - 1] + 1))
+            ends.append(end)
+            texts += self._as_cells(values, percent=self.in_percent.get(name, False))
+        if not texts:
+            return raw
+        start, end = np.concatenate(starts), np.concatenate(ends)
+        order = np.argsort(start)
+        pieces, copied = list[bytes](), 0
+        places = (order.tolist(), start[order].tolist(), end[order].tolist())
+        for edit, first, last in zip(*places, strict=True):
+            pieces += (raw[copied:first], texts[edit])
+            copied = last
+        return b"".join([*pieces, raw[copied:]])
+
+    def _as_cells(self, values: pl.Series, *, percent: bool) -> list[bytes]:
+        """Values as cells; each distinct one is written once, where equal values look alike."""
+        if values.dtype.is_float():  # 0.0 and -0.0 are equal
+            return [self._written(value, percent=percent) for value in values]
+        cells = {value: self._written(value, percent=percent) for value in values.unique()}
+        return [cells[value] for value in values.to_list()]
 
     def _write_kept(self, block: Block, edits: Edits, kept: Sequence[str]) -> None:
         import polars as pl

@@ -122,15 +122,6 @@ def record_ends(piece: bytes) -> NDArray[np.int64]:
     return ends
 
 
-def count_records(piece: bytes) -> int:
-    """How many records there are."""
-    if not piece:
-        return 0
-    if b'"' in piece:
-        return len(record_ends(piece))
-    return piece.count(b"\n") + (not piece.endswith(b"\n"))
-
-
 def line_of(piece: bytes, record: int) -> int:
     """How many lines of the piece come before a record, as an editor counts them."""
     if b'"' not in piece:
@@ -151,22 +142,20 @@ def cut(record: bytes, mark: str) -> list[bytes]:
     return [record[a + 1 : b] for a, b in pairwise([-1, *places, len(record)])]
 
 
-def line_end(record: bytes) -> bytes:
-    """The newline a record ends with."""
-    for end in (b"\r\n", b"\n"):
-        if record.endswith(end):
-            return end
-    return b""
-
-
 # -------------------------------------------------------------------- what is wrong with them
 
 
-def check_records(piece: bytes, name: str, dialect: Dialect, width: int, line: int) -> None:
-    """Refuse records that are not part of a table of that many columns.
+def check_records(
+    piece: bytes, name: str, dialect: Dialect, width: int, line: int
+) -> NDArray[np.int64]:
+    r"""Where each cell ends, a row a record; refuses what is no table of that many columns.
 
     ``line`` is where the piece begins. A record must have a cell for every column: one that lacks
-    its last cells may have been cut off anywhere.
+    its last cells may have been cut off anywhere. A cell ends at its separator or newline; a
+    carriage return before that newline is no part of it.
+
+    >>> check_records(b"1,2\n3,\n", "people.csv", Dialect.of(b"a,b\n"), 2, 1).tolist()
+    [[1, 3], [5, 6]]
     """
 
     def refuse(place: int, problem: Problem) -> None:
@@ -179,30 +168,35 @@ def check_records(piece: bytes, name: str, dialect: Dialect, width: int, line: i
         piece.isascii() or piece.decode()
     except UnicodeDecodeError as error:
         refuse(error.start, _OTHER_ENCODING)
-    if not piece or _is_regular(piece, dialect.separator, width):
-        return
-    start = 0
-    for end in record_ends(piece).tolist():
-        problem = _problem(piece[start:end], dialect, width)
-        if problem is not None:
-            refuse(start, problem)
-        start = end
+    if not piece:
+        return np.empty((0, width), np.int64)
+    mark = dialect.separator
+    ends = np.flatnonzero(_outside(piece, ord(mark), _NEWLINE))
+    if not piece.endswith(b"\n") or len(piece) - 1 not in ends[-1:]:
+        ends = np.append(ends, len(piece))
+    if not _is_regular(piece, mark, width, ends):
+        start = 0
+        for end in record_ends(piece).tolist():
+            problem = _problem(piece[start:end], dialect, width)
+            if problem is not None:
+                refuse(start, problem)
+            start = end
+    return ends.reshape(-1, width)
 
 
-def _is_regular(piece: bytes, mark: str, width: int) -> bool:
+def _is_regular(piece: bytes, mark: str, width: int, ends: NDArray[np.int64]) -> bool:
     """Whether every record has cells for its columns, and plain quotes; quick to check."""
-    if piece.count(b"\r") != piece.count(b"\r\n"):
-        return False
+    letters = np.frombuffer(piece, np.uint8)
+    if b"\r" in piece:
+        returns = np.flatnonzero(letters == _RETURN)
+        if returns[-1] == len(piece) - 1 or (letters[returns + 1] != _NEWLINE).any():
+            return False
     if b'"' in piece and not _quotes_are_plain(piece, mark):
         return False
-    cuts = np.flatnonzero(_outside(piece, ord(mark), _NEWLINE))
-    ends = np.frombuffer(piece, np.uint8)[cuts] == _NEWLINE
-    full = width > 1 and piece.endswith(b"\n") and ends.sum() * width == len(cuts)
-    if full and ends[width - 1 :: width].all():
-        return True
-    blank = width > 1 and (b"\n\n" in piece or b"\n\r\n" in piece or piece[:1] in b"\r\n")
-    before = np.searchsorted(_separators(piece, mark), record_ends(piece))
-    return not blank and bool((np.diff(before, prepend=0) == width - 1).all())
+    last = ends[width - 1 :: width]
+    last = last[last < len(piece)]  # the last record may have no newline
+    whole = len(ends) % width == 0 and bool((letters[last] == _NEWLINE).all())
+    return whole and np.count_nonzero(_outside(piece, _NEWLINE)) == len(last)
 
 
 def _quotes_are_plain(piece: bytes, mark: str) -> bool:

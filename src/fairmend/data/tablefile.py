@@ -17,12 +17,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fairmend.data.csvbytes import (
     Dialect,
     check_records,
-    count_records,
     header,
     header_end,
     line_of,
@@ -68,6 +70,8 @@ class Block:
     raw: Any
     line: int | None = None
     """The line of a CSV in which the block begins."""
+    ends: NDArray[np.int64] | None = None
+    """Where the cells of a CSV end, a row a record; kept only to write it again."""
 
     def where(self, row: int) -> str:
         """Where a row of the block is in the file: a CSV's line as an editor counts it."""
@@ -145,6 +149,8 @@ class CsvRows(Rows):
     """The records of a CSV, in pieces of whole records."""
 
     kind = "csv"
+    keeps_ends: ClassVar = False
+    """Whether blocks say where their cells end."""
 
     def __init__(
         self, file: IO[bytes], name: str, spelling: Spelling, block_bytes: int = BLOCK_BYTES
@@ -176,14 +182,18 @@ class CsvRows(Rows):
             if self.blank_end and records:  # blank lines that were not the last ones
                 check_records(self.blank_end, self.name, self.dialect, width, line)
             block = Block(None, first, read + len(piece), records, line)  # type: ignore[arg-type]
-            check_records(records, self.name, self.dialect, width, line)
+            ends = check_records(records, self.name, self.dialect, width, line)
+            count = len(ends)
+            if self.keeps_ends:
+                block = replace(block, ends=ends)
+            del ends  # they are larger than the records
             rows = self._settled(self._read(records, types, block.where), types)
-            if rows.height != count_records(records):
+            if rows.height != count:
                 raise not_of_its_kind(self.name, "csv", ValueError("records that do not end"))
             if records:
                 yield replace(block, rows=rows)
             first, read = first + rows.height, read + len(piece)
-            line += records.count(b"\n")
+            line += records.count(b"\n") if b'"' in records else count
             self.blank_end += piece[len(records) :]
 
     def _settled(self, rows: pl.DataFrame, types: Mapping[str, Any]) -> pl.DataFrame:
@@ -259,9 +269,11 @@ def _without_blank_end(records: bytes, width: int) -> bytes:
     >>> _without_blank_end(b"1,2\r\n\r\n\n", 2)
     b'1,2\r\n'
     """
+    if width == 1:
+        return records
     body = records.rstrip(b"\r\n")
-    if width == 1 or not body:
-        return records if width == 1 else b""
+    if not body:
+        return b""
     rest = records[len(body) :]
     return body + (b"\r\n" if rest.startswith(b"\r\n") else rest[:1])
 
