@@ -19,7 +19,7 @@ class Run(NamedTuple):
 
 
 RUNS = (
-    Run("first, 15 November 2026", "20 random splits, each drawn on its own", 152, 137),
+    Run("first, 15 November 2026", "20 random splits, each independent", 152, 137),
     Run("second, 15 and 16 November 2026", "20 splits in turns of five, spread over 500", 155, 155),
 )
 
@@ -75,7 +75,7 @@ class Change(NamedTuple):
 CHANGES = {
     "splits": Change(
         "the splits",
-        "In the first run each split was drawn independently. Since the second run five "
+        "In the first run each split was made independently. Since the second run five "
         "consecutive splits hold everybody out once. The bounds on AUC were set where the model's "
         "own AUC among COMPAS whites was 0.691. In the first 20 splits it was 0.680 before any "
         "repair, and in no row did the repair lose more AUC than its bound allows. In the second "

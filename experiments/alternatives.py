@@ -68,7 +68,7 @@ COVERED = ("gap_covered", "measure_covered", "change_covered")
 COVERAGE = (0.93, 0.99)
 FEWEST = 20
 """Chosen candidates from which coverage is judged."""
-TOGETHER = "all worlds together"
+TOGETHER = "all simulated data together"
 
 
 class Retrained:
@@ -410,7 +410,7 @@ def simulated_table(found: Sequence[Record]) -> TextTable:
     """What searches say, beside the truth."""
     return TextTable(
         "Searches in worlds where the truth is known",
-        ("<world", "runs", "chosen", "worse", "not narrower", "gap covered", "accuracy covered",
+        ("<simulated data", "runs", "chosen", "worse", "not narrower", "gap covered", "accuracy covered",
          "change covered", "any rule, wrong", "models, wrong", "narrower by", "bound", "by models",
          "<bounds"),
         [

@@ -207,7 +207,7 @@ def joint_proxies(n: int = 50_000) -> list[Record]:
         items.append(
             item(
                 name,
-                f"Y drawn from the -1/+1 coding; soft h, a regression on {n // 1000}k samples "
+                f"Y sampled from the -1/+1 coding; soft h, a regression on {n // 1000}k samples "
                 f"coded 0/1, {reading}; nats",
                 Figure("DA0", 14.0, 100 * both.before),
                 Figure("DA0 without X1", 24.8, 100 * without.before),

@@ -217,9 +217,9 @@ def people_table(found: Sequence[Record]) -> TextTable:
         f"Raw Adult by race, groups of at least {LARGE_GROUP} audit rows; immutable: "
         f"{', '.join(IMMUTABLE)}",
         (
-            "<model, metric, group, reference", "mended in", "before", "after", "sd", "mean abs",
+            "<model, metric, group, reference", "repaired in", "before", "after", "sd", "mean abs",
             "2 floors", "left", "features", "most", "AUC", "after", "accuracy", "after",
-            "target's", "after", "edited", "drawn", "unreachable", "fit s", "<status", "<",
+            "target's", "after", "edited", "randomised", "unreachable", "fit s", "<status", "<",
         ),
         [
             (

@@ -121,7 +121,7 @@ def table(rows: Sequence[Record]) -> TextTable:
     """All rows."""
     return TextTable(
         "The furthest gap of any blind rule, estimated and true",
-        ("<world", "<metric", "<rule", "audits", "truth", "estimate", "off", "sd", "covered",
+        ("<simulated data", "<metric", "<rule", "audits", "truth", "estimate", "off", "sd", "covered",
          "truth below", "width", "<bounds"),
         [
             (

@@ -433,7 +433,7 @@ def row_table(row: Row, found: Iterable[Record]) -> TextTable:
         f"{row.name}, {row.target}: over {some['splits']} splits",
         (
             "<", "gap", "sd", "floor", "mean abs", "floor", "AUC", "others' AUC", "accuracy",
-            "target's", "others'", "edited", "to 1", "to 0", "drawn", "unreachable", "unseen",
+            "target's", "others'", "edited", "to 1", "to 0", "randomised", "unreachable", "unseen",
             "fit s", "<ended",
         ),
         lines,
@@ -474,7 +474,7 @@ def odds_table(found: Sequence[Record]) -> TextTable:
         f"Equalized odds over {found[0]['splits']} splits",
         (
             "<", "fnr", "after", "on audit", "fpr", "after", "on audit", "accuracy", "after",
-            "edited", "drawn", "fit s", "<ended", "<bounds",
+            "edited", "randomised", "fit s", "<ended", "<bounds",
         ),
         [
             (
@@ -560,9 +560,9 @@ NOTES = """\
 gap: target's rate minus the others', mean over splits; with its standard deviation, and the mean
 absolute gap. floor: the same of a rule with no true gap, from the holdout's sampling alone. AUC,
 accuracy: of the target group and of the others; without a name, of everybody. edited, to 1, to 0:
-shares of the target group whose inputs are edited, and whose decision is flipped. drawn: share
-whose edit is randomised. fit s: seconds of processor time. In every split the other group's inputs
-and decisions were unchanged."""
+shares of the target group whose inputs are edited, and whose decision is flipped. randomised:
+share whose edit is decided by a draw. fit s: seconds of processor time. In every split the other
+group's inputs and decisions were unchanged."""
 
 
 def tables(found: Record) -> list[TextTable]:
