@@ -410,9 +410,9 @@ def simulated_table(found: Sequence[Record]) -> TextTable:
     """What searches say, beside the truth."""
     return TextTable(
         "Searches in worlds where the truth is known",
-        ("<simulated data", "runs", "chosen", "worse", "not narrower", "gap covered", "accuracy covered",
-         "change covered", "any rule, wrong", "models, wrong", "narrower by", "bound", "by models",
-         "<bounds"),
+        ("<simulated data", "runs", "chosen", "worse", "not narrower", "gap covered",
+         "accuracy covered", "change covered", "any rule, wrong", "models, wrong",
+         "narrower by", "bound", "by models", "<bounds"),
         [
             (
                 one["row"],

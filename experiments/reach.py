@@ -121,8 +121,8 @@ def table(rows: Sequence[Record]) -> TextTable:
     """All rows."""
     return TextTable(
         "The furthest gap of any blind rule, estimated and true",
-        ("<simulated data", "<metric", "<rule", "audits", "truth", "estimate", "off", "sd", "covered",
-         "truth below", "width", "<bounds"),
+        ("<simulated data", "<metric", "<rule", "audits", "truth", "estimate", "off", "sd",
+         "covered", "truth below", "width", "<bounds"),
         [
             (
                 one["world"], one["metric"], _rule(one),
