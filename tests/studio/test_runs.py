@@ -1,13 +1,16 @@
 """Runs: found again after the studio was killed, cancelled, and never taken for done too early."""
 
+import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
 
+from fairmend.studio.code import commands
 from fairmend.studio.project import Project
-from fairmend.studio.runs import stop_all
+from fairmend.studio.runs import options_set, stop_all
 from fairmend.studio.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -192,3 +195,25 @@ def test_two_studios_on_a_folder_lose_no_change(project):
     with ThreadPoolExecutor(8) as many:
         list(many.map(add, range(40)))
     assert len(project.settings().ignore) == 42
+
+
+def test_what_the_screens_show_is_all_that_a_worker_goes_by(project, monkeypatch):
+    """A settings file in the folder, and variables, act on no run and on no command shown."""
+    run = project.begin("audit")
+    wait_for(lambda: run.state == "done")
+    shown = json.loads((run.folder / "result.json").read_text())
+    for name in ("call.json", "result.json", "ended.json"):
+        (run.folder / name).unlink()
+    (project.folder / "fairmend.toml").write_text("no-such-option = 1\n")
+    monkeypatch.setenv("FAIRMEND_WEIGHT", "monthly income")
+    monkeypatch.setenv("FAIRMEND_UPSTREAM_TOKEN", "kept")
+    assert options_set() == ["FAIRMEND_WEIGHT"]
+    run = project.begin("audit")
+    wait_for(lambda: run.state == "done")
+    assert json.loads((run.folder / "result.json").read_text()) == shown
+    text = commands(project, project.settings())
+    assert text.splitlines()[1] == "unset FAIRMEND_WEIGHT"
+    for _ in range(2):  # in one folder, again
+        done = subprocess.run(["sh", "-e"], input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert (project.folder / "audit.html").stat().st_size > 1_000

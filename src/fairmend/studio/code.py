@@ -6,27 +6,35 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from fairmend.config import NAMES
 from fairmend.data.roles import ColumnGuess
 from fairmend.studio.fixes import role_of
 from fairmend.studio.project import KEY, Project
-from fairmend.studio.runs import ARTIFACT, PAGES
+from fairmend.studio.runs import ARTIFACT, NO_SETTINGS, PAGES, options_set
 from fairmend.studio.settings import STEPS, Settings
 
 _NUMBER = re.compile(r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII)
 _OUTPUTS = {
-    "audit": ["-o", PAGES["audit"]],
-    "repair": ["-o", ARTIFACT, "--report", PAGES["repair"]],
-    "alternatives": ["-o", PAGES["alternatives"]],
+    "audit": ["-o", PAGES["audit"], "--force"],
+    "repair": ["-o", ARTIFACT, "--report", PAGES["repair"], "--force"],
+    "alternatives": ["-o", PAGES["alternatives"], "--force"],
 }
 
 
 def commands(project: Project, settings: Settings) -> str:
-    """The command lines of what is done, to run in the project's folder."""
+    """The command lines of what is done, to run in the project's folder, and again.
+
+    Like the studio, they go by no settings file and no variable.
+    """
     lines = [f"cd {shlex.quote(str(project.folder))}"]
+    if variables := options_set():
+        lines.append(shlex.join(["unset", *variables]))
+    found = any((project.folder / name).exists() for name in NAMES)
+    fairmend = ["fairmend", *(NO_SETTINGS if found else ())]
     for step in STEPS:
         run = project.run(step, settings)
         if run.state == "done":
-            lines.append(in_lines(["fairmend", *run.arguments, *_OUTPUTS.get(step, [])]))
+            lines.append(in_lines([*fairmend, *run.arguments, *_OUTPUTS.get(step, [])]))
     return "\n".join(lines) + "\n"
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from fairmend._version import __version__
+from fairmend.config import PREFIX
 from fairmend.data.files import writing
 from fairmend.errors import DataError
 from fairmend.progress import VARIABLE
@@ -39,6 +40,8 @@ OF_A_RUN = ("result.json", "ended.json", "cancel", "progress.json", *PAGES.value
 _GAP_LEFT, _LATE_S = 1, 10.0
 _STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """Exit codes of a worker that ended with its studio."""
+NO_SETTINGS = ("--config", os.devnull)
+"""What the screens show is all that a worker goes by: no settings file of the folder acts on it."""
 _COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE", "PY_COLORS")
 _MESSAGE = re.compile(r"^fairmend: (?!note: |wrote )", re.MULTILINE)
 _own: dict[Path, subprocess.Popen[bytes]] = {}
@@ -183,9 +186,9 @@ class Run:
                "PYTHONIOENCODING": "utf-8"}  # fmt: skip
         process = subprocess.Popen(
             # -P: a file of the project's folder is never taken for a module of ours
-            [sys.executable, "-P", "-m", "fairmend", *self.call, "--json"],
+            [sys.executable, "-P", "-m", "fairmend", *NO_SETTINGS, *self.call, "--json"],
             cwd=self.project, stdin=subprocess.DEVNULL, stdout=out, stderr=said,
-            env={name: value for name, value in os.environ.items() if name not in _COLOURS} | own,
+            env={name: value for name, value in os.environ.items() if not _acts(name)} | own,
             start_new_session=True, **more,
         )  # fmt: skip
         _own[self.folder] = process
@@ -218,6 +221,18 @@ class Run:
                 break
         if self._ended() is None:  # begun by an earlier studio
             self._record(-signal.SIGTERM)
+
+
+def options_set() -> list[str]:
+    """The variables of the environment that would set options of a command."""
+    return sorted(
+        name for name in os.environ
+        if name.startswith(PREFIX) and name not in ("FAIRMEND_UPSTREAM_TOKEN", VARIABLE)
+    )  # fmt: skip
+
+
+def _acts(name: str) -> bool:
+    return name in _COLOURS or name in options_set()
 
 
 def hold(lock: IO[bytes]) -> None:
