@@ -10,6 +10,7 @@ import zipfile
 
 import polars as pl
 import pytest
+import xlsxwriter
 
 from fairmend.data.csvbytes import Dialect
 from fairmend.data.filekind import file_kind
@@ -85,6 +86,31 @@ def test_spreadsheets_need_their_reader(tmp_path, monkeypatch):
         open_rows(str(tmp_path / "t.xlsx")),
     ):
         pass
+
+
+def test_text_in_a_spreadsheet_is_read_as_in_a_csv(tmp_path):
+    """Exports hold amounts as text; as words, each would be a category of its own."""
+    texts = {"id": ["007", "8"], "amount": ["1.598,84", "k.A."], "job": ["k.A.", "clerk"]}
+    table = pl.DataFrame(texts | {"age": [41, 17], "paid": [0.5, None]})
+    table.write_excel(tmp_path / "t.xlsx")
+    spelling = Spelling(missing=("k.A.",), decimal=",")
+    read = read_table(tmp_path / "t.xlsx", spelling=spelling, types={"id": pl.String})
+    rows = read.frame.with_columns(pl.col("age", "paid").cast(float)).rows()
+    assert rows == [("007", 1598.84, None, 41, 0.5), ("8", None, "clerk", 17, None)]
+    read = read_table(tmp_path / "t.xlsx", spelling=Spelling(missing=("k.A.",)))
+    with pytest.raises(DataError, match=r"'amount', row 1: .* got '1.598,84'.*--decimal ,"):
+        read.findings.use(["amount"])
+    with pytest.raises(DataError, match="Save the sheet as CSV"), open_rows(tmp_path / "t.xlsx"):
+        pass
+
+
+def test_a_spreadsheet_of_several_sheets_is_refused(tmp_path):
+    with xlsxwriter.Workbook(tmp_path / "t.xlsx") as book:
+        pl.DataFrame({"about": ["export"]}).write_excel(book, "Readme")
+        pl.DataFrame({"a": [1]}).write_excel(book, "People")
+        book.add_worksheet("empty")
+    with pytest.raises(DataError, match=r"must have one sheet; got 'Readme', 'People'\. Save"):
+        read_table(tmp_path / "t.xlsx")
 
 
 def test_devices_are_no_files():

@@ -407,6 +407,8 @@ def read_table(
             table = _whole_csv(rows, types or {})
         else:
             table = FileTable(_whole_typed(_next_bytes(file, name, -1), name, kind))
+            if kind == "excel":
+                table = _with_texts_read(table.frame, spelling or Spelling(), types or {})
     if table.frame.width == 0 or table.frame.height == 0:
         raise _empty(name, "at least one row", "got none")
     return table
@@ -434,6 +436,24 @@ def _whole_csv(rows: CsvRows, types: Mapping[str, Any]) -> FileTable:
     )
     findings.note_tokens(rows.tokens)
     return FileTable(table.with_columns(**findings.expressions), where, findings)
+
+
+def _with_texts_read(
+    table: pl.DataFrame, spelling: Spelling, types: Mapping[str, Any]
+) -> FileTable:
+    """The text cells of a spreadsheet as those of a CSV: exports often hold amounts as text."""
+    import polars as pl
+
+    texts = [name for name, kind in table.schema.items() if kind == pl.String]
+    marks = ["", *spelling.missing]
+    table = table.with_columns(pl.when(~pl.col(name).is_in(marks)).then(name) for name in texts)
+    findings = Findings.of(
+        table.lazy(),
+        [name for name in texts if name not in types],
+        spelling,
+        lambda column, row: f"column {column!r}, {in_rows(row)}",
+    )
+    return FileTable(table.with_columns(**findings.expressions), findings=findings)
 
 
 def _whole_typed(content: bytes, name: str, kind: FileKind) -> pl.DataFrame:
