@@ -95,3 +95,21 @@ def test_an_audit_of_the_accepted_says_so(visits, call, tmp_path):
     words = " ".join(done.out.split())
     assert "Everybody here has a positive decision: anybody who was turned down is missing" in words
     assert "1.00" not in done.out
+
+
+def test_groups_in_two_spellings_are_pointed_out(call, tmp_path):
+    sexes = ["female"] * 300 + ["male"] * 300 + ["Female"] * 40 + ["femlae"] * 9
+    ages = ["18-24", "25-30"] * 324 + ["25-31"]
+    rows = [
+        f"{s},{a},{i % 2},{i // 2 % 2}" for i, (s, a) in enumerate(zip(sexes, ages, strict=True))
+    ]
+    (tmp_path / "p.csv").write_text("\n".join(["sex,age,said,paid", *rows]))
+    done = call("audit", "p.csv", "--group", "sex", "--group", "age", "--label", "paid",
+                "--predictions", "said")  # fmt: skip
+    assert done.code == 0, done.err
+    told = [line for line in done.err.splitlines() if "groups of their own" in line]
+    assert told == [
+        "fairmend: note: column 'sex': 'Female' (40 people) and 'female', 'femlae' (9 people) and "
+        "'female' count as groups of their own; if they are one group, write it in one way in the "
+        "file"
+    ]

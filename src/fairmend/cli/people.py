@@ -293,6 +293,8 @@ def _read_file(
         "got none",
         f"Look at the columns {', '.join(map(repr, needed))}.",
     )
+    for name in columns.group:
+        _note_alike(name, dict(kept.select(pl.col(name).cast(str)).group_by(name).len().rows()))
     box.words = _words(kept, columns, box)
     positive = selection = None
     if columns.label is not None:
@@ -399,7 +401,12 @@ def _count_files(
             )
             for name in about
         }
-        box.words = _words(pl.DataFrame(cells.frame.native), columns, box)
+        counted = pl.DataFrame(cells.frame.native).with_columns(pl.Series("\0n", cells.people))
+        for name in columns.group:
+            _note_alike(name, dict(
+                counted.drop_nulls(name).group_by(pl.col(name).cast(str)).agg(pl.sum("\0n")).rows()
+            ))  # fmt: skip
+        box.words = _words(counted, columns, box)
     call = {
         "X": place,
         "y": columns.label,
@@ -455,6 +462,18 @@ def _refuse_blanks(place: Source, column: str) -> None:
 
 
 # -------------------------------------------------------------------- values as they were typed
+
+
+def _note_alike(column: str, people: Mapping[str, int]) -> None:
+    """Say which groups are perhaps one group in two spellings: each counts as its own."""
+    from fairmend.data.groups import alike
+
+    if pairs := alike(people):
+        each = ", ".join(
+            f"{rarer!r} ({people[rarer]:,.0f} people) and {usual!r}" for rarer, usual in pairs
+        )
+        note(f"column {column!r}: {each} count as groups of their own; if they are one group, "
+             "write it in one way in the file")  # fmt: skip
 
 
 def _words(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,8 @@ WHAT = "sensitive_features"
 MAX_GROUPS = 500
 RESERVED = ("best", "rest")
 """No group's label: as a reference they mean the best-off group and all others together."""
+_RARE, _LONG = 0.1, 5
+"""Of two labels one slip apart: the people of the rarer beside the other's, and letters in both."""
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
 UNKNOWN, OPTED_OUT = -1, -2
 """The place of people in no audited group, and of people without a label."""
@@ -57,6 +60,38 @@ def as_label(value: Hashable) -> Hashable:
     if not isinstance(value, str):
         return value
     return unicodedata.normalize("NFC", value.strip()) or value
+
+
+def alike(people: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Labels that may be one group in two spellings, the rarer of each pair first.
+
+    They differ in case and blanks alone, or the rarer of two words is one slip from the other.
+
+    >>> alike({"female": 900, "Female": 50, "femael": 3, "18-24": 9, "18-25": 90})
+    [('Female', 'female'), ('femael', 'female')]
+    """
+    found = []
+    by_size = sorted(people, key=lambda label: (-people[label], label))
+    for place, rarer in enumerate(by_size):
+        for usual in by_size[:place]:
+            one, other = (" ".join(label.casefold().split()) for label in (rarer, usual))
+            is_rare = people[rarer] < _RARE * people[usual]
+            if one == other or (is_rare and _is_slip(one, other)):
+                found.append((rarer, usual))
+                break
+    return found
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Whether words differ by one letter, or by two neighbours that changed places."""
+    if min(len(one), len(other)) < _LONG or any(map(str.isdigit, one + other)):
+        return False
+    for _ in range(2):  # without what both begin with, then without what both end with
+        same = sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+        )
+        one, other = one[same:][::-1], other[same:][::-1]
+    return max(len(one), len(other)) == 1 or (len(one) == 2 and one == other[::-1])
 
 
 def group_of(labels: Iterable[Hashable]) -> Hashable:
