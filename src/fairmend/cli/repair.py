@@ -228,6 +228,7 @@ def repair(
         holdout=True if holdout.holdout is None else holdout.is_holdout,
         left_out=(people if holdout.holdout is None else reported).left_out,
     )
+    repaired.spelling_ = cells.spelling
     repaired.save(output, created=now(), overwrite=force)
     say(f"wrote {output}")
     result.save_html(page, overwrite=force)
@@ -314,10 +315,7 @@ def _show(
 ) -> None:
     plans = worst_first(repaired)
     nobody = [] if plans else ["No group is worse off than the reference: nobody is edited."]
-    first_with = {plan.notes: place for place, plan in reversed([*enumerate(plans)])}
-    texts = [
-        plan.described(notes=first_with[plan.notes] == place) for place, plan in enumerate(plans)
-    ]
+    texts = [plan.described(notes=False) for plan in plans]  # the report has the notes
     for part in (*shortfalls, *texts, *nobody):
         show(part, end="\n\n")
     show(f"{people}{_SEEN[result.holdout]} ({which}):", end="\n\n")
