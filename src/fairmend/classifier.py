@@ -28,6 +28,7 @@ from fairmend.data.columns import FloatArray, Frame, Name
 from fairmend.data.groups import are_names
 from fairmend.data.limits import faults
 from fairmend.data.outcomes import UNLABELLED
+from fairmend.data.spelling import Spelling
 from fairmend.data.threads import one_thread
 from fairmend.errors import (
     ArtifactError,
@@ -302,6 +303,8 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
         self._warned: set[str] = set()
         self._loaded = False
         self._probe: Probe | None = None
+        self.spelling_ = Spelling()
+        """How the cells of the file of the repair were written; set by who reads the file."""
 
     def fit_transform(
         self,

@@ -403,3 +403,47 @@ def test_the_file_to_try_with_and_those_to_come(call, tmp_path):
     assert (said["people"], said["new_people"]) == (people.height, new.height)
     assert not set(people["person"]) & set(new["person"])
     assert pl.concat([people, new]).sort("person").equals(everybody)
+
+
+GERMAN = ("--label", "paid", "--positive", "yes", "--group", "sex", "--predictions", "score")
+KEY = ("--key-file", "k")
+SPELT = ("--decimal", ",", "--missing", "k.A.")
+
+
+def test_new_files_are_read_as_the_file_of_the_repair(call, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["income;job;score;sex;paid"]
+    for i in range(600):
+        sex, income = "fm"[i % 2], rng.normal(2_000 + 900 * (i % 2), 600)
+        paid = "yes" if rng.random() < income / 4_000 + 0.2 * (i % 2 == 0) else "no"
+        job = ("clerk", "k.A.", "nurse")[i % 3]
+        sex = "k.A." if i % 50 == 0 else sex
+        numbers = [
+            f"{x:.3f}".replace(".", ",")
+            for x in (income, np.clip(income / 5_000 + rng.normal(0, 0.1), 0, 1))
+        ]
+        lines.append(";".join([numbers[0], job, numbers[1], sex, paid]))
+    (tmp_path / "people.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert call("key", "k").code == 0
+    made = call(
+        "repair", "people.csv", *GERMAN, *SPELT, "-o", "r.fairmend", "--allow-partial", *KEY
+    )
+    assert made.code == 0, made.err
+    shown = json.loads(call("inspect", "r.fairmend", "--json").out)["spelling"]
+    assert (shown["decimal"], shown["missing"]) == (",", ["k.A."])
+    out = {}
+    for name, options in (("kept", ()), ("said", SPELT)):
+        done = call("apply", "r.fairmend", "people.csv", "-o", f"{name}.csv", *KEY, *options)
+        assert done.code == 0, done.err
+        assert "600 rows" in done.err
+        assert "12 without a group" in done.err
+        note = "cells are read as in the file of the repair: --decimal , --missing k.A."
+        assert (note in done.err) == (name == "kept")
+        out[name] = (tmp_path / f"{name}.csv").read_bytes()
+    assert out["kept"] == out["said"]
+    report = call("report", "r.fairmend", "people.csv", "--label", "paid")
+    assert (report.code, "12 of 600 people" in report.err) == (0, True), report.err
+    other = call("apply", "r.fairmend", "people.csv", "-o", "o.csv", "--missing", "none", *KEY)
+    assert (other.code, (tmp_path / "o.csv").exists()) == (3, False)
+    assert "was read with --missing k.A.; this one with --missing none" in other.err
+    assert "'k.A.'" in other.err.splitlines()[-1]  # no group of the audit

@@ -181,3 +181,18 @@ def test_rows_in_two_forms_are_read_the_long_way():
     assert fast("mlflow", body) is None
     with pytest.raises(BadRequest):
         protocol_named("mlflow").read(body)
+
+
+def test_text_for_a_missing_value_is_read_as_in_the_audit_file():
+    marked = Schema.of(Frame.read(TABLE), WHO, ("n/a",))
+    record = {"age": 1, "dose": "n/a", "name": "x", "old": True, "class": "n/a", "group": "b"}
+    row = (1, None, "x", True, None)
+    for dose in ("n/a", None):  # the long way, and in one step
+        body = json.dumps({"instances": [record | {"dose": dose}] * 2}).encode()
+        assert slow("instances", body, marked) == ([row] * 2, {"group": ["b"] * 2})
+        quick = fast("instances", body, marked)
+        assert quick == (None if dose else ([row] * 2, {"group": ["b"] * 2}))
+    never_empty = json.dumps({"instances": [record | {"name": "n/a", "dose": 1.0}]}).encode()
+    assert fast("instances", never_empty, marked) is None
+    with pytest.raises(BadRequest, match="'name' must hold text"):
+        slow("instances", never_empty, marked)

@@ -17,6 +17,7 @@ from fairmend.artifact.container import MANIFEST, Container, opened
 from fairmend.data.limits import MOST, Between, Count, Label, Value, fits
 from fairmend.data.naming import GroupNames
 from fairmend.data.plain import as_plain
+from fairmend.data.spelling import Spelling
 from fairmend.data.stored import stored, stored_by_tag
 from fairmend.measure.wording import figures, share
 from fairmend.model.blackbox import Output
@@ -121,6 +122,8 @@ class Description:
     """Tells keys apart; None where the key came from a random_state, which could be guessed."""
     words: WordRule | None = None
     """The rule of a blind repair, where it is one in words."""
+    spelling: Spelling = field(default_factory=Spelling)
+    """How the cells of the audit's file were written."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,8 @@ class Manifest:
             f"created      {self.created or 'unknown'}, by fairmend {self.fairmend}, "
             f"format {self.format}",
         ]
+        if typed := " ".join(option for option, _ in about.spelling.options()):
+            lines.append(f"files        read with {typed}")
         plans = TextTable(
             "Plans, gaps in points as expected from the audit data",
             ("<group", "<against", "<metric", "before", "after", "edited", "randomised", "<status"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -39,6 +39,7 @@ from fairmend.data.features import FeatureMap
 from fairmend.data.files import refuse_existing, writing
 from fairmend.data.limits import Between, fits, hints_of
 from fairmend.data.outcomes import Labels
+from fairmend.data.spelling import Spelling
 from fairmend.data.stored import stored
 from fairmend.errors import DAMAGED, ArtifactError, DataError, FairmendWarning
 from fairmend.explain.logistic import Logistic, PairLogistic
@@ -79,6 +80,8 @@ class Body:
     probe: Probe
     fingerprint: Digest
     """Tells the repair from others; people's draws depend on it."""
+    spelling: Spelling = field(default_factory=Spelling)
+    """How the cells of its file were written: new files are read alike."""
 
     def agrees(self) -> bool:
         """Whether plans and models are of the groups that were audited, and of the metric."""
@@ -202,6 +205,7 @@ def _body(repaired: RepairedClassifier) -> Body:
         outcomes=() if own or repaired.blind else tuple(_outcomes(repaired)),
         probe=_probe(repaired),
         fingerprint=repaired.fingerprint_,
+        spelling=replace(repaired.spelling_, words=()),  # types are known by now
     )  # fmt: skip
 
 
@@ -307,6 +311,7 @@ def _describe(body: Body, key: str | None) -> Description:
         probe_rows=len(body.probe.rows),
         answers_sha256=body.probe.sha256,
         key_fingerprint=key,
+        spelling=body.spelling,
         words=next((plan.rule.words for plan in plans if isinstance(plan, BlindPlan)), None),
     )
 
@@ -395,7 +400,7 @@ def load(
     repaired._keep(box, body.data, body.audit, dict(body.plans))
     repaired._fingerprint.append(body.fingerprint)
     repaired._outcomes |= dict(body.outcomes)
-    repaired._loaded, repaired._probe = True, body.probe
+    repaired._loaded, repaired._probe, repaired.spelling_ = True, body.probe, body.spelling
     return repaired
 
 

@@ -167,7 +167,9 @@ def alternatives(
         search.save_html(output, overwrite=force, command=command_line())
         say(f"wrote {output}")
     if save is not None and best is not None:
-        search.classifier(best).save(save, created=now(), overwrite=force)
+        shown = search.classifier(best)
+        shown.spelling_ = cells.spelling
+        shown.save(save, created=now(), overwrite=force)
         say(f"wrote {save}")
     elif save is not None:
         say(f"no alternative is shown: {save} is not written")

@@ -79,7 +79,6 @@ def apply(
     from fairmend.data.files import writing
     from fairmend.engines.source import files
 
-    spelling = cells.spelling
     many = is_many(file)
     if output == "-" and as_json:
         raise typer.BadParameter("with --json, standard output is taken", param_hint="--output")
@@ -90,6 +89,7 @@ def apply(
     repaired = load_repair(artifact, call, find_key(key_file))
     repaired.set_params(unknown_group=unknown_group)
     check_draws(artifact, repaired, id_)
+    spelling = cells.over(repaired.spelling_)
     if repaired.blind:
         refuse_groups(group, "--group")
     started = time.perf_counter()

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from fairmend.cli import options as o
 from fairmend.cli.output import note, print_json, say, show
 from fairmend.data.roles import ColumnGuess, guess_positive, guess_roles
-from fairmend.data.spelling import Spelling
 from fairmend.progress import progress
 from fairmend.tables import TextTable
 
@@ -36,7 +35,7 @@ def columns(file: o.File, cells: o.CellAndWordOptions, as_json: o.AsJson = False
     for one in guesses:
         for text in filter(None, (one.problem, one.note)):
             note(text)
-    typed = [*_options(guesses), *_spelled(cells.spelling)]
+    typed = [*_options(guesses), *(flag for flag, _ in cells.spelling.options())]
     say(" ".join(["a first audit:", "fairmend audit", shlex.quote(file), *typed]))
 
 
@@ -68,14 +67,3 @@ def _positive(flag: str, column: ColumnGuess | None) -> Iterator[str]:
         value = guess_positive(column.values)
         if value is not None:
             yield f"{flag} {shlex.quote(value)}"
-
-
-def _spelled(spelling: Spelling) -> Iterator[str]:
-    """The options by which the cells were read."""
-    for flag in ("decimal", "thousands", "currency"):
-        if getattr(spelling, flag) is not None:
-            yield f"--{flag} {shlex.quote(getattr(spelling, flag))}"
-    if spelling.percent:
-        yield "--percent"
-    yield from (f"--missing {shlex.quote(one)}" for one in spelling.missing)
-    yield from (f"--words {shlex.quote(one)}" for one in spelling.words)

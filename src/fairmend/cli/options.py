@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
+from fairmend.cli.output import note
 from fairmend.config import SettingsError
 from fairmend.data.spelling import Spelling
 from fairmend.errors import DataError, check, nearest
@@ -248,6 +249,23 @@ class CellOptions:
             raise typer.BadParameter(
                 f"{error.must}; {error.got}. {error.fix}", param_hint=error.what
             ) from None
+
+    def over(self, fitted: Spelling) -> Spelling:
+        """Cells as the file of the repair had them, but for what was said otherwise here."""
+        said = {name: value for name, value in asdict(self.spelling).items() if value}
+        spelling = replace(fitted, **said)
+        instead = [
+            flag
+            for flag, name in fitted.options()
+            if getattr(spelling, name) != getattr(fitted, name)
+        ]
+        kept = [flag for flag, name in fitted.options() if name not in said]
+        if kept:
+            note(f"cells are read as in the file of the repair: {' '.join(kept)}")
+        if instead:
+            now = " ".join(flag for flag, name in spelling.options() if name in said)
+            note(f"the file of the repair was read with {' '.join(instead)}; this one with {now}")
+        return spelling
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ def report(
         id=id_,
     )
     types = dict(as_kind(table.native, "polars").schema)
-    people = read_people(file, columns, repaired.box_, cells.spelling, types=types)
+    people = read_people(file, columns, repaired.box_, cells.over(repaired.spelling_), types=types)
     arguments = people.call
     if not is_many(file):
         arguments = {**arguments, "X": as_fitted(arguments["X"], table, arguments["X"].columns)}

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fairmend.data.stored import stored
 from fairmend.errors import DataError, check, check_choice, warn
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ _LOOKS = re.compile(
 """A number in some spelling."""
 
 
+@stored("Spelling")
 @dataclass(frozen=True)
 class Spelling:
     """The options by which the cells of a file are read."""
@@ -55,6 +57,8 @@ class Spelling:
     """Columns that hold words though most of them look like numbers."""
 
     def __post_init__(self) -> None:
+        if self.decimal is not None:
+            check_choice("--decimal", self.decimal, (".", ","))
         if self.thousands is not None:
             fix = "It is the mark between thousands, as in 3,392.88."
             check_choice("--thousands", self.thousands, _GROUPS, fix)
@@ -69,6 +73,17 @@ class Spelling:
     @property
     def mark(self) -> str:
         return self.decimal or "."
+
+    def options(self) -> Iterator[tuple[str, str]]:
+        """The same as it is typed on a command line, each option with its field's name."""
+        for name in ("decimal", "thousands", "currency"):
+            if (value := getattr(self, name)) is not None:
+                yield f"--{name} {shlex.quote(value)}", name
+        if self.percent:
+            yield "--percent", "percent"
+        for name in ("missing", "words"):
+            for one in getattr(self, name):
+                yield f"--{name} {shlex.quote(one)}", name
 
     @cached_property
     def _between(self) -> str:

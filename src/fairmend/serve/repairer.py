@@ -64,7 +64,7 @@ class Repairer:
         self.classifier, self.fingerprint = classifier, fingerprint
         self.reads_groups = log_groups or not classifier.blind
         self.repair = classifier.fitted_repair
-        self.schema = Schema.of(self.repair.table, person)
+        self.schema = Schema.of(self.repair.table, person, classifier.spelling_.missing)
         self.labels = self.repair.data.labels
         self._places = {str(group): i for i, group in enumerate(self.repair.data.groups)}
         self._names = list(self._places)
@@ -115,6 +115,7 @@ class Repairer:
         """
         if not self.reads_groups:
             return None
+        labels = self.schema.unmarked(labels)
         key = tuple((type(label), label) for label in labels)
         try:
             if key in self._groups:

@@ -46,11 +46,13 @@ class Schema:
     """Inputs among them; people who opt out leave these empty, or out."""
     who: frozenset[str]
     """The others among them, which the vendor is not sent."""
+    missing: frozenset[str]
+    """Text that stands for a missing value, as in the file of the audit."""
     _types: tuple[type, ...]
     _decoders: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, table: Frame, person: Sequence[str] = ()) -> Schema:
+    def of(cls, table: Frame, person: Sequence[str] = (), missing: Collection[str] = ()) -> Schema:
         """The columns of a table, beside those that say who somebody is."""
         of_kind = tuple(kinds(table))
         personal = frozenset(person).intersection(table.names)
@@ -60,7 +62,8 @@ class Schema:
         )
         types = tuple(_TYPES[kind] for kind in of_kind)
         who = frozenset(person) - personal
-        return cls(table, of_kind, optional, tuple(person), personal, who, types)
+        marks = frozenset(missing)
+        return cls(table, of_kind, optional, tuple(person), personal, who, marks, types)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,6 +132,7 @@ class Schema:
             (None if name in self.personal else UNSET) if j is None else row[j]
             for name, j in zip(self.names, order, strict=True)
         )
+        inputs = self.unmarked(inputs)
         typed = tuple(map(type, inputs)) == self._types
         return inputs if typed else self.typed(inputs, text=text)
 
@@ -151,7 +155,19 @@ class Schema:
                     return None
         if body.count(b":") != 1 + len(rows) * (wide + len(columns)):
             return None  # a key came twice, or not in every record
-        return [row[:wide] for row in rows] if others else [first[:wide]], columns
+        if self.missing:
+            rows = list(map(self.unmarked, rows))
+            if any(row[j] is None for row in rows for j in range(wide) if not self.optional[j]):
+                return None
+        return [row[:wide] for row in rows], columns
+
+    def unmarked(self, cells: Sequence[Any]) -> Row:
+        """Cells, with nothing where text stands for a missing value."""
+        if not self.missing:
+            return tuple(cells)
+        return tuple(
+            None if isinstance(cell, str) and cell in self.missing else cell for cell in cells
+        )
 
     def _decoder(self, key: str) -> msgspec.json.Decoder[Any]:
         """Reads a body of records; nothing fits where names do not allow it."""
