@@ -27,7 +27,7 @@ from fairmend.explain.crossfit import (
     possible_gain,
     tree_model,
 )
-from fairmend.explain.logistic import logistic_regression
+from fairmend.explain.logistic import LogisticFits
 from fairmend.explain.outcomes import empirical, fit_probability
 from fairmend.explain.trees import BoostedTrees
 from fairmend.measure.population import Tally
@@ -347,7 +347,7 @@ def test_standard_errors_are_the_bootstraps():
     drawn = []
     for counts in np.random.default_rng(0).multinomial(len(y), tally.people.ravel() / len(y), 200):
         weight = counts.reshape(-1, 2).astype(float)
-        model = logistic_regression(fitted.penalty, rows.native.astype(float), weight)
+        model = LogisticFits(rows.native.astype(float)).fit(fitted.penalty, weight)
         drawn.append(model.predict_proba(rows.native)[:, 1])
     ratio = fitted.standard_error / np.std(drawn, axis=0)
     assert ratio.mean() == pytest.approx(1, abs=0.08)

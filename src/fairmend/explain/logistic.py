@@ -77,19 +77,6 @@ def _both_chances(margin: FloatArray) -> FloatArray:
     return np.stack([1 - positive, positive], axis=1)
 
 
-def logistic_regression(
-    penalty: float, matrix: FloatArray, weight: FloatArray, *, flat: float = EXACTLY
-) -> Logistic:
-    """The l2 logistic regression on weighted distinct rows; ``penalty`` is scikit-learn's C.
-
-    >>> seen = np.array([[3.0, 1.0], [1.0, 3.0]])
-    >>> fitted = logistic_regression(1e6, np.array([[0.0], [1.0]]), seen)
-    >>> fitted.predict_proba(np.array([[0.0], [1.0]]))[:, 1].round(4).tolist()
-    [0.25, 0.75]
-    """
-    return LogisticFits(matrix).fit(penalty, weight, flat=flat)
-
-
 class PairDesign(NamedTuple):
     """An intercept, columns and products of them, as they are and for rough sums."""
 
@@ -107,10 +94,17 @@ class PairDesign(NamedTuple):
 class LogisticFits:
     """L2 logistic regressions on the same rows, with other penalties or people.
 
+    The rows are distinct, each with its weights; a penalty is scikit-learn's C.
+
     Newton's method on the rows' counts. A Hessian costs as much as very many gradients, so it is
     corrected on the way (BFGS), and a new one is made only where that is slow. Later fits start
     with the Hessian where the first one ended. A fold's is that less the rows that it leaves out,
     and its fit starts as far from everybody's as with the penalty before: two or three steps.
+
+    >>> seen = np.array([[3.0, 1.0], [1.0, 3.0]])
+    >>> fitted = LogisticFits(np.array([[0.0], [1.0]])).fit(1e6, seen)
+    >>> fitted.predict_proba(np.array([[0.0], [1.0]]))[:, 1].round(4).tolist()
+    [0.25, 0.75]
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from fairmend.data.columns import FloatArray, Frame, IntArray
 from fairmend.data.features import FeatureMap
 from fairmend.errors import DataError, RepairRefused, check, listed, warn
 from fairmend.explain.counterfactual import check_level, choose_groups
-from fairmend.explain.logistic import logistic_regression, solving
+from fairmend.explain.logistic import ROUGHLY, LogisticFits, solving
 from fairmend.measure.audit import audit_data
 from fairmend.measure.disparity import Combination, Disparity, RateGap
 from fairmend.measure.intervals import TOO_FEW, normal_quantile
@@ -493,7 +493,7 @@ class RepairProblem:
         matrix = FeatureMap.learn(table, np.ones(len(every))).apply(table)
         weight = np.stack([1 - decision, decision], axis=1)
         with solving():
-            stand_in = logistic_regression(100.0, matrix, weight, flat=1e-6)
+            stand_in = LogisticFits(matrix).fit(100.0, weight, flat=ROUGHLY)
         return every, stand_in.decision_function(matrix)
 
 
