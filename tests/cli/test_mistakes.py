@@ -561,3 +561,26 @@ def test_a_link_to_itself_is_another_place_and_no_traceback(tmp_path):
     check_output("-o", str(tmp_path / "out"), str(loop), force=False)
     with pytest.raises(DataError, match="must be a file of its own"):
         check_output("-o", str(loop), str(loop), force=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("inspect", "empty"), 5, "artifact 'empty': must begin as a zip does; it is empty"),
+        (("audit", "applicants.csv", "--group", "sex"), 2, "got neither. fairmend columns FILE"),
+        ((*FIT, "--holdout-share", "30", "-o", "o"), 2, "must lie between 0 and 1; got 30"),
+        (("alternatives", *FIT[1:], "--margin", "2"), 3, "--margin: must lie between 0 and 1; got"),
+        (("alternatives", *FIT[1:], "--measure", "foo"), 3, "--models, --measure: must name a col"),
+        (("studio", "nothere.csv", "--no-browser"), 3, "nothere.csv': must be readable; it is not"),
+        (("apply", "repaired.fairmend", "new.csv", "--key-file", "k", "-o", "o"), 3,
+         "Check its name. Make a key once with fairmend key FILE"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_told_with_what_came_and_what_to_do(arguments, code, says, workdir, call):
+    (workdir / "empty").touch()
+    before = set(workdir.iterdir())
+    done = call(*arguments, cwd=workdir)
+    assert (done.code, done.out) == (code, "")
+    text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", done.err).split())
+    assert says in text
+    assert set(workdir.iterdir()) == before  # no folder for a project without a file

@@ -513,3 +513,28 @@ def test_what_nobody_foresaw_is_recorded_too(tmp_path, artifact, vendor, monkeyp
         assert [row["status"] for row in rows(log)] == ["shadow_failed"]
         [why] = [row for row in rows(log, "events") if row["kind"] == "shadow_failed"]
         assert json.loads(why["detail"])["reason"] == "internal"
+
+
+def test_slips_in_the_settings_are_told_first_and_with_what_came(tmp_path):
+    slip = tmp_path / "serve.toml"
+    slip.write_text('artifact = "r.zip"\nupstrem = "http://h/score"\n')
+    with pytest.raises(DataError, match=r"unknown key 'upstrem'. Did you mean 'upstream'\?"):
+        read_config(slip)
+    with pytest.raises(DataError, match="config upstream: .* address; got '127.0.0.1:9000'"):
+        read_config(None, artifact="r.zip", upstream="127.0.0.1:9000")
+    with pytest.raises(DataError, match="config upstream: .* got something else") as raised:
+        read_config(None, artifact="r.zip", upstream="ftp://h/?token=hidden")
+    assert "hidden" not in str(raised.value)
+
+
+def test_requests_elsewhere_or_misshapen_are_told_where_to_look(start):
+    sidecar = start()
+    for path, body, says in (
+        ("/nothere", {}, "nothing is served at this path; see /openapi.json"),
+        ("/invocations", [], "does not have the shape it must have, at $; see /openapi.json"),
+        ("/invocations", {"rows": []}, "a key that does not belong there; see /openapi.json"),
+        ("/ping", {}, "this path takes GET"),
+    ):
+        status, content, _ = serving.post(sidecar.url + path, body)
+        assert status in (404, 405, 422)
+        assert says in json.dumps(content)

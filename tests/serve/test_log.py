@@ -126,7 +126,7 @@ def test_parquet_is_not_written_under_another_name(log, tmp_path, name):
 
 
 def test_what_is_no_log_is_said_to_be_none(tmp_path):
-    with pytest.raises(DataError, match="must be a decision log"):
+    with pytest.raises(DataError, match="must be a decision log; there is no such file"):
         verify(tmp_path / "nothing.sqlite")
     (tmp_path / "text").write_text("no database")
     with pytest.raises(DataError, match="must be a log that can be written"):

@@ -207,13 +207,14 @@ def find_key(env: str, file: str | Path | None = None) -> bytes | None:
 _MAY_BE_A_KEY = re.compile(r"[0-9A-Za-z+=_]{20}")
 """So many letters in a row are hardly a file's name, and are not repeated."""
 _HOW_TO_MAKE_ONE = (
-    "Make a key once with fairmend.apply.draw.random_key().hex(), and keep it secret."
+    "Make a key once with fairmend key FILE, or fairmend.apply.draw.random_key().hex(), and keep "
+    "it secret."
 )
 _MUST = f"must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digits in text"
 
 
 def _from_file(path: Path) -> bytes:
-    what, fix = f"key file {str(path)!r}", _HOW_TO_MAKE_ONE
+    what, fix = f"key file {str(path)!r}", f"Check its name. {_HOW_TO_MAKE_ONE}"
     try:
         refuse_readable(path, f"key file {path.name!r}")
         text = read_small(path, _LONGEST_KEY, what).decode("ascii", "replace")

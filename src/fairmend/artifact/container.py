@@ -169,7 +169,7 @@ class Container:
         if size < _END.size or self._bytes(0, 4) != b"PK\3\4":
             self.refuse(
                 "must begin as a zip does",
-                "it begins with something else",
+                "it begins with something else" if size else "it is empty",
                 "Is it an artifact, written by RepairedClassifier.save or fairmend repair? On the "
                 "command line the artifact comes first, then the file.",
             )

@@ -10,7 +10,7 @@ from fairmend.errors import FairmendError, InputError, ModelError
 _LIKEWISE = (
     "model", "threshold", "soft", "metric", "method", "target", "reference", "level", "immutable",
     "one_way", "max_edits", "blind", "two_sided", "rank", "do_no_harm", "require_significant",
-    "unknown_group", "confidence",
+    "unknown_group", "confidence", "margin",
 )  # fmt: skip
 OPTIONS = {
     **{name: f"--{name.replace('_', '-')}" for name in _LIKEWISE},

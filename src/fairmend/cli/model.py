@@ -82,7 +82,11 @@ class ModelOptions:
         from fairmend.model.modelfile import load_model
 
         if (self.predictions is None) == (self.model is None):
-            raise typer.BadParameter("give either --predictions COLUMN or --model MODEL")
+            got = "neither" if self.model is None else "both"
+            raise typer.BadParameter(
+                "give either --predictions COLUMN, where the file has the model's answers, or "
+                f"--model MODEL; got {got}. fairmend columns FILE lists the columns"
+            )
         self.refuse_idle()
         if self.model is None:
             return self.predictions

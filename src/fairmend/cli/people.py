@@ -266,7 +266,7 @@ def _read_file(
     read = read_table(file, types={**text, **types}, spelling=spelling)
     table = read.frame
     for name in beside:
-        _check_there(table.columns, name, name, "must name a column of the file")
+        _check_there(table.columns, "--models, --measure", name, "must name a column of the file")
     inputs, _ = _inputs(
         [name for name in table.columns if name not in beside], columns, box, types, spelling
     )

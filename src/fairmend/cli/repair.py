@@ -405,7 +405,8 @@ def _split(people: FilePeople, share: float, seed: int) -> tuple[FilePeople, Fil
     from fairmend.data.ids import hold_out_people, number_people
 
     if not 0 < share < 1:
-        raise typer.BadParameter("must lie between 0 and 1", param_hint="--holdout-share")
+        must = f"must lie between 0 and 1; got {share:g}. 0.3 is 30 % of the people"
+        raise typer.BadParameter(must, param_hint="--holdout-share")
     held = hold_out_people(people.values.values(), share, seed, people.ids)
     if held.all() or not held.any():
         n = len(people) if people.ids is None else len(np.unique(number_people(people.ids)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,12 +37,13 @@ def studio(
     """
     for module in ("starlette", "uvicorn", "jinja2"):
         require(module, extra="studio", why="fairmend studio")
-    from fairmend.studio.project import Project
+    from fairmend.studio.project import Project, file_at
     from fairmend.studio.run import run
 
+    at = None if file is None else file_at(Path.cwd(), file)  # before a folder is made for it
     place = Project.at(project)
-    if file is not None:
-        place.open(os.path.abspath(file))
+    if at is not None:
+        place.open(str(at))
     run(place, port, browser=browser, say=_tell)
 
 

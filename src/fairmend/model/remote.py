@@ -178,7 +178,7 @@ _FIXES = {  # by status, or by its first digit
 }
 
 
-def read_address(url: str) -> SplitResult:
+def read_address(url: str, what: str = "url") -> SplitResult:
     """An http or https address with a host; passwords in it are refused."""
     try:
         place = urlsplit(url)
@@ -188,11 +188,13 @@ def read_address(url: str) -> SplitResult:
     except (ValueError, AttributeError, TypeError):
         is_address = False
     got = "got something else" if isinstance(url, str) else f"got {type(url).__name__}"
+    if isinstance(url, str) and not set("@?#").intersection(url):  # no place for a secret
+        got = f"got {url!r}"
     example = "For example http://localhost:8080/invocations."
-    check(is_address, "url", "must be an http or https address", got, example)
+    check(is_address, what, "must be an http or https address", got, example)
     secret = place.username is not None or place.password is not None
     fix = "Pass token=... or headers=... instead."
-    check(not secret, "url", "must not hold a password", "got one", fix)
+    check(not secret, what, "must not hold a password", "got one", fix)
     return place
 
 

@@ -198,10 +198,12 @@ def _misshapen(message: str) -> BadRequest:
     """Where the JSON is wrong, without a word of its content."""
     where = message.rpartition(" - at `")[2].rstrip("`") if " - at `" in message else "$"
     if "unknown field" in message:
-        return BadRequest("bad_request", "the JSON has a key that does not belong there", 422)
+        return BadRequest(
+            "bad_request", "the JSON has a key that does not belong there; see /openapi.json", 422
+        )
     if any(letter in where for letter in "\"'") or not where.isascii():
         where = "$"
-    message = f"the JSON does not have the shape it must have, at {where}"
+    message = f"the JSON does not have the shape it must have, at {where}; see /openapi.json"
     return BadRequest("bad_request", message, 422)
 
 

@@ -133,7 +133,7 @@ def _check_settings(settings: RepairSettings, margin: float) -> None:
     for one in settings.disparities:
         for part in getattr(one, "parts", [(1.0, one)]):
             as_rate(part[1])
-    check_between("margin", margin, 0, np.inf, "For example 0.005.", open_ended=True)
+    check_between("margin", margin, 0, 1, "0.005 is half a point.", open_ended=True)
 
 
 def _is_amount(measure: Any) -> bool:

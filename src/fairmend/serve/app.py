@@ -183,12 +183,14 @@ class _Clients(Port):
         return reply(document(self.model, self.sidecar.serving.schema, self.protocols, self.config))
 
     async def not_found(self, request: Request, _: Exception) -> Response:
-        failed = RequestFailed("not_found", "there is nothing here", 404)
+        failed = RequestFailed(
+            "not_found", "nothing is served at this path; see /openapi.json", 404
+        )
         return problem(failed, self.error_body(request.scope["path"]))
 
     async def other_method(self, request: Request, error: Exception) -> Response:
         allow = (getattr(error, "headers", None) or {}).get("Allow", "")
-        failed = RequestFailed("method_not_allowed", "another method is needed", 405)
+        failed = RequestFailed("method_not_allowed", f"this path takes {allow}", 405)
         return problem(failed, self.error_body(request.scope["path"]), {"Allow": allow})
 
 

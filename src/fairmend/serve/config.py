@@ -106,7 +106,7 @@ class Config:
 
     def check(self) -> Config:
         """Refuse what types alone cannot tell."""
-        read_address(self.upstream)
+        read_address(self.upstream, "config upstream")
         webhook = self.secret(self.webhook_env)
         check(
             webhook is None or urlsplit(webhook).scheme in ("http", "https"),
@@ -232,13 +232,13 @@ def read_config(path: str | os.PathLike[str] | None, **given: Any) -> Config:
     """
     settings = {} if path is None else read_toml(path)
     settings |= {name: value for name, value in given.items() if value is not None}
-    for name, how in _REQUIRED.items():
-        check(name in settings, f"config {name}", "must be given", "got nothing", how)
     config: type = Config
     hints = hints_of(config)
     for name in settings:
         if name not in hints:
             raise unknown_key("config", "a sidecar", name, hints)
+    for name, how in _REQUIRED.items():
+        check(name in settings, f"config {name}", "must be given", "got nothing", how)
     options = {name: Option(name, hint, see="docs/deploy.md lists the settings.")
                for name, hint in hints.items()}  # fmt: skip
     read = {name: options[name].read(f"config {name}", one) for name, one in settings.items()}

@@ -105,20 +105,7 @@ class Project:
 
     def open(self, path: str) -> str:
         """A file of this machine, by its path; it stays where it is."""
-        what, fix = f"file {path!r}", "Check the name."
-        try:
-            place = self.folder / Path(path).expanduser()
-        except RuntimeError:  # ~ of nobody
-            raise DataError(what, "must be on this machine", "it is not", fix) from None
-        try:
-            is_file = place.is_file()
-            place.open("rb").close() if is_file else place.stat()
-        except OSError as error:
-            raise unreadable(what, error) from None
-        except ValueError:
-            raise DataError(what, "must be a path", "it holds a NUL byte", fix) from None
-        got = "it is a folder" if place.is_dir() else "it is a device or a pipe"
-        check(is_file, what, "must be a file", got, "Name one file with a table.")
+        place = file_at(self.folder, path)
         self.name_file(place)
         return str(place)
 
@@ -183,6 +170,25 @@ class Project:
     def settings_of(self, run: Run) -> Settings:
         """The settings that a run was made by."""
         return Settings.from_toml(_text(run.folder / SETTINGS), f"{run.name}/{SETTINGS}")
+
+
+def file_at(folder: Path, path: str) -> Path:
+    """A file that can be read, by its path from a folder."""
+    what, fix = f"file {path!r}", "Check the name."
+    try:
+        place = folder / Path(path).expanduser()
+    except RuntimeError:  # ~ of nobody
+        raise DataError(what, "must be on this machine", "it is not", fix) from None
+    try:
+        is_file = place.is_file()
+        place.open("rb").close() if is_file else place.stat()
+    except OSError as error:
+        raise unreadable(what, error) from None
+    except ValueError:
+        raise DataError(what, "must be a path", "it holds a NUL byte", fix) from None
+    got = "it is a folder" if place.is_dir() else "it is a device or a pipe"
+    check(is_file, what, "must be a file", got, "Name one file with a table.")
+    return place
 
 
 def _text(place: Path) -> str:

@@ -70,7 +70,8 @@ def read_outcomes(
     told = []
     for row, (who, y) in enumerate(zip(table.frame[column].to_list(), values, strict=True)):
         where = table.where(row)
-        check(who is not None, f"column {column!r}, {where}", "must not be empty", "it is")
+        check(who is not None, f"column {column!r}, {where}", "must not be empty", "it is",
+              "Complete the row, or leave it out.")  # fmt: skip
         name = str(who) if drawer is None else drawer.pseudonym(who)
         told.append(ToldOutcome(name, y, where))
     return told

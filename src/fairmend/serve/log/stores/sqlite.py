@@ -165,7 +165,8 @@ def _opened(path: Path) -> sqlite3.Connection:
             raise
     except sqlite3.Error:
         fix = "Name the file that `fairmend serve` writes."
-        raise _refusal(path, "must be a decision log", "it is not one", fix) from None
+        got = "it is not one" if path.exists() else "there is no such file"
+        raise _refusal(path, "must be a decision log", got, fix) from None
     return db
 
 
