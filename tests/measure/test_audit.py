@@ -595,8 +595,9 @@ Female     100             50.0 %              20.0 %          0.44  below 0.8  
 X            3                  –                   –             –                    –    –
 Male       100             50.0 %              45.0 %          1.00               49.0 %    –
 
-2 of 2 gaps are significant at 95 % confidence (Holm-corrected). The worst by points times people:
-sp is 25.0 points higher for Female than for Male, over 100 people. 2 other gaps cannot be judged."""  # noqa: E501
+2 of 2 gaps are significant at 95 % confidence (Holm-corrected for all gaps tested). The worst by
+points times people: sp is 25.0 points higher for Female than for Male, over 100 people. 2 other
+gaps cannot be judged."""  # noqa: E501
     assert str(audit(h, None, y, sensitive_features=s, metrics=["sp", "fnr"])) == expected
 
 
@@ -645,8 +646,8 @@ def test_verdict_of_a_fair_model():
     h, y, s = counted((50, 100), (51, 100))
     fair = audit(h, None, y, sensitive_features=s, confidence=0.999)
     assert fair.verdict() == (
-        "None of the 4 gaps is significant at 99.9 % confidence (Holm-corrected). "
-        "That is not proof that there is none."
+        "None of the 4 gaps is significant at 99.9 % confidence (Holm-corrected for all gaps "
+        "tested). That is not proof that there is none."
     )
     one = audit(h, None, y, sensitive_features=s, metrics=["sp"])
     assert one.verdict().startswith("The gap is not significant")

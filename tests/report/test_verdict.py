@@ -60,7 +60,7 @@ def test_four_questions_answered_from_the_figures(report):
     assert f"Yes: {100 * old.target_rate:.1f} % of b" in there
     assert f"a gap of {100 * old.gap:+.1f} points" in there
     assert f"(95 % interval {100 * old.low:+.1f} to {100 * old.high:+.1f}, from" in there
-    assert "It is significant (p < .001, Holm-corrected)" in there
+    assert "It is significant (p < .001, Holm-corrected for all gaps tested)" in there
     assert re.search(rf"The repair .* {re.escape(points(new.gap))} points \(", there)
     assert there.endswith("which is not significant: that is no proof that no gap is left.")
     assert answers["Can any distribution of inputs close it?"].startswith("The gap can be closed")
@@ -193,8 +193,8 @@ def test_gaps_in_words():
     assert in_words(GAP) == (
         "Perhaps: of those with a negative outcome, 50.0 % of a and 40.0 % of the rest get a "
         "positive decision, a gap of +10.0 points (95 % interval -10.0 to +30.0, from 5 and 5 "
-        "people). It is not significant (p = .200, Holm-corrected): chance alone can give such a "
-        "gap. That is not proof that there is none."
+        "people). It is not significant (p = .200, Holm-corrected for all gaps tested): "
+        "chance alone can give such a gap. That is not proof that there is none."
     )
     nan = float("nan")
     unknown = replace(GAP, gap=nan, note="too few people")
@@ -377,8 +377,8 @@ def test_counts_and_ratios_are_those_of_the_audits(report):
     before, after = report.before, report.after
     counts = [sum(gap.survives(0.95) for gap in one if gap.judged) for one in (before, after)]
     assert significant(before, after) == (
-        f"{counts[0]} of {len(before.gaps)} gaps are significant (Holm-corrected); with the "
-        f"repair, {counts[1]}."
+        f"{counts[0]} of {len(before.gaps)} gaps are significant (Holm-corrected for all gaps "
+        f"tested); with the repair, {counts[1]}."
     )
     low = before.groups[1]
     assert low.below_four_fifths

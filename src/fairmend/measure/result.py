@@ -19,6 +19,7 @@ from fairmend.data.naming import GroupNames
 from fairmend.data.plain import as_plain, from_plain
 from fairmend.data.stored import stored
 from fairmend.errors import require
+from fairmend.measure.wording import CORRECTED
 from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent, points
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class Audit(doors.Shown):
         if not tested:
             return f"There is no test for these gaps. {self._worst(judged)}{more}"
         certain = [gap for gap in tested if gap.survives(self.confidence)]
-        sure = f"at {_per_cent(self.confidence)} confidence (Holm-corrected)."
+        sure = f"at {_per_cent(self.confidence)} confidence ({CORRECTED})."
         if not certain:
             who = "The gap is not" if len(tested) == 1 else f"None of the {len(tested)} gaps is"
             hedge = "That is not proof that there is none."

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fairmend.status import PlanStatus
 
 NAN = float("nan")
+CORRECTED = "Holm-corrected for all gaps tested"
 EXACT = 1e-9
 """The tolerance where no person stands behind a gap."""
 EQUAL = 1e-6

@@ -38,7 +38,7 @@ __all__ = [
 
 Kind = Literal["selection", "scoring"]
 NAN = float("nan")
-HIGHEST = "highest rate, the measure of the others"
+HIGHEST = "highest rate, the reference for the others"
 SMALL = 0.02
 """A category with a smaller share of the data may be left out of the ratios (6 RCNY 5-301 d)."""
 UNKNOWN_LABELS = frozenset(

@@ -186,7 +186,7 @@ def _answer_about(one: Monitored, figures: MonitorFigures) -> tuple[int, str]:
     _, low, high = seen.repaired
     if max(-low, high) <= figures.tolerance:
         return 0, f"Yes: {said}, within the tolerance of {tolerance}."
-    return 2, f"It cannot be told yet: {said}; the tolerance is {tolerance}."
+    return 2, f"Not yet clear: {said}; the tolerance is {tolerance}."
 
 
 def _span(interval: Interval) -> str:

@@ -11,6 +11,7 @@ from fairmend.data.naming import GroupNames
 from fairmend.measure.disparity import RateGap, find_metric, title_of, words_of
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap
 from fairmend.measure.wording import (
+    CORRECTED,
     EXACT,
     Affected,
     describe_people,
@@ -280,7 +281,7 @@ def significant(before: Audit, after: Audit | None) -> str:
     ]
     (k, n), *then = counts
     now = f"; with the repair, {then[0][0]}" if then else ""
-    return f"{k} of {n} {'gap is' if n == 1 else 'gaps are'} significant (Holm-corrected){now}."
+    return f"{k} of {n} {'gap is' if n == 1 else 'gaps are'} significant ({CORRECTED}){now}."
 
 
 def carried(explanation: Explanation) -> str:
@@ -312,8 +313,8 @@ def in_words(gap: Gap, confidence: float = 0.95, names: GroupNames | None = None
 
     >>> print(in_words(Gap("sp", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)))
     Yes: 60.0 % of b and 40.0 % of a get a negative decision, a gap of +20.0 points (95 % \
-interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Holm-corrected): \
-chance alone seldom gives such a gap.
+interval +10.0 to +30.0, from 90 and 80 people). It is significant (p = .020, Holm-corrected for \
+all gaps tested): chance alone seldom gives such a gap.
     """
     named = names or GroupNames()
     target, baseline = named(gap.target), named(gap.baseline)
@@ -424,7 +425,7 @@ def _how_sure(gap: Gap, confidence: float) -> str:
     meaning = ": chance alone can give such a gap. That is not proof that there is none"
     if _is_significant(gap, confidence):
         meaning = ": chance alone seldom gives such a gap" if gap.survives(confidence) else ""
-    test = f"({p_text(gap.p_adjusted)}, Holm-corrected)"
+    test = f"({p_text(gap.p_adjusted)}, {CORRECTED})"
     return f"It {_chance(gap, confidence)} {test}{meaning}."
 
 

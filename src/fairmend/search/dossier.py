@@ -59,9 +59,9 @@ KINDS = {
 _REASONS = {
     "passed": "Passed, but a later one with a smaller gap passed too.",
     "reads the group: for comparison": "It reads each person's group. It is here for comparison.",
-    "not its turn: one before it did not pass": "It was named, but one before it did not pass.",
+    "not tested: one before it did not pass": "It was named, but one before it did not pass.",
     "not shown to be within the margin": "Its performance is not shown to be within the margin.",
-    "gap not shown to be smaller": "Its gap is not shown to be smaller on the people who judged.",
+    "gap not shown to be smaller": "Its gap is not shown to be smaller on the holdout.",
     "choosing: no smaller gap": "Its gap was not smaller on the people it was chosen on.",
     "choosing: beyond the margin": "On the people it was chosen on it lost more than the margin.",
     "choosing: others did better": "On the people it was chosen on, others did better.",
@@ -69,10 +69,10 @@ _REASONS = {
 _LIMITS = (
     "This page does not prove that there is no better alternative. A search finds what it looks "
     "for: other candidates may exist.",
-    "The figures are about people like those who judged. Outcomes are taken as recorded. If the "
-    "record treats groups differently, so does every figure here.",
-    "People can judge once. A second search on the same people uses what the first one showed, "
-    "and its figures are too good.",
+    "The figures are about people like those of the holdout. Outcomes are taken as recorded. If "
+    "the record treats groups differently, so does every figure here.",
+    "A holdout can be used once. A second search on the same people uses what the first one "
+    "showed, and its figures are too good.",
     "Whether an alternative is lawful, necessary or proportionate is not a question of statistics. "
     "This page is no legal advice.",
 )
@@ -205,7 +205,8 @@ def _figures(result: Alternatives) -> list[tuple[str, str, str]]:
         ]
     else:
         value = result.measure_text(performance.value)
-        figures.append((result.measure, value, f"the margin is {result.margin_text}"))
+        meaning = "right decisions, wrong ones weighed; " if result.measure == "worth" else ""
+        figures.append((result.measure, value, f"{meaning}the margin is {result.margin_text}"))
     least, why = "not known", "see “How far any alternative could go”"
     if isinstance(result.bound, Bound):
         least = f"{100 * result.bound.gap:.1f} points" if result.bound.gap > 0 else "no limit shown"
@@ -232,7 +233,9 @@ def _scatter(result: Alternatives) -> Plane:
         result.frontier,
     )
     hidden = len(result.candidates) - len(points_shown)
-    left_out = f" {hidden} that are worse than the model in both are not drawn." if hidden else ""
+    left_out = ""
+    if hidden:
+        left_out = f" {hidden} that are worse than the model in both are not shown in the chart."
     performance = now.judging.performance
     labels = {id(now): "the model as it is", id(result.best): "the best"}
     dots = tuple(
@@ -305,7 +308,7 @@ def _about_candidates(result: Alternatives) -> str:
     by_kind = "; ".join(f"{KINDS[kind][1]}: {count}" for kind, count in kinds.items())
     return (
         f"{len(result.candidates) - 1} candidates were tried ({by_kind}). None of them retrains "
-        f"the model. All figures are of the {result.provenance.reported:,} people who judged."
+        f"the model. All figures are of the {result.provenance.reported:,} people of the holdout."
     )
 
 
@@ -343,7 +346,7 @@ def _every(result: Alternatives) -> Table:
     performance = "judging.performance"
     return Table.of(
         "candidates-table",
-        "Every candidate, on the people who judged",
+        "Every candidate, on the people of the holdout",
         (
             Column("candidate", read="name"),
             Column("gap, points", "points", "gap"),
@@ -473,8 +476,9 @@ def _scenarios(result: Alternatives) -> Table:
             Column("threshold", read=lambda gap: "not set (0)"),
             Column("mitigation", read=mitigation),
             Column("trigger", read=lambda gap: (
-                "crossed: the gap is significant (Holm)" if gap.survives(audit.confidence)
-                else "not crossed: not significant (Holm)" if gap.judged else "cannot be judged")),
+                "crossed: the gap is significant (Holm-corrected)" if gap.survives(audit.confidence)
+                else "not crossed: not significant (Holm-corrected)" if gap.judged
+                else "cannot be judged")),
         ),
         audit.in_order(),
     )  # fmt: skip

@@ -219,7 +219,7 @@ def split(
         "y",
         "must hold what really happened",
         "got None",
-        "Whether an alternative performs as well can be told from outcomes alone.",
+        "Whether an alternative performs as well can be seen from outcomes alone.",
     )
     if isinstance(holdout, Mapping):
         names = {"X", "y", "sensitive_features", "sample_weight", "ids"}

@@ -92,7 +92,7 @@ class Alternative:
             return "passed"
         before, after = self.choosing, self.judging
         if self.place is not None and not self.reached:
-            return "not its turn: one before it did not pass"
+            return "not tested: one before it did not pass"
         if self.place is not None:
             worse = after.performance.p_worse > RISK
             return "not shown to be within the margin" if worse else "gap not shown to be smaller"
@@ -265,7 +265,7 @@ class Alternatives(doors.Shown):
                     "on.")  # fmt: skip
         first = self.named[0]
         return (f"Of {tried} candidates the most promising, “{first.name}”, did not pass on "
-                f"the people kept for judging: {first.why}.")  # fmt: skip
+                f"the people of the holdout: {first.why}.")  # fmt: skip
 
     def table(self) -> TextTable:
         """The candidates as a table, by kind and gap."""

@@ -127,7 +127,7 @@ GAP = "the gap in false negative rate of b against a"
          f"Yes: in shadow nothing is repaired; with the repair {GAP} would be +1.0 points "
          "(-2.0 to +4.0), within the tolerance of 5 points."),
         ({"overall": about(90, 90, (0.01, -0.2, 0.4))},
-         f"It cannot be told yet: with the repair {GAP} is +1.0 points (-20.0 to +40.0); the "
+         f"Not yet clear: with the repair {GAP} is +1.0 points (-20.0 to +40.0); the "
          "tolerance is 5 points."),
         ({"overall": about(900, 900, (0.09, 0.07, 0.11), alert=True)},
          f"No: with the repair {GAP} is +9.0 points (+7.0 to +11.0). It is shown to be beyond the "
@@ -161,7 +161,12 @@ def test_a_decision_is_told_with_what_became_of_it():
     }  # fmt: skip
     logged = LoggedDecision(row, ((FIRST, 0), (FIRST + 60, 1)), ("bad_type",))
     text = decision_page("17/0", [logged])
-    for said in ("shadow_failed", "bad_type", "0, told 2026-05-01 00:00:00", "1, told 2026-05-01"):
+    for said in (
+        "shadow_failed",
+        "bad_type",
+        "0, recorded 2026-05-01 00:00:00",
+        "1, recorded 2026-05-01",
+    ):
         assert said in text
     assert EVIL not in text
     assert "is not in the log" in decision_page(EVIL, [])

@@ -599,7 +599,7 @@ def test_the_highest_rate_is_named_on_its_side(open_page, several):
             "all => all.map(row => [row.cells[0].textContent, row.cells[9].textContent])"
         )
     )  # fmt: skip
-    said = "highest rate, the measure of the others"
+    said = "highest rate, the reference for the others"
     before, after = (
         max(audit.groups, key=lambda group: group.selection_rate).group
         for audit in (report.before, report.after)

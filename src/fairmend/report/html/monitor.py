@@ -76,7 +76,7 @@ def _facts(logged: LoggedDecision) -> Iterator[tuple[str, str]]:
             yield title, str(row[name])
     yield "columns edited", row["edited"] or "none"
     for at, y in logged.outcomes:
-        yield "outcome", f"{y}, told {timestamp(at)}"
+        yield "outcome", f"{y}, recorded {timestamp(at)}"
     if not logged.outcomes:
         yield "outcome", "not known yet"
 

@@ -220,7 +220,7 @@ def scores(explanation: Explanation) -> RowChart:
         "Of the influence: how much of each row's part in the gap the feature explains alone.",
         "Shift: the share of people whose value would have to differ.",
     )
-    drawn = f" The first {len(shown)} are drawn." if 0 < len(shown) < len(sure) else ""
+    drawn = f" The first {len(shown)} are shown in the chart." if 0 < len(shown) < len(sure) else ""
     return RowChart.of(
         "scores",
         caption,
@@ -516,7 +516,7 @@ _PRICE = (
     Column("accuracy", "rate"),
     Column("interval of accuracy", "rates", "accuracy_low accuracy_high"),
     Column("worth", "decimal"),
-    Column("decisions turned", "rate", "turned"),
+    Column("decisions flipped", "rate", "turned"),
 )
 
 

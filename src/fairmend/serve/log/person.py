@@ -48,7 +48,7 @@ class PersonalDecision:
         else:
             said += self._edited()
         for at, y in self.outcomes:
-            said.append(f"What became of it, told on {_time(at)}: {_LABELS[y]}.")
+            said.append(f"Outcome, recorded on {_time(at)}: {_LABELS[y]}.")
         if len({y for _, y in self.outcomes}) > 1:
             said.append("These contradict each other; the last one counts.")
         return "\n  ".join(said)
