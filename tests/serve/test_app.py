@@ -520,9 +520,9 @@ def test_slips_in_the_settings_are_told_first_and_with_what_came(tmp_path):
     slip.write_text('artifact = "r.zip"\nupstrem = "http://h/score"\n')
     with pytest.raises(DataError, match=r"unknown key 'upstrem'. Did you mean 'upstream'\?"):
         read_config(slip)
-    with pytest.raises(DataError, match="config upstream: .* address; got '127.0.0.1:9000'"):
+    with pytest.raises(DataError, match=r"config upstream: .* address; got '127.0.0.1:9000'"):
         read_config(None, artifact="r.zip", upstream="127.0.0.1:9000")
-    with pytest.raises(DataError, match="config upstream: .* got something else") as raised:
+    with pytest.raises(DataError, match=r"config upstream: .* got something else") as raised:
         read_config(None, artifact="r.zip", upstream="ftp://h/?token=hidden")
     assert "hidden" not in str(raised.value)
 

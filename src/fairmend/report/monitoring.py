@@ -144,7 +144,7 @@ def answer(figures: MonitorFigures) -> str:
     others = len(answers) - 1
     alike = sum(rank == worst for rank, _ in answers) - 1
     if others:
-        text += f" The same holds of {alike} of the {others} other groups." if alike else (
+        text += f" The same holds for {alike} of the {others} other groups." if alike else (
             f" {'The other group is' if others == 1 else f'The {others} other groups are'} "
             "nearer to closed."
         )  # fmt: skip
@@ -163,7 +163,7 @@ def _answer_about(one: Monitored, figures: MonitorFigures) -> tuple[int, str]:
     else:
         verb = f"in shadow nothing is repaired; with the repair {gap} would be"
     if seen is None:
-        return 1, f"Not known yet: nobody of {one.target} or {one.baseline} has been decided about."
+        return 1, f"Not known yet: there is no decision about {one.target} or about {one.baseline}."
     if seen.repaired is None:
         known = f"outcomes are known of {seen.labelled:,} of {seen.people:,} people"
         if seen.estimate is None:
@@ -213,8 +213,8 @@ def find_alerts(
     alerts = []
     if changed:
         alerts.append(
-            Alert(probed_at, "model", f"The vendor answers {changed} of its probes otherwise than "
-                  f"in the audit: the model has changed. {_POLICIES[policy]}Audit it again.")
+            Alert(probed_at, "model", f"The vendor answers {changed} of its probes differently "
+                  f"than in the audit: the model has changed. {_POLICIES[policy]}Audit it again.")
         )  # fmt: skip
     if probe_failed:
         alerts.append(
