@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairmend.cli.main import COMMANDS, options_of
+from fairmend.data.roles import ColumnGuess
 from fairmend.errors import DataError
 from fairmend.studio.fixes import Fix, apply_fix, fixes_in, role_of, with_role
 from fairmend.studio.project import Outdated, Project
+from fairmend.studio.screens import questions
 from fairmend.studio.settings import STEPS, Settings, options
 
 NAMES = st.text(min_size=1, max_size=8).filter(lambda text: "\ud800" not in text)
@@ -142,3 +144,15 @@ def test_a_page_that_is_out_of_date_changes_nothing(tmp_path):
 
 def test_every_step_has_a_command():
     assert set(STEPS) <= set(COMMANDS)
+
+
+def test_a_column_that_can_be_read_by_now_is_offered_first_as_the_decision():
+    """Decimal commas hide at first that a column holds scores."""
+    score = ColumnGuess("score", "numbers", 0, 700, (), (), "decision", "from 0 to 1")
+    paid = ColumnGuess("paid", "words", 0, 2, ("no", "yes"), ("no", "yes"), "input", "")
+    settings = Settings(file="f.csv", groups=["g"], group=["g"], proposed=True)
+    group = ColumnGuess("g", "words", 0, 2, ("a", "b"), ("a", "b"), "group", "")
+    [asked] = questions(settings, [paid, score, group])
+    assert [fix.options for fix in asked.fixes] == [
+        (("--predictions", "score"),), (("--predictions", "paid"),),
+    ]  # fmt: skip

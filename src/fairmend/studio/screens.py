@@ -182,7 +182,9 @@ def _problems(settings: Settings, columns: Sequence[ColumnGuess]) -> Iterator[Pr
         has_decisions = settings.predictions or settings.model
         flag = "--group" if has_decisions else "--predictions"
         most = MOST_VALUES if has_decisions else 2
-        few = [one for one in free if 2 <= one.distinct <= most]
+        likely = "group" if has_decisions else "decision"  # perhaps it can be read by now alone
+        few = [one for one in free if one.role == likely]
+        few += [one for one in free if one.role != likely and 2 <= one.distinct <= most]
         yield Problem(settings.lacks, [Fix(((flag, one.name),)) for one in few[:MOST_WAYS]])
 
 
