@@ -272,7 +272,7 @@ class BlindPlan(Plan):
 
     @property
     def search(self) -> str:
-        return "; ".join(dict.fromkeys(donors.words for donors in self.rule.donors))
+        return ", and ".join(dict.fromkeys(donors.words for donors in self.rule.donors))
 
     def route(self, rows: Frame, answers: Answers) -> Route:
         """Turn decisions as the rule says; who has no allowed edit keeps the model's."""

@@ -259,8 +259,9 @@ def _plan_text(plan: PlanSummary, report: Report) -> str:
     text = plan.in_words
     target, baseline = report.names.pair(plan.target, plan.baseline)
     search = f" Destinations are {plan.search}." if plan.search else ""
+    how = "one rule for everybody, without the group" if report.blind else plan.method
     return (
-        f"{text.status} The gap of {target} against {baseline}, by {plan.method}, on the people it "
+        f"{text.status} The gap of {target} against {baseline}, by {how}, on the people it "
         f"was fitted on: {'; '.join(filter(None, (*text.gaps, text.interval)))}.{search}"
     )
 
