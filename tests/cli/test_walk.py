@@ -445,5 +445,5 @@ def test_new_files_are_read_as_the_file_of_the_repair(call, tmp_path):
     assert (report.code, "12 of 600 people" in report.err) == (0, True), report.err
     other = call("apply", "r.fairmend", "people.csv", "-o", "o.csv", "--missing", "none", *KEY)
     assert (other.code, (tmp_path / "o.csv").exists()) == (3, False)
-    assert "was read with --missing k.A.; this one with --missing none" in other.err
+    assert "was read with --missing k.A.; this one with --missing none alone" in other.err
     assert "'k.A.'" in other.err.splitlines()[-1]  # no group of the audit
