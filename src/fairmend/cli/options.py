@@ -264,7 +264,8 @@ class CellOptions:
             note(f"cells are read as in the file of the repair: {' '.join(kept)}")
         if instead:
             now = " ".join(flag for flag, name in spelling.options() if name in said)
-            note(f"the file of the repair was read with {' '.join(instead)}; this one with {now} alone")
+            then = " ".join(instead)
+            note(f"the file of the repair was read with {then}; this one with {now} alone")
         return spelling
 
 

@@ -107,7 +107,7 @@ def test_nothing_known_yet_is_said():
     text = monitor_page(figures(0, "b", overall=None))
     assert text.count("Nothing is known yet") == 5
     assert "<svg" not in text
-    assert "Not known yet: nobody of b" in text
+    assert "Not known yet: there is no decision about b" in text
 
 
 def about(people, labelled, gap, estimate=None, *, alert=False):
