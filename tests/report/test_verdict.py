@@ -380,6 +380,14 @@ def test_counts_and_ratios_are_those_of_the_audits(report):
         f"{counts[0]} of {len(before.gaps)} gaps are significant (Holm-corrected for all gaps "
         f"tested); with the repair, {counts[1]}."
     )
+    first, *others = before.gaps
+    unknown = replace(first, gap=float("nan"), note="too few people")
+    sure = sum(gap.survives(0.95) for gap in others if gap.judged)
+    assert significant(replace(before, gaps=(unknown, *others)), None) == (
+        f"{sure} of {len(others)} gaps are significant (Holm-corrected for all gaps tested). 1 "
+        "other gap cannot be judged."
+    )
+    assert significant(replace(before, gaps=(unknown,)), None) == "No gap can be judged."
     low = before.groups[1]
     assert low.below_four_fifths
     assert ratios(before, None).endswith(f"the most selected group: b ({low.impact_ratio:.2f}).")

@@ -273,15 +273,20 @@ def _below(audit: Audit) -> str:
 
 
 def significant(before: Audit, after: Audit | None) -> str:
-    """How many gaps are significant, before and with the repair."""
-    counts = [
-        (sum(gap.judged and gap.survives(audit.confidence) for gap in audit), len(audit.gaps))
+    """How many of the gaps that can be judged are significant, before and with the repair."""
+    k, *then = (
+        sum(gap.judged and gap.survives(audit.confidence) for gap in audit)
         for audit in (before, after)
         if audit is not None
-    ]
-    (k, n), *then = counts
-    now = f"; with the repair, {then[0][0]}" if then else ""
-    return f"{k} of {n} {'gap is' if n == 1 else 'gaps are'} significant ({CORRECTED}){now}."
+    )
+    n = sum(gap.judged for gap in before)
+    if n == 0:
+        return "No gap can be judged."
+    now = f"; with the repair, {then[0]}" if then else ""
+    left = len(before.gaps) - n
+    others = f" {left} other {'gap' if left == 1 else 'gaps'} cannot be judged." if left else ""
+    are = "gap is" if n == 1 else "gaps are"
+    return f"{k} of {n} {are} significant ({CORRECTED}){now}.{others}"
 
 
 def carried(explanation: Explanation) -> str:
