@@ -218,6 +218,8 @@ class RepairedClassifier(doors.Shown, ClassifierMixin, TransformerMixin, BaseEst
             # nothing is kept of a repair that was refused
             self.key_: bytes | None = self._make_key()
             self._keep(box, data, audited, plans, levels)
+            if isinstance(spelling := getattr(X, "spelling", None), Spelling):  # rows of files
+                self.spelling_ = spelling
         return self
 
     def __getstate__(self) -> dict[str, Any]:

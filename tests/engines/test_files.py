@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fairmend
 from fairmend import engines
+from fairmend.data.spelling import Spelling
 from fairmend.engines import job as job_module
 from fairmend.engines.packed import count_packed, domains
 from fairmend.engines.source import files, find
@@ -491,3 +492,30 @@ def test_words_that_look_like_truth_stay_words(tmp_path):
         name: set(cells.frame.column(name).drop_nulls().to_list()) for name in cells.frame.names
     }
     assert found == {"said": {"yes", "no"}, "true": {True, False}, "both": {"True", "no"}}
+
+
+def test_new_files_are_read_as_those_of_the_fit(tmp_path):
+    """Decimal commas, and a word for a missing group, are said once."""
+    people = make_people(600)
+    text = people.assign(
+        a=[f"{one / 2:.1f}".replace(".", ",") for one in people["a"]],
+        group=np.where(people["id"] < 9, "k.A.", people["group"]),
+    )
+    text[9:].to_csv(tmp_path / "old.csv", sep=";", index=False)
+    text.to_csv(tmp_path / "new.csv", sep=";", index=False)
+    spelling = Spelling(missing=("k.A.",), decimal=",")
+    old = engines.source(tmp_path / "old.csv", inputs=INPUTS, spelling=spelling)
+    repaired = fairmend.RepairedClassifier(Vendor(), "sp", random_state=0)
+    repaired.fit(old, "y", sensitive_features="group").save(tmp_path / "r.fairmend")
+    loaded = fairmend.load(tmp_path / "r.fairmend", Vendor(), key=repaired.key_)
+    new = engines.source(tmp_path / "new.csv", inputs=INPUTS, spelling=spelling)
+    decided = [
+        engines.map_rows(one, X, sensitive_features="group", ids="id").read_all()["decision"]
+        for one, X in ((repaired, new), (loaded, tmp_path / "new.csv"))
+    ]
+    assert decided[0] == decided[1]
+    assert len(decided[0]) == 600
+    frame = people.assign(spelling=people["a"])[[*INPUTS, "spelling"]]  # a column of that name
+    of_frame = fairmend.RepairedClassifier(Vendor(), "sp", random_state=0)
+    of_frame.fit(frame, people["y"], sensitive_features=people["group"])
+    assert of_frame.spelling_ == Spelling()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -322,6 +323,8 @@ def map_rows(
     fix = "The one adds decisions, the other edits inputs."
     check_choice("what", what, ("predict", "transform"), fix)
     place = find(X) or source(X)
+    if not isinstance(X, Source):  # which says itself how its cells are written
+        place = replace(place, spelling=classifier.spelling_)
     job = Job(
         classifier.fitted_repair,
         what=what,  # type: ignore[arg-type]
