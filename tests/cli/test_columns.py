@@ -66,6 +66,16 @@ def test_the_first_audit_says_which_words_are_positive(call, tmp_path):
     assert done.code == 0, done.err
 
 
+def test_where_no_column_is_surely_the_outcome_it_says_so(call, tmp_path):
+    path = tmp_path / "hires.csv"
+    rows = [f"{'fm'[i % 2]},{i % 7},{i // 2 % 2},{i // 3 % 2},{i // 5 % 2}" for i in range(60)]
+    path.write_text("\n".join(["sex,years,remote,good_hire,decision", *rows]) + "\n")
+    said = call("columns", str(path)).err
+    assert "unsure about remote, good_hire: it has two values and may be the outcome" in said
+    assert "no column is surely the outcome" in said
+    assert "--label" not in said.split("a first audit:")[1]
+
+
 def test_a_file_that_is_none_is_an_error_in_a_line(call, tmp_path):
     done = call("columns", str(tmp_path / "no.csv"))
     assert done.code == 3

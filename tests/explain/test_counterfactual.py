@@ -344,6 +344,17 @@ def test_a_rate_nobody_in_the_baseline_has_is_refused():
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(("target", "pair"), [(None, ("b", "a")), ("few", ("few", "a"))])
+def test_a_group_too_small_to_be_compared_is_neither_worst_nor_best_unless_named(target, pair):
+    """As in an audit: four people, all refused, are not the worst-off by chance."""
+    X = np.r_[np.tile([[0], [1]], (100, 1)), np.tile([[0], [0], [1]], (100, 1)), np.zeros((4, 1))]
+    s = np.repeat(["a", "b", "few"], [200, 300, 4])
+    y = np.arange(len(X)) % 2
+    found = counterfactual(lambda rows: rows[:, 0], X, y, sensitive_features=s, disparity="sp",
+                           target=target)  # fmt: skip
+    assert (found.target_name, found.baseline_name) == pair
+
+
 @pytest.mark.parametrize("disparity", ["fnr", Alignment(0.1)], ids=str)
 def test_recorded_predictions_without_inputs_are_refused_where_inputs_are_needed(disparity):
     with pytest.raises(DataError, match=r"^X: must hold the model's inputs; only predictions"):

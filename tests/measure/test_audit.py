@@ -347,7 +347,10 @@ def test_rest_is_everybody_else():
     assert (
         audit(h, None, y, sensitive_features=s, reference="rest")
         .verdict()
-        .endswith("sp is 60.0 points higher for t than for the rest, over 100 people.")
+        .endswith(
+            "80.0 % of t and 20.0 % of the rest get a negative decision, a gap of +60.0 points "
+            "over 100 people."
+        )
     )
 
 
@@ -596,8 +599,8 @@ X            3                  –                   –             –       
 Male       100             50.0 %              45.0 %          1.00               49.0 %    –
 
 2 of 2 gaps are significant at 95 % confidence (Holm-corrected for all gaps tested). The worst by
-points times people: sp is 25.0 points higher for Female than for Male, over 100 people. 2 other
-gaps cannot be judged."""  # noqa: E501
+points times people: 80.0 % of Female and 55.0 % of Male get a negative decision, a gap of +25.0
+points over 100 people. 2 other gaps cannot be judged."""  # noqa: E501
     assert str(audit(h, None, y, sensitive_features=s, metrics=["sp", "fnr"])) == expected
 
 
@@ -617,8 +620,8 @@ def test_the_headline_is_the_worst_by_people_and_points():
     assert max(found.gaps, key=lambda gap: gap.gap).target == "z small"
     assert all(gap.survives(0.95) for gap in found.gaps)
     assert found.verdict().endswith(
-        "The worst by points times people: sp is 20.0 points higher for b large than for a best, "
-        "over 2,000 people."
+        "The worst by points times people: 40.0 % of b large and 20.0 % of a best get a negative "
+        "decision, a gap of +20.0 points over 2,000 people."
     )
     assert found.worst_first() == ("b large", "z small", "a best")
 
@@ -628,7 +631,7 @@ def test_what_is_not_significant_is_no_headline_and_comes_later():
     found = audit(h, None, y, sensitive_features=s, metrics=["sp"], reference="a")
     harms = {gap.target: gap.harm for gap in found.gaps}
     assert harms["b"] == pytest.approx(70)
-    assert "for b than for a" in found.verdict()
+    assert " of b and 30.0 % of a get a negative decision" in found.verdict()
     assert found.worst_first() == ("b", "c", "d", "a"), "the reference last"
     shown = [line.split()[1] for line in str(found).splitlines() if line.startswith("sp  ")]
     assert shown == ["b", "c", "d"]
@@ -638,7 +641,7 @@ def test_what_is_not_significant_is_no_headline_and_comes_later():
 def test_a_better_off_group_is_no_headline_while_another_is_worse_off():
     h, y, s = crowd(("better", 4_000, 400), ("worse", 200, 140), ("reference", 1_000, 500))
     found = audit(h, None, y, sensitive_features=s, metrics=["sp"], reference="reference")
-    assert "20.0 points higher for worse than for reference, over 200 people" in found.verdict()
+    assert "70.0 % of worse and 50.0 % of reference get a negative decision" in found.verdict()
     assert found.worst_first() == ("worse", "better", "reference")
 
 

@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 from fairmend import RepairedClassifier, audit, counterfactual
+from fairmend.data.naming import GroupNames
+from fairmend.measure.metrics import FNR, FPR, SP
 from fairmend.measure.result import Gap
-from fairmend.measure.wording import share
+from fairmend.measure.wording import rates_in_words, share
 from fairmend.report.verdict import (
     CLOSES,
     audit_headline,
@@ -128,6 +130,20 @@ def test_one_person_is_no_people():
     assert " 1 people" not in report.to_html()
 
 
+@pytest.mark.parametrize("disparity", [FNR + FPR, 0.5 * SP, SP.mirror], ids=lambda one: one.name)
+def test_a_sum_of_rates_is_no_share_of_people(disparity):
+    """Of nobody is it said that 103 % of them do something."""
+    rng = np.random.default_rng(0)
+    s = np.repeat(["a", "b"], 500)
+    h = (rng.random(1_000) < np.where(s == "a", 0.3, 0.7)).astype(int)
+    y = rng.integers(0, 2, 1_000)
+    [gap] = audit(h, None, y, sensitive_features=s, metrics=[disparity], reference="b")
+    rates = f"{disparity.name} is {100 * gap.target_rate:.1f} % for a and "
+    rates += f"{100 * gap.baseline_rate:.1f} % for b"
+    assert rates in in_words(gap)
+    assert rates_in_words(gap, GroupNames()) == rates
+
+
 def test_nobody_worse_off_means_nothing_done():
     X, y, _ = people(0, shift=0.0)
     s = np.tile(["a", "b"], 1_000)
@@ -137,7 +153,7 @@ def test_nobody_worse_off_means_nothing_done():
     assert report.explanation is None
     assert report.verdict()[-1][1].startswith("Nothing to anybody")
     html = report.to_html()
-    assert "No group fared worse than the reference" in html
+    assert "no group was found to fare worse than the reference" in html
     assert report.before.verdict().endswith("That is not proof that there is none.")
     assert html.count("That is not proof") == 1, "the headline, and nothing says it again"
 
@@ -203,7 +219,7 @@ def test_gaps_in_words():
     )
     aligned = replace(GAP, metric="da", target_rate=nan, gap=0.25)
     assert in_words(replace(aligned, low=nan, high=nan, p_value=nan, p_adjusted=nan)) == (
-        "da of a against the rest is 0.250. There is no test for it."
+        "The gap in distribution alignment of a against the rest is 0.250. There is no test for it."
     )
     assert "is 0.250 (95 % interval -0.100 to 0.300, from 5 and 5 people)" in in_words(aligned)
 

@@ -35,6 +35,15 @@ def columns(file: o.File, cells: o.CellAndWordOptions, as_json: o.AsJson = False
     for one in guesses:
         for text in filter(None, (one.problem, one.note)):
             note(text)
+    unsure: dict[str, list[str]] = {}
+    for one in guesses:
+        if one.unsure:
+            unsure.setdefault(one.unsure, []).append(one.name)
+    for what, names in unsure.items():
+        note(f"unsure about {', '.join(names)}: {what}")
+    if not any(one.role == "outcome" for one in guesses):
+        note("no column is surely the outcome, and without one only decisions are compared; "
+             "--label COLUMN names it")  # fmt: skip
     typed = [*_options(guesses), *(flag for flag, _ in cells.spelling.options())]
     say(" ".join(["a first audit:", "fairmend audit", shlex.quote(file), *typed]))
 

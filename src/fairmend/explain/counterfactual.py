@@ -7,7 +7,7 @@ Q exists is answered by a certificate (the paper's Proposition 1), not by a fail
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
@@ -36,6 +36,7 @@ from fairmend.measure.equal_inputs import (
     decision_difference,
     names_of_the_group,
 )
+from fairmend.measure.intervals import RateEstimate
 from fairmend.measure.metrics import SP, check_outcomes_are_known
 from fairmend.measure.population import AuditData, Population, pooled
 from fairmend.measure.tabulate import tabulate
@@ -478,7 +479,10 @@ def _check_settings(
 def choose_groups(
     data: AuditData, disparity: Disparity, target: Hashable, baseline: Hashable
 ) -> tuple[Hashable, Hashable]:
-    """Named groups as named; otherwise the worst-off and the best-off by the disparity's rates."""
+    """Named groups as named; otherwise the worst-off and the best-off by the disparity's rates.
+
+    As in an audit, groups too small to be compared are neither, unless there are no others.
+    """
     if target is not None:
         data.place(target, "target")
     if baseline is not None and baseline != "rest":
@@ -490,9 +494,10 @@ def choose_groups(
         f"both are {target!r}",
         "Name another group, or leave it out.",
     )
-    rate = _rate_for_ranking(disparity)
-    measurable = [group for group in data.groups if not np.isnan(rate(data[group]))]
-    ranked = sorted(measurable, key=lambda group: rate(data[group]))
+    rates = {group: _rate_for_ranking(disparity, data[group]) for group in data.groups}
+    measurable = [group for group in data.groups if rates[group].effective > 0]
+    large = [group for group in measurable if rates[group].enough]
+    ranked = sorted(large if len(large) >= 2 else measurable, key=lambda group: rates[group].rate)
     check(
         len(ranked) >= 2 or (target is not None and baseline is not None),
         "sensitive_features",
@@ -507,8 +512,7 @@ def choose_groups(
     return target, baseline
 
 
-def _rate_for_ranking(disparity: Disparity) -> Callable[[Population], float]:
+def _rate_for_ranking(disparity: Disparity, people: Population) -> RateEstimate:
+    """Alignment has no rate of its own: fewer positive decisions is worse off."""
     rates = [(weight, part) for weight, part in parts_of(disparity) if isinstance(part, RateGap)]
-    if not rates:
-        return SP.of  # alignment has no rate of its own: fewer positive decisions is worse off
-    return lambda population: sum(weight * part.of(population) for weight, part in rates)
+    return RateEstimate.of(rates or [(1.0, SP)], people.by_decision)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -319,14 +319,13 @@ def find_metric(name: str) -> Disparity | None:
 
 
 def words_of(name: str) -> MetricWords:
-    """The words about a metric, by its name; general ones where it is not registered.
+    """The words about a metric, by its name; none where it is not registered.
 
     >>> words_of("fdr").title, words_of("da(0.5)").unit, words_of("mine").event
-    ('false discovery rate', '', 'count for mine')
+    ('false discovery rate', '', '')
     """
     metric = find_metric(name.split("(", maxsplit=1)[0])
-    words = MetricWords() if metric is None else metric.words
-    return words if words.event else replace(words, event=f"count for {name}")
+    return MetricWords() if metric is None else metric.words
 
 
 def title_of(name: str) -> str:

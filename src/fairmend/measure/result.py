@@ -19,7 +19,8 @@ from fairmend.data.naming import GroupNames
 from fairmend.data.plain import as_plain, from_plain
 from fairmend.data.stored import stored
 from fairmend.errors import require
-from fairmend.measure.wording import CORRECTED
+from fairmend.measure.disparity import title_of
+from fairmend.measure.wording import CORRECTED, capital, figures, rates_in_words
 from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent, points
 
 if TYPE_CHECKING:
@@ -227,16 +228,16 @@ class Audit(doors.Shown):
         worst = max(
             gaps, key=lambda gap: (not np.isnan(gap.target_rate), gap.gap > 0, abs(gap.harm))
         )
-        target, baseline = self.names(worst.target), self.names(worst.baseline)
         how = "" if self.exact else " by points times people"
         first = f"The worst{how}: " if len(gaps) > 1 else ""
         if np.isnan(worst.target_rate):
-            return f"{first}{worst.metric} is {worst.gap:.3f} for {target} against {baseline}."
-        over = "" if self.exact else f", over {counted(worst.given_target)}"
-        return (
-            f"{first}{worst.metric} is {100 * abs(worst.gap):.1f} points "
-            f"{'higher' if worst.gap > 0 else 'lower'} for {target} than for {baseline}{over}."
-        )
+            target, baseline = self.names.pair(worst.target, worst.baseline)
+            text = f"{title_of(worst.metric)} is {worst.gap:.3f} for {target} against {baseline}"
+        else:
+            over = "" if self.exact else f" over {counted(worst.given_target)}"
+            rates = rates_in_words(worst, self.names)
+            text = f"{rates}, a gap of {figures(worst.gap)[0]} points{over}"
+        return f"{first}{text if first else capital(text)}."
 
     def in_order(self) -> list[Gap]:
         """The gaps metric by metric, in each the worst-off group first."""

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from math import copysign, isnan
 from typing import TYPE_CHECKING
 
-from fairmend.measure.disparity import words_of
+from fairmend.measure.disparity import title_of, words_of
 from fairmend.tables import UNKNOWN, counted
 
 if TYPE_CHECKING:
+    from fairmend.data.naming import GroupNames
+    from fairmend.measure.result import Gap
     from fairmend.status import PlanStatus
 
 NAN = float("nan")
@@ -119,6 +121,46 @@ def people_who(people: float, verb: str, n: int = 0) -> str:
 
 
 # -------------------------------------------------------------------- one gap
+
+
+def around_rates(metric: str) -> tuple[str, str, str]:
+    """What stands before the rates of groups, between each and its group, and behind.
+
+    A metric without words of its own may be a sum of rates: nothing happens to so many people.
+
+    >>> around_rates("fnr")
+    ('of those with a positive outcome, ', 'of', ' get a negative decision')
+    >>> around_rates("0.5 fnr + 0.5 fpr")
+    ('0.5 fnr + 0.5 fpr is ', 'for', '')
+    """
+    words = words_of(metric)
+    if words.event:
+        return words.condition, "of", f" {words.event}"
+    return f"{title_of(metric)} is ", "for", ""
+
+
+def rates_in_words(gap: Gap, names: GroupNames) -> str:
+    """What happens to people of both groups, in plain words.
+
+    >>> from fairmend.data.naming import GroupNames
+    >>> from fairmend.measure.result import Gap
+    >>> gap = Gap("fnr", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)
+    >>> print(rates_in_words(gap, GroupNames()))
+    of those with a positive outcome, 60.0 % of b and 40.0 % of a get a negative decision
+    """
+    (start, of, end), (target, baseline) = (
+        around_rates(gap.metric),
+        names.pair(gap.target, gap.baseline),
+    )
+    return (
+        f"{start}{share(gap.target_rate)} {of} {target} and "
+        f"{share(gap.baseline_rate)} {of} {baseline}{end}"
+    )
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter; the others stay, unlike `str.capitalize`."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def became(before: float, after: float, tolerance: float = EXACT) -> str:

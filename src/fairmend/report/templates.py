@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from fairmend.measure.disparity import title_of
 from fairmend.measure.wording import share
 from fairmend.report.drawing import COLOURS
 from fairmend.report.table import typeset
@@ -41,6 +42,7 @@ def template(name: str) -> jinja2.Template:
         "points": points,
         "share": share,
         "time": timestamp,
+        "title_of": title_of,
         "typeset": lambda text: type(text)(typeset(text)),  # what is escaped stays escaped
     }
     environment.globals |= {**COLOURS, "most_open": MOST_OPEN}

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairmend.data.naming import GroupNames
-from fairmend.measure.disparity import RateGap, find_metric, title_of, words_of
+from fairmend.measure.disparity import RateGap, find_metric, title_of
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap
 from fairmend.measure.wording import (
     CORRECTED,
     EXACT,
     Affected,
+    around_rates,
+    capital,
     describe_people,
     figures,
     people_who,
+    rates_in_words,
     share,
     verb,
 )
-from fairmend.status import PlanStatus
+from fairmend.status import PlanStatus, Status
 from fairmend.tables import counted, p_text, percent
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLOSES",
+    "NOBODY_EDITED",
     "NO_FACTS",
     "audit_headline",
     "audit_lead",
@@ -43,7 +47,6 @@ __all__ = [
     "in_words",
     "lead",
     "metrics_of",
-    "rates_in_words",
     "ratios",
     "reconcilable",
     "remains",
@@ -59,6 +62,11 @@ __all__ = [
 ]
 Pieces = list[tuple[str, str]]
 """A sentence in pieces, each with the side whose figure it is, or none."""
+NOBODY_EDITED = (
+    "Where the repair was fitted, no group was found to fare worse than the reference: nobody is "
+    "edited."
+)
+"""What is said where there is no plan: no group was worse off, or none could be compared."""
 MOST_GAPS = 4
 """Gaps that remain and are named on the first screen."""
 
@@ -73,7 +81,7 @@ def verdict(report: Report) -> tuple[tuple[str, str], ...]:
             *audit_verdict(report.before),
             (
                 "What does the repair do, and to whom?",
-                "Nothing to anybody: no group fared worse than the reference where it was fitted.",
+                f"Nothing to anybody. {NOBODY_EDITED}",
             ),
         )
     gaps = (
@@ -126,28 +134,26 @@ def headline(report: Report, plan: PlanSummary) -> Pieces:
             ("after", now),
             ("", "."),
         ]
-    words = words_of(old.metric)
-    start = words.condition[:1].upper() + words.condition[1:]
+    start, of, end = around_rates(old.metric)
     pieces = [
-        ("", start),
+        ("", capital(start)),
         ("before", share(old.target_rate)),
-        ("", f" of {names(old.target)} and {share(old.baseline_rate)} of {reference} "
-         f"{words.event}."),
-    ]  # fmt: skip
+        ("", f" {of} {names(old.target)} and {share(old.baseline_rate)} {of} {reference}{end}."),
+    ]
     if _nobody(report.groups):
         return [*pieces, ("", " With the repair no decision changes.")]
     pieces += [("", " With the repair it is "), ("after", share(new.target_rate))]
     still = {one.group for one in report.groups if not one.repaired}
     if plan.baseline in still:
-        return [*pieces, ("", f" of {names(old.target)}. Nothing changes for {reference}.")]
-    other = f" of {names(old.target)} and {share(new.baseline_rate)} of {reference}."
+        return [*pieces, ("", f" {of} {names(old.target)}. Nothing changes for {reference}.")]
+    other = f" {of} {names(old.target)} and {share(new.baseline_rate)} {of} {reference}."
     return [*pieces, ("", other)]
 
 
 def audit_headline(audit: Audit) -> str:
     """The worst significant gap in plain words, or that there is none."""
     worst = worst_of(audit)
-    return audit.verdict() if worst is None else _capital(f"{rates_in_words(worst, audit.names)}.")
+    return audit.verdict() if worst is None else capital(f"{rates_in_words(worst, audit.names)}.")
 
 
 def worst_of(audit: Audit) -> Gap | None:
@@ -290,7 +296,12 @@ def significant(before: Audit, after: Audit | None) -> str:
 
 
 def carried(explanation: Explanation) -> str:
-    """How much of the gap single features carry, and that the rest is carried jointly."""
+    """How much of the gap single features carry, and that the rest is carried jointly.
+
+    Nothing where there is no gap.
+    """
+    if explanation.status == Status.NOTHING_TO_DO.value:
+        return ""
     first = explanation.feature_scores[0]
     if not first.more_than_noise:
         return explanation.features_verdict
@@ -327,7 +338,7 @@ all gaps tested): chance alone seldom gives such a gap.
         return f"{_the_gap(gap.metric)} of {target} cannot be judged: {gap.note}."
     end = _size_and_sureness(gap, confidence)
     if np.isnan(gap.target_rate):
-        return f"{gap.metric} of {target} against {baseline} is {end}"
+        return f"{_the_gap(gap.metric)} of {target} against {baseline} is {end}"
     if gap.survives(confidence):
         answer = "Yes" if gap.gap > 0 else "No, the other way round"
     else:
@@ -359,20 +370,6 @@ def _is_harm(report: Report, metric: str) -> bool:
     return decision is not None and decision != int(report.favours_positive)
 
 
-def rates_in_words(gap: Gap, names: GroupNames) -> str:
-    """What happens to people of both groups, in plain words.
-
-    >>> gap = Gap("fnr", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)
-    >>> print(rates_in_words(gap, GroupNames()))
-    of those with a positive outcome, 60.0 % of b and 40.0 % of a get a negative decision
-    """
-    words, (target, baseline) = words_of(gap.metric), names.pair(gap.target, gap.baseline)
-    return (
-        f"{words.condition}{share(gap.target_rate)} of {target} and {share(gap.baseline_rate)} of "
-        f"{baseline} {words.event}"
-    )
-
-
 def metrics_of(report: Report, plan: PlanSummary) -> list[str]:
     """The gaps a plan is to close, the first one that of the report."""
     return list(dict.fromkeys((report.metric, *(name for name, *_ in plan.outlook.by_metric))))
@@ -385,7 +382,7 @@ def _gap_and_repair(report: Report, plan: PlanSummary, metric: str) -> str:
         return ""
     text = in_words(old, report.before.confidence, report.names)
     if len(metrics_of(report, plan)) > 1:
-        text = f"{metric}. {text}"
+        text = f"{capital(title_of(metric))}. {text}"
     if new is None or not (old.judged and new.judged):
         return text
     return f"{text} {_becomes(report, plan, old, new)}"
@@ -567,7 +564,7 @@ def _left(report: Report) -> str:
         else "Outcomes are not known: whether decisions are right is not judged.",
     ]
     others = [
-        f"{gap.metric} of {report.names(gap.target)} ({size(gap, gap.gap)}{unit(gap)})"
+        f"{title_of(gap.metric)} of {report.names(gap.target)} ({size(gap, gap.gap)}{unit(gap)})"
         for gap in _others(report)
     ]
     if others:
@@ -666,10 +663,6 @@ def _change(change: float, *, people: bool = False) -> str:
     if n == 0:
         return f"as many{who} get"
     return f"{abs(n):,} {'more' if n > 0 else 'fewer'}{who} {'gets' if one else 'get'}"
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _listed(names: Sequence[str], word: str = "and") -> str:

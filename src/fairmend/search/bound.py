@@ -23,7 +23,7 @@ import numpy as np
 
 from fairmend.data.columns import BoolArray, FloatArray, IntArray
 from fairmend.data.rows import stacked
-from fairmend.measure.disparity import RateGap, parts_of
+from fairmend.measure.disparity import RateGap, parts_of, title_of
 from fairmend.measure.intervals import normal_quantile
 from fairmend.measure.performance import Outcomes, Performance
 from fairmend.repair.blind.rule import BlindRule
@@ -76,8 +76,8 @@ class Bound:
                 sentences.append(f"For {kind}, nothing can be excluded: one may close the gap.")
             else:
                 sentences.append(
-                    f"For {kind}: none has a gap in {self.metric} below {100 * gap:.1f} points at "
-                    f"a measure within the margin, {sure}."
+                    f"For {kind}: none has a gap in {title_of(self.metric)} below "
+                    f"{100 * gap:.1f} points at a measure within the margin, {sure}."
                 )
         if self.any_rule is None:
             sentences.append(

@@ -7,8 +7,9 @@ from math import isnan
 from typing import Any
 
 from fairmend.data.naming import GroupNames
+from fairmend.measure.disparity import title_of
 from fairmend.measure.result import Gap
-from fairmend.measure.wording import share
+from fairmend.measure.wording import rates_in_words, share
 from fairmend.report.chart import (
     SIDES,
     Axis,
@@ -25,7 +26,7 @@ from fairmend.report.html import people
 from fairmend.report.html.cards import Card
 from fairmend.report.html.page import render
 from fairmend.report.table import Column, Table
-from fairmend.report.verdict import by_taking_away, rates_in_words, takes_away
+from fairmend.report.verdict import by_taking_away, takes_away
 from fairmend.search.bound import Bound
 from fairmend.search.result import Alternative, Alternatives
 from fairmend.tables import number, points
@@ -173,7 +174,7 @@ def _rates(gap: Gap, names: GroupNames) -> str:
         return rates_in_words(gap, names)
     target, baseline = names.pair(gap.target, gap.baseline)
     size = f"is {points(gap.gap)} points" if gap.judged else "cannot be judged"
-    return f"the gap in {gap.metric} of {target} against {baseline} {size}"
+    return f"the gap in {title_of(gap.metric)} of {target} against {baseline} {size}"
 
 
 def _figures(result: Alternatives) -> list[tuple[str, str, str]]:
@@ -470,7 +471,8 @@ def _scenarios(result: Alternatives) -> Table:
         "Bias scenarios (draft)",
         (
             Column("group", read=lambda gap: audit.names(gap.target)),
-            Column("measure", read=lambda gap: f"{gap.metric} against {audit.names(gap.baseline)}"),
+            Column("measure",
+                   read=lambda gap: f"{title_of(gap.metric)} against {audit.names(gap.baseline)}"),
             Column("value, points", "points", "gap"),
             Column("95 % interval", "spans", "low high"),
             Column("threshold", read=lambda gap: "not set (0)"),
@@ -494,7 +496,7 @@ def _method(result: Alternatives) -> list[tuple[str, str]]:
         (
             "What was compared?",
             f"The model as it is with {len(result.candidates) - 1} candidates that need no "
-            f"retraining, by the gap in {result.metric} and by {result.measure}.{worth}",
+            f"retraining, by the gap in {title_of(result.metric)} and by {result.measure}.{worth}",
         ),
         (
             "Why two parts of the people?",

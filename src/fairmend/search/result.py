@@ -17,6 +17,7 @@ from fairmend.data.files import refuse_existing, writing
 from fairmend.data.naming import GroupNames
 from fairmend.data.plain import as_plain
 from fairmend.errors import DataError, FairmendWarning, listed, nearest, require
+from fairmend.measure.disparity import title_of
 from fairmend.measure.result import Audit
 from fairmend.measure.wording import share
 from fairmend.repair.blind.fit import storable
@@ -226,7 +227,7 @@ class Alternatives(doors.Shown):
         best, now = self.best, self.current.judging.gap
         who, other = self.names(now.target), self.names(now.baseline)
         sentences = [
-            f"The model's gap in {now.metric} is {points(now.gap)} points for {who} "
+            f"The model's gap in {title_of(now.metric)} is {points(now.gap)} points for {who} "
             f"against {other}."
         ]
         if best is None:

@@ -14,8 +14,9 @@ from markupsafe import Markup
 
 from fairmend.data.plain import from_plain
 from fairmend.data.roles import MOST_VALUES, ColumnGuess, guess_positive
-from fairmend.measure.disparity import metric_names, words_of
+from fairmend.measure.disparity import metric_names, title_of, words_of
 from fairmend.measure.result import Audit, Gap
+from fairmend.measure.wording import capital
 from fairmend.report import verdict
 from fairmend.report.chart import (
     Axis,
@@ -31,6 +32,7 @@ from fairmend.report.html import build, people, repair
 from fairmend.report.report import Report
 from fairmend.report.table import Column, Table
 from fairmend.search.dossier import KINDS
+from fairmend.status import Status
 from fairmend.studio.fixes import (
     Fix,
     apply_fix,
@@ -205,7 +207,7 @@ def measure(settings: Settings, result: dict[str, Any]) -> dict[str, Any]:
         "sentence": " ".join(verdict.audit_lead(audit)),
         "picture_of_gaps": replace(chart, rows=rows),
         "beyond": [
-            (f"{words_of(gap.metric).title or gap.metric}, {audit.names(gap.target)}", gap)
+            (f"{title_of(gap.metric)}, {audit.names(gap.target)}", gap)
             for gap in gaps
             if gap.judged and gap.gap > settings.attention and gap.survives(audit.confidence)
         ],
@@ -238,7 +240,7 @@ def explain(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
     return {
         "found": found,
         "headline": _can_it_be_closed(found),
-        "certificate": found.certificate or found.status,
+        "certificate": found.status if _no_gap(found) else found.certificate or found.status,
         "carried": verdict.carried(found),
         "explained": repair.explained(found),
         "beside": [line for line in (found.outcomes_differ, found.decisions_differ) if line],
@@ -251,20 +253,27 @@ def explain(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _no_gap(found: Explanation) -> bool:
+    return found.status == Status.NOTHING_TO_DO.value
+
+
 def _can_it_be_closed(found: Explanation) -> str:
     """The gap and whether it can be closed, for people who read nothing else."""
     target, baseline = found.group_names
-    title = " and ".join(words_of(name).title or name for name in found.names)
+    title = " and ".join(map(title_of, found.names))
     unit = " points" if words_of(found.names[0]).unit else ""
     size = f"{100 * found.before:+.1f}" if unit else f"{found.before:.3f}"
-    gap = f"The gap in {title} of {target} against {baseline} is {size}{unit}."
+    by_model = "By the fitted model of outcomes, " if found.modelled else ""
+    if _no_gap(found):
+        return capital(f"{by_model}there is no gap in {title} of {target} against {baseline}.")
+    gap = f"{by_model}the gap in {title} of {target} against {baseline} is {size}{unit}."
+    gap = capital(gap)
     if found.irreconcilable:
         sure = "" if found.certain else ", by this estimate; the data leave room for the opposite"
         return f"{gap} No other values of these inputs close it{sure}."
     if not found.closed:
         return f"{gap} The search found no other values of these inputs that close it."
-    by_model = ", where outcomes are as the fitted model says" if found.modelled else ""
-    return f"{gap} Other values of these inputs close it{by_model}."
+    return f"{gap} Other values of these inputs close it."
 
 
 # -------------------------------------------------------------------- repair
@@ -287,11 +296,10 @@ def repaired(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
     """What the repair does to people it was not fitted on."""
     report = Report.from_dict(result["results"])
     plans = report.plans_in_order
-    none = [("", "No group fared worse than the reference: nobody is edited.")]
     context = {
         "report": report,
         "audit": report.before,
-        "headline": verdict.headline(report, plans[0]) if plans else none,
+        "headline": verdict.headline(report, plans[0]) if plans else [("", verdict.NOBODY_EDITED)],
         "lead": verdict.lead(report, plans[0]) if plans else [],
         "pictures": build.pictures(report),
         "tiles": build.tiles(report),
@@ -373,7 +381,7 @@ def alternatives(_: Settings, result: dict[str, Any]) -> dict[str, Any]:
             "scatter",
             "What each candidate leaves of the gap, and how well it performs",
             Axis.of([0.0, *finite_values(*(x for one in points for x in (one.x, *one.across)))],
-                    as_points, f"gap in {result['metric']} that is left, in points"),
+                    as_points, f"gap in {title_of(result['metric'])} that is left, in points"),
             Axis.of(values, as_percent, f"{result['measure']}, per cent"),
             points,
             guides=(0.0, None),

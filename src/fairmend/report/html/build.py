@@ -52,10 +52,10 @@ def of_report(report: Report) -> str:
         "report": report,
         "headline": [
             verdict.headline(report, plans[0]) if plans else [("", verdict.audit_headline(audit))],
-            *([] if plans else [[("", "No group fared worse than the reference where the repair "
-                                  "was fitted: it does nothing to anybody.")]]),
+            *([] if plans else [[("", verdict.NOBODY_EDITED)]]),
         ],
         "lead": verdict.lead(report, plans[0]) if plans else verdict.audit_lead(audit),
+        "nobody_edited": verdict.NOBODY_EDITED,
         "pictures": pictures(report),
         "tiles": tiles(report),
         "below": {

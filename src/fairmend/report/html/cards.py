@@ -158,7 +158,7 @@ def _(report: Report) -> Card:
 def of_plans(plans: Sequence[Plan], over: str, more: str) -> Card:
     """What a repair does to the gaps of the people it was fitted on, and whom it edits."""
     if not plans:
-        return Card(over, "No group fared worse than the reference: nobody is edited.", ())
+        return Card(over, verdict.NOBODY_EDITED, ())
     edited = tuple(
         (
             f"inputs edited, {plan.group_names[0]}",

@@ -12,7 +12,7 @@ from fairmend.data.naming import JOINER
 from fairmend.measure.disparity import title_of, words_of
 from fairmend.measure.intervals import wilson
 from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap, GroupSummary, is_below_four_fifths
-from fairmend.measure.wording import share
+from fairmend.measure.wording import capital, share
 from fairmend.report.chart import (
     NAN,
     SIDES,
@@ -139,8 +139,8 @@ def rates(before: Audit, after: Audit | None, metric: str, key: str) -> RowChart
         marks = _rate_marks(before, _mirrored(judged), after, later and _mirrored(later))
         who = counted(judged.given_baseline) if judged.given_baseline else ""
         rows.append(Row(names(reference), marks, f"{who} {given}".strip()))
-    event = words.event or words.meaning or metric
-    caption = f"{words.condition}share of people who {event}".capitalize()
+    shares = f"{words.condition}share of people who {words.event}"
+    caption = capital(shares if words.event else f"{title_of(metric)} of each group")
     return RowChart.of(
         key,
         caption,

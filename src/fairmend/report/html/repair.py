@@ -6,6 +6,7 @@ from math import isnan
 from typing import Any
 
 from fairmend.explain.marginals import Marginal
+from fairmend.measure.disparity import title_of
 from fairmend.measure.wording import EXACT, share
 from fairmend.repair.price_of_blindness import PriceOfBlindness
 from fairmend.report import verdict
@@ -493,8 +494,8 @@ def _curves(
     gaps = [0.0, *finite_values(*(value for one in its for value in (one.gap, one.low, one.high)))]
     edited = [0.0, *(one.edited for one in its)]
     charts = [
-        plane("gap", Axis.of(gaps, as_points, f"{report.metric} gap, points", most=5), "gap",
-              "after", area=area, guides=(None, 0.0)),
+        plane("gap", Axis.of(gaps, as_points, f"gap in {title_of(report.metric)}, points", most=5),
+              "gap", "after", area=area, guides=(None, 0.0)),
         plane("edited", Axis.of(edited, as_percent, "per cent of the group edited", most=5),
               "edited", "third"),
     ]  # fmt: skip
@@ -523,7 +524,8 @@ _PRICE = (
 
 def blindness(price: PriceOfBlindness) -> dict[str, Any]:
     """What closing the gap costs without the group, and what with it."""
-    caption = f"What closing the {price.metric} gap costs, without the group and with it"
+    title = title_of(price.metric)
+    caption = f"What closing the gap in {title} costs, without the group and with it"
     table = Table.of("blindness-table", f"{caption}: the people of the audit", _PRICE, price.points)
     dots, curves = [Point(price.gap, price.accuracy, "before", label="the model", large=True)], []
     for side, reads in (("after", False), ("fourth", True)):
@@ -538,7 +540,7 @@ def blindness(price: PriceOfBlindness) -> dict[str, Any]:
         "blindness-chart",
         caption,
         Axis.of([0.0, *(dot.x for dot in dots)], as_points,
-                f"{price.metric} gap that is left, in points"),
+                f"gap in {title} that is left, in points"),
         Axis.of(finite_values(*heights), as_percent, "accuracy, per cent"),
         tuple(dots),
         tuple(curves),
