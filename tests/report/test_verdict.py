@@ -460,3 +460,19 @@ def test_what_single_features_do_not_carry_is_carried_jointly(report):
     assert "of what the counterfactual closes" in told(0.1, closed=False)
     noise = replace(found, feature_scores=(replace(first, more_than_noise=False),))
     assert carried(noise) == found.features_verdict
+
+
+def test_what_cannot_be_judged_is_not_counted_among_the_others():
+    """Four people of another group: their gaps are neither significant nor not."""
+    s = np.repeat(["a", "b", "few"], [200, 200, 4])
+    h = np.r_[np.tile([1, 1, 0, 0], 50), np.tile([1, 0, 0, 0, 0], 40), np.zeros(4, int)]
+    y = np.arange(404) % 2
+    found = audit(h, None, y, sensitive_features=s)
+    judged = [gap for gap in found if gap.judged]
+    k = sum(gap.survives(0.95) for gap in judged)
+    assert (len(judged), len(found.gaps)) == (4, 8)
+    said = f"{k} of 4 gaps are significant (Holm-corrected for all gaps tested)"
+    assert significant(found, None) == f"{said}. 4 other gaps cannot be judged."
+    assert ratios(found, None).endswith("selected group: b (0.40); not judged: few.")
+    even = audit(np.r_[h[:200], h[:200], h[400:]], None, y, sensitive_features=s)
+    assert audit_verdict(even)[1][1] == "Impact ratio below 0.8: nobody; not judged: few."

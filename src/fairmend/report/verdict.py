@@ -272,10 +272,12 @@ def ratios(before: Audit, after: Audit | None) -> str:
 def _below(audit: Audit) -> str:
     """The groups whose impact ratio is below four fifths, the worst-off first."""
     low = {one.group: one.impact_ratio for one in audit.groups if one.below_four_fifths}
-    if not low and all(one.below_four_fifths is None for one in audit.groups):
+    unknown = [one.group for one in audit.groups if one.below_four_fifths is None]
+    if len(unknown) == len(audit.groups):
         return "this cannot be judged"
     order = [one for one in audit.worst_first() if one in low]
-    return _listed([f"{audit.names(one)} ({low[one]:.2f})" for one in order] or ["nobody"])
+    said = _listed([f"{audit.names(one)} ({low[one]:.2f})" for one in order] or ["nobody"])
+    return f"{said}; not judged: {_listed(list(map(audit.names, unknown)))}" if unknown else said
 
 
 def significant(before: Audit, after: Audit | None) -> str:
