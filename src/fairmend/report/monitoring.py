@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from calendar import timegm
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -141,14 +142,19 @@ def answer(figures: MonitorFigures) -> str:
         return "Nothing to watch: the artifact repairs no group."
     answers = [_answer_about(one, figures) for one in figures.monitored]
     worst, text = max(answers, key=itemgetter(0))
-    others = len(answers) - 1
-    alike = sum(rank == worst for rank, _ in answers) - 1
-    if others:
-        text += f" The same holds for {alike} of the {others} other groups." if alike else (
-            f" {'The other group is' if others == 1 else f'The {others} other groups are'} "
-            "nearer to closed."
-        )  # fmt: skip
-    return text
+    others = Counter(rank for rank, _ in answers)
+    others[worst] -= 1
+    said = ", ".join(f"{others[rank]} {words}" for rank, words in _RANKS.items() if others[rank])
+    return f"{text} Other groups: {said}." if said else text
+
+
+_RANKS = {
+    3: "beyond the tolerance",
+    2: "not to be told yet",
+    1: "not known yet",
+    0: "within the tolerance",
+}
+"""How bad it is, as of other groups."""
 
 
 def _answer_about(one: Monitored, figures: MonitorFigures) -> tuple[int, str]:

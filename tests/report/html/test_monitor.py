@@ -154,6 +154,21 @@ def test_the_page_opens_with_the_answer(changes, sentence):
     assert f"<h1>{typeset(sentence)}</h1>".replace("'", "&#39;") in monitor_page(said)
 
 
+def test_what_is_not_known_of_another_group_is_not_called_better():
+    """One group is beyond the tolerance, two are not known: these may be worse or better."""
+    said = figures(name="b", baseline="a")
+    [bad] = said.monitored
+    unknown, fine = replace(bad, overall=None), replace(bad, windows=())
+    text = answer(replace(said, monitored=(unknown, bad, unknown)))
+    assert text.startswith("No: ")
+    assert text.endswith(". Other groups: 2 not known yet.")
+    text = answer(replace(said, monitored=(fine, unknown, bad, bad)))
+    assert text.endswith(
+        ". Other groups: 1 beyond the tolerance, 1 not known yet, 1 within the tolerance."
+    )
+    assert "Other groups" not in answer(replace(said, monitored=(fine,)))
+
+
 def test_a_decision_is_told_with_what_became_of_it():
     row = dict.fromkeys(TABLES["decisions"]) | {
         "decision": "17/0", "at": FIRST, "status": "shadow_failed", "edited": "", "original": 0,
