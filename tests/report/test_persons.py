@@ -78,6 +78,28 @@ def test_only_people_whose_edit_is_drawn_are_told_of_a_draw(fitted, report):
         assert "those nearest to the model's cut first" in told
 
 
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")
+@pytest.mark.parametrize("settings", [{"two_sided": True}, {"level": 0.5}], ids=str)
+def test_why_somebody_is_edited_states_the_gap_of_their_own_group(settings):
+    """The group that fares better is edited too from both sides: it does not fare worse."""
+    X, y, group = people(0)
+    inputs = X[["income", "job"]]
+    repair = RepairedClassifier(vendor, "sp", random_state=0, **settings)
+    repair.fit(inputs, y, sensitive_features=group)
+    report = repair.report(X, y, sensitive_features=group, ids="id", explanation=False)
+    refused = 1 - (vendor(inputs) > 0.5)
+    rate = {name: refused[group == name].mean() for name in ("a", "b")}
+    told = {one.group: why_edited(report, one)[1] for one in report.people}
+    assert ("a" if "two_sided" in settings else "b") in told
+    for name, said in told.items():
+        other = "ab".replace(name, "")
+        gap = 100 * (rate[name] - rate[other])
+        assert said.startswith(
+            f"Where the repair was fitted, the gap in statistical parity of {name} against "
+            f"{other} was {gap:+.1f} points. To narrow it, "
+        )
+
+
 def test_without_ids_nobody_is_named(fitted):
     X, y, group = people(1)
     report = fitted.report(X, y, sensitive_features=group, explanation=False)

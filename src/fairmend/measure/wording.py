@@ -217,6 +217,15 @@ def _unit(metric: str) -> str:
     return f" {unit}" if unit else ""
 
 
+def describe_size(metric: str, gap: float) -> str:
+    """A gap with its unit.
+
+    >>> describe_size("fnr", 0.179), describe_size("da", 0.02)
+    ('+17.9 points', '+2.0')
+    """
+    return f"{figures(gap)[0]}{_unit(metric)}"
+
+
 def describe_open_gap(
     metric: str, names: tuple[str, str], before: float, after: float, tolerance: float = EXACT
 ) -> str:

@@ -17,6 +17,7 @@ from fairmend.measure.wording import (
     around_rates,
     capital,
     describe_people,
+    describe_size,
     figures,
     people_who,
     rates_in_words,
@@ -525,12 +526,17 @@ def why_edited(report: Report, person: EditedPerson) -> list[str]:
     if not np.isnan(person.score_after):
         after = f" (score {person.score_after:.3g})"
     first = f", {plan.order}" if plan.order else ""
+    closed = plan.outlook.by_metric or ((plan.metric, plan.outlook.gap_before, np.nan),)
     if person.group is None:
-        why = f"The repair is one rule for everybody. It is for the gap in {title_of(plan.metric)}."
+        why = ("The repair is one rule for everybody. It is for the gap in "
+               f"{_listed([title_of(name) for name, *_ in closed])}.")  # fmt: skip
     else:
-        why = (f"{report.names(person.group)} fares worse in {title_of(plan.metric)} than "
-               f"{report.names(plan.baseline)}. The repair edits as many of that group as it takes "
-               f"to close the gap{first}.")  # fmt: skip
+        pair = f"of {report.names(plan.target)} against {report.names(plan.baseline)} was"
+        gaps = [f"the gap in {title_of(name)} {pair} {describe_size(name, gap)}"
+                for name, gap, _ in closed]  # fmt: skip
+        why = (f"Where the repair was fitted, {_listed(gaps)}. To narrow "
+               f"{'it' if len(gaps) == 1 else 'them'}, the repair edits people of that "
+               f"group{first}.")  # fmt: skip
     lines = [
         f"At this person's own inputs the model's decision is {person.decision_before}{score}.",
         why,
