@@ -18,6 +18,7 @@ from fairmend.report.verdict import (
     audit_lead,
     audit_verdict,
     carried,
+    changes,
     headline,
     in_words,
     lead,
@@ -476,3 +477,30 @@ def test_what_cannot_be_judged_is_not_counted_among_the_others():
     assert ratios(found, None).endswith("selected group: b (0.40); not judged: few.")
     even = audit(np.r_[h[:200], h[:200], h[400:]], None, y, sensitive_features=s)
     assert audit_verdict(even)[1][1] == "Impact ratio below 0.8: nobody; not judged: few."
+
+
+def test_what_cannot_be_judged_is_said_neither_to_narrow_nor_to_be_gone(report):
+    """The people of a report may be too few, whatever became of those of the fit."""
+    unknown = {
+        side: replace(audit, gaps=tuple(
+            replace(gap, gap=np.nan, target_rate=np.nan, note="too few to say")
+            for gap in audit.gaps))
+        for side, audit in (("before", report.before), ("after", report.after))
+    }  # fmt: skip
+    worse = tuple(replace(one, people_lost=9.0, people_gained=0.0) for one in report.groups)
+    few = replace(report, groups=worse, **unknown)
+    assert not any("narrows" in line for line in changes(few))
+    assert remains(few)[0] == "With the repair no gap can be judged."
+
+
+def test_a_gap_that_the_repair_brought_about_does_not_remain(report):
+    [new] = [gap for gap in report.after.gaps if gap.metric == "fdr"]
+    certain = replace(new, gap=0.2, low=0.1, high=0.3, p_adjusted=0.001)
+    after = replace(
+        report.after, gaps=tuple(certain if one is new else one for one in report.after)
+    )
+    said = dict(replace(report, after=after).verdict())["What is left?"]
+    assert report.before["fdr", new.target].p_adjusted > 0.05
+    assert "With the repair other gaps are significant: " in said
+    assert "false discovery rate of b (+20.0 points)" in said
+    assert "remain" not in said

@@ -214,8 +214,8 @@ def changes(report: Report) -> list[str]:
 def _at_whose_cost(report: Report) -> str:
     """That gaps are narrowed at the cost of those who lose, where more people lose than gain."""
     more = sum(one.people_lost - one.people_gained for one in report.groups)
-    narrower = all(abs(new.gap) < abs(old.gap) for plan in report.plans
-                   for old, new in _judged(report, plan))  # fmt: skip
+    pairs = [pair for plan in report.plans for pair in _judged(report, plan)]
+    narrower = bool(pairs) and all(abs(new.gap) < abs(old.gap) for old, new in pairs)
     gained = sum(one.people_gained for one in report.groups)
     return takes_away(gained) if narrower and more > EXACT else ""
 
@@ -576,7 +576,7 @@ def _left(report: Report) -> str:
         for gap in _others(report)
     ]
     if others:
-        sentences.append(f"Other significant gaps remain: {_listed(others)}.")
+        sentences.append(f"With the repair other gaps are significant: {_listed(others)}.")
     return " ".join(filter(None, sentences))
 
 
@@ -595,7 +595,9 @@ def remains(report: Report) -> list[str]:
     if more := len(left) - len(shown):
         are = "gap is" if more == 1 else "gaps are"
         lines.append(f"{more} more significant {are} under “Every gap”.")
-    if not left:
+    if not any(gap.judged for gap in report.after):
+        lines.append("With the repair no gap can be judged.")
+    elif not left:
         lines.append("With the repair no gap that was compared is significant.")
     elif not others:
         lines.append("No other gap that was compared is significant.")
