@@ -744,3 +744,15 @@ def test_alignment_of_decisions_needs_no_outcomes():
 def test_outcomes_that_nobody_has_are_said_to_be_missing(y):
     with pytest.raises(DataError, match="y: must be known for every person; got 4 missing"):
         audit(np.array([1, 0, 1, 0]), None, y, sensitive_features=["a", "b", "a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("metrics", "unit"),
+    [(["sp"], "in percentage points"), (["da"], "as said above"),
+     (["sp", "da"], "in percentage points, or as said above"),
+     ([0.5 * SP], "in percentage points")],
+)  # fmt: skip
+def test_the_legend_says_in_what_the_gaps_are(metrics, unit):
+    """Distribution alignment is a divergence, no difference of rates."""
+    h, y, s = crowd(("b", 300, 160), ("a", 300, 100))
+    assert f"gap: {unit}; people" in str(audit(h, None, y, sensitive_features=s, metrics=metrics))

@@ -19,7 +19,7 @@ from fairmend.data.naming import GroupNames
 from fairmend.data.plain import as_plain, from_plain
 from fairmend.data.stored import stored
 from fairmend.errors import require
-from fairmend.measure.disparity import title_of
+from fairmend.measure.disparity import title_of, words_of
 from fairmend.measure.wording import CORRECTED, capital, figures, rates_in_words
 from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent, points
 
@@ -256,6 +256,14 @@ class Audit(doors.Shown):
             return f"{self.rows:,} rows of {self.people:,} people"
         return f"{sum(group.n for group in self.groups):,} people"
 
+    @property
+    def _unit(self) -> str:
+        """In what the gaps are."""
+        units = {words_of(gap.metric).unit for gap in self.gaps}
+        if "" not in units:
+            return "in percentage points"
+        return "in percentage points, or as said above" if len(units) > 1 else "as said above"
+
     def _tables(self) -> tuple[TextTable, TextTable]:
         gaps = TextTable(
             f"Audit of {self.who} in {len(self.groups)} groups by {self.attribute}",
@@ -279,7 +287,7 @@ class Audit(doors.Shown):
             ],
             [
                 *(f"{metric}: {title}" for metric, title in self.titles.items() if title),
-                "gap: in percentage points; people: those the two rates are over",
+                f"gap: {self._unit}; people: those the two rates are over",
                 *(["Rates are weighted; people are counted."] if self.weighted else []),
                 *([] if self.rows is None else [BY_PERSON]),
             ],
