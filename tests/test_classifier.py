@@ -537,7 +537,7 @@ def test_taking_favourable_decisions_away_is_said_loudly():
         kept.fit(X, y, sensitive_features=s)
     lost = 100 * kept.plan_.outlook.to_negative
     assert str(caught[-1].message) == (
-        "This repair closes the gap in fpr by taking the favourable decision from "
+        "For the gap in false positive rate this repair takes the favourable decision from "
         f"{lost:.1f} % of b. If people want 0, say favorable_label=0."
     )
     assert caught[-1].filename == __file__

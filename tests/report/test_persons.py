@@ -118,7 +118,7 @@ def test_more_people_than_are_shown_are_counted(fitted, report, monkeypatch):
 def test_a_blind_repair_names_no_group():
     X, y, group = people(0)
     repair = RepairedClassifier(vendor, "sp", blind=True, random_state=0)
-    with pytest.warns(FairmendWarning, match="taking the favourable decision"):
+    with pytest.warns(FairmendWarning, match="takes the favourable decision"):
         repair.fit(X[["income", "job"]], y, sensitive_features=group)
     report = repair.report(X, y, sensitive_features=group, ids="id", explanation=False)
     assert report.people

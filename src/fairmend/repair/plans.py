@@ -8,6 +8,7 @@ from dataclasses import fields
 from fairmend.data.outcomes import Labels
 from fairmend.errors import RepairRefused, check, warn
 from fairmend.measure.audit import audit_data
+from fairmend.measure.disparity import title_of
 from fairmend.measure.population import AuditData, Population
 from fairmend.measure.wording import share
 from fairmend.model.blackbox import BlackBox
@@ -17,7 +18,6 @@ from fairmend.repair.problem import RepairProblem, allow_for_rivals, judged
 from fairmend.repair.settings import RepairSettings
 from fairmend.repair.together import plans_against_the_rest
 from fairmend.repair.two_sided import meet
-from fairmend.status import PlanStatus
 
 
 def make_plans(data: AuditData, settings: RepairSettings, box: BlackBox) -> dict[Hashable, Plan]:
@@ -90,8 +90,8 @@ def check_harm(plan: Plan, settings: RepairSettings, labels: Labels) -> None:
         )
     given = settings.blind or settings.favorable_label is not None
     hint = f" If people want {labels.negative}, say favorable_label={labels.negative!r}."
-    closes = "closes" if plan.status is PlanStatus.CLOSED else "changes"
+    titles = " and ".join(title_of(name) for name, *_ in plan.by_metric)
     warn(
-        f"This repair {closes} the gap in {plan.metric} by taking the favourable decision from "
-        f"{share(loses)} of {plan.group_names[0]}.{'' if given else hint}"
+        f"For the gap in {titles} this repair takes the favourable decision from {share(loses)} of "
+        f"{plan.group_names[0]}.{'' if given else hint}"
     )
