@@ -10,8 +10,8 @@ import pytest
 from fairmend import RepairedClassifier, audit, counterfactual
 from fairmend.data.naming import GroupNames
 from fairmend.measure.metrics import FNR, FPR, SP
-from fairmend.measure.result import Gap
-from fairmend.measure.wording import rates_in_words, share
+from fairmend.measure.result import Gap, rates_in_words
+from fairmend.measure.wording import share
 from fairmend.report.verdict import (
     CLOSES,
     audit_headline,

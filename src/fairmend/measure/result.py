@@ -20,7 +20,7 @@ from fairmend.data.plain import as_plain, from_plain
 from fairmend.data.stored import stored
 from fairmend.errors import require
 from fairmend.measure.disparity import title_of, words_of
-from fairmend.measure.wording import CORRECTED, capital, figures, rates_in_words
+from fairmend.measure.wording import CORRECTED, around_rates, capital, figures, share
 from fairmend.tables import UNKNOWN, TextTable, counted, p_value, percent, points
 
 if TYPE_CHECKING:
@@ -338,6 +338,23 @@ def _per_cent(confidence: float) -> str:
 
 def _decimal(value: float, digits: int) -> str:
     return UNKNOWN if np.isnan(value) else f"{value:.{digits}f}"
+
+
+def rates_in_words(gap: Gap, names: GroupNames) -> str:
+    """What happens to people of both groups, in plain words.
+
+    >>> gap = Gap("fnr", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)
+    >>> print(rates_in_words(gap, GroupNames()))
+    of those with a positive outcome, 60.0 % of b and 40.0 % of a get a negative decision
+    """
+    (start, of, end), (target, baseline) = (
+        around_rates(gap.metric),
+        names.pair(gap.target, gap.baseline),
+    )
+    return (
+        f"{start}{share(gap.target_rate)} {of} {target} and "
+        f"{share(gap.baseline_rate)} {of} {baseline}{end}"
+    )
 
 
 def is_below_four_fifths(impact_ratio: float) -> bool:

@@ -15,8 +15,6 @@ from fairmend.measure.disparity import title_of, words_of
 from fairmend.tables import UNKNOWN, counted
 
 if TYPE_CHECKING:
-    from fairmend.data.naming import GroupNames
-    from fairmend.measure.result import Gap
     from fairmend.status import PlanStatus
 
 NAN = float("nan")
@@ -137,25 +135,6 @@ def around_rates(metric: str) -> tuple[str, str, str]:
     if words.event:
         return words.condition, "of", f" {words.event}"
     return f"{title_of(metric)} is ", "for", ""
-
-
-def rates_in_words(gap: Gap, names: GroupNames) -> str:
-    """What happens to people of both groups, in plain words.
-
-    >>> from fairmend.data.naming import GroupNames
-    >>> from fairmend.measure.result import Gap
-    >>> gap = Gap("fnr", "b", "a", 0.6, 0.4, 0.2, 0.1, 0.3, 0.01, 90, 80, 0.02, 90, 80)
-    >>> print(rates_in_words(gap, GroupNames()))
-    of those with a positive outcome, 60.0 % of b and 40.0 % of a get a negative decision
-    """
-    (start, of, end), (target, baseline) = (
-        around_rates(gap.metric),
-        names.pair(gap.target, gap.baseline),
-    )
-    return (
-        f"{start}{share(gap.target_rate)} {of} {target} and "
-        f"{share(gap.baseline_rate)} {of} {baseline}{end}"
-    )
 
 
 def capital(text: str) -> str:

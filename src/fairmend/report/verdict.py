@@ -9,7 +9,7 @@ import numpy as np
 
 from fairmend.data.naming import GroupNames
 from fairmend.measure.disparity import RateGap, find_metric, title_of
-from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap
+from fairmend.measure.result import FOUR_FIFTHS, Audit, Gap, rates_in_words
 from fairmend.measure.wording import (
     CORRECTED,
     EXACT,
@@ -20,7 +20,6 @@ from fairmend.measure.wording import (
     describe_size,
     figures,
     people_who,
-    rates_in_words,
     share,
     verb,
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 from fairmend.data.naming import GroupNames
 from fairmend.measure.disparity import title_of
-from fairmend.measure.result import Gap
-from fairmend.measure.wording import rates_in_words, share
+from fairmend.measure.result import Gap, rates_in_words
+from fairmend.measure.wording import share
 from fairmend.report.chart import (
     SIDES,
     Axis,
