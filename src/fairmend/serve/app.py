@@ -190,7 +190,8 @@ class _Clients(Port):
 
     async def other_method(self, request: Request, error: Exception) -> Response:
         allow = (getattr(error, "headers", None) or {}).get("Allow", "")
-        failed = RequestFailed("method_not_allowed", f"this path takes {allow}", 405)
+        methods = ", ".join(sorted(allow.split(", ")))
+        failed = RequestFailed("method_not_allowed", f"this path takes {methods}", 405)
         return problem(failed, self.error_body(request.scope["path"]), {"Allow": allow})
 
 
