@@ -25,6 +25,7 @@ from fairmend.data.containers import as_kind
 from fairmend.data.files import writing
 from fairmend.data.spelling import Spelling
 from fairmend.data.tablefile import Block, refuse_blanks
+from fairmend.data.threads import ahead
 from fairmend.errors import FairmendError, check
 from fairmend.progress import progress
 
@@ -132,8 +133,9 @@ class FileRepairer:
         stream.start(out, list(self.wanted.added.values()), kept)
         recorded = self.repair.box.column
         with progress("applying the repair", stream.size or 1) as advance:
-            read = 0
-            for block in stream.blocks(self._types(groups)):
+            read, blocks = 0, stream.blocks(self._types(groups))
+            # a pipe is not read ahead: whoever interrupts would wait for it
+            for block in blocks if stream.size is None else ahead(blocks):
                 if recorded is not None:
                     refuse_blanks(block.rows, recorded, where=block.where)
                 edits = self._edits(block, groups) if block.rows.height else self._no_edits()

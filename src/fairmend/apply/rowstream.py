@@ -109,7 +109,7 @@ class _CsvStream(CsvRows):
             before = rows - 1 if place == 0 else rows
             starts.append(np.where(before < 0, 0, block.ends[before, place - 1] + 1))
             ends.append(end)
-            texts += self._as_cells(values, percent=self.in_percent.get(name, False))
+            texts += self._as_cells(values, percent=block.in_percent.get(name, False))
         if not texts:
             return raw
         start, end = np.concatenate(starts), np.concatenate(ends)

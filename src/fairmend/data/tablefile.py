@@ -72,6 +72,8 @@ class Block:
     """The line of a CSV in which the block begins."""
     ends: NDArray[np.int64] | None = None
     """Where the cells of a CSV end, a row a record; kept only to write it again."""
+    in_percent: Mapping[str, bool] = field(default_factory=dict)
+    """Which columns of a CSV are percentages, as far as it was read."""
 
     def where(self, row: int) -> str:
         """Where a row of the block is in the file: a CSV's line as an editor counts it."""
@@ -191,7 +193,7 @@ class CsvRows(Rows):
             if rows.height != count:
                 raise not_of_its_kind(self.name, "csv", ValueError("records that do not end"))
             if records:
-                yield replace(block, rows=rows)
+                yield replace(block, rows=rows, in_percent=dict(self.in_percent))
             first, read = first + rows.height, read + len(piece)
             line += records.count(b"\n") if b'"' in records else count
             self.blank_end += piece[len(records) :]

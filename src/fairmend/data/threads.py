@@ -1,4 +1,6 @@
-"""How many threads the mathematical libraries use: one for sums of ours, all for somebody's model.
+"""Threads: reading ahead in one, and how many the mathematical libraries use.
+
+They use one for sums of ours, and all for somebody's model.
 
 Our sums are small. With several threads each waits for the others at full speed, which costs more
 than it saves, and the last bits of a sum depend on the number of cores.
@@ -8,11 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _limit: ContextVar[tuple[Any, Any] | None] = ContextVar("limit", default=None)
 """The libraries under the outermost limit, and what they had before."""
 
@@ -54,3 +58,17 @@ def _thread_pools(modules: int) -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items; while one is used, the next is made in another thread.
+
+    >>> list(ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(next, items, end)
+        while (item := waiting.result()) is not end:
+            waiting = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]
