@@ -116,7 +116,7 @@ alternatives: setup         ## less discriminatory alternatives beside retrained
 	$(BIN)/python experiments/_page.py results/alternatives.json
 
 reach: setup                ## how far a blind rule can go: what is said, beside the truth (an hour)
-	$(BIN)/python experiments/reach.py --splits 200 --jobs $(WORKERS)
+	$(BIN)/python experiments/reach.py --jobs $(WORKERS)
 	$(BIN)/python experiments/_page.py results/reach.json
 
 truth: setup                ## what is said against simulated truth; renews docs/quality.md (minutes)

@@ -321,17 +321,19 @@ def one_thread() -> None:
 # -------------------------------------------------------------------- command line and files
 
 
-def arguments_of(doc: str, arguments: Sequence[str] | None, out: str) -> argparse.Namespace:
+def arguments_of(
+    doc: str, arguments: Sequence[str] | None, out: str, splits: int = 20
+) -> argparse.Namespace:
     """The settings that all scripts share; ``doc`` is the script's own."""
     parser = argparse.ArgumentParser(description=doc.split("\n", maxsplit=1)[0])
-    add_settings(parser)
+    add_settings(parser, splits)
     parser.add_argument("--out", type=Path, default=RESULTS / out)
     return checked(parser, arguments)
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
+def add_settings(parser: argparse.ArgumentParser, splits: int = 20) -> None:
     """How many splits, on how many processes."""
-    parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--splits", type=int, default=splits)
     parser.add_argument("--jobs", type=int, default=2, help="processes, one thread each")
 
 

@@ -147,7 +147,7 @@ def run(audits: int, jobs: int) -> list[Record]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line, run, print, write."""
-    options = arguments_of(__doc__, arguments, "reach.json")
+    options = arguments_of(__doc__, arguments, "reach.json", splits=200)
     found = run(options.splits, options.jobs)
     write_json(options.out, {"splits": options.splits, "rows": found})
     print(table(found))
