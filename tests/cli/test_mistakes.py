@@ -571,6 +571,8 @@ def test_a_link_to_itself_is_another_place_and_no_traceback(tmp_path):
         ((*FIT, "--holdout-share", "30", "-o", "o"), 2, "must lie between 0 and 1; got 30"),
         (("alternatives", *FIT[1:], "--margin", "2"), 3, "--margin: must lie between 0 and 1; got"),
         (("alternatives", *FIT[1:], "--measure", "foo"), 3, "--models, --measure: must name a col"),
+        (("explain", *FIT[1:], "--target", "male", "--reference", "male"), 3,
+         "--reference: must differ from the target; both are 'male'"),
         (("studio", "nothere.csv", "--no-browser"), 3, "nothere.csv': must be readable; it is not"),
         (("apply", "repaired.fairmend", "new.csv", "--key-file", "k", "-o", "o"), 3,
          "Check its name. Make a key once with fairmend key FILE"),

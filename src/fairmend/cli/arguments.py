@@ -23,6 +23,7 @@ OPTIONS = {
     "words": "--positive-decision",
     "output": "--answers",
     "disparity": "--metric",
+    "baseline": "--reference",
     "favorable_label": "--favourable",
     "random_state": "--seed",
     "key": "--key-file",
