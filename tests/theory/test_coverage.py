@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from fairmend import FDR, FNR, FPR, SP, Alignment, AuditData, Population, audit_data
+from fairmend import FDR, FNR, FPR, SP, Alignment, AuditData, Population, audit, audit_data
 from fairmend.data.outcomes import Labels
 from fairmend.measure.population import Tally
 
@@ -202,3 +202,22 @@ def test_holm_controls_the_family_wise_error(reference):
     print(f"\nagainst {reference}: family-wise error {rate:.3f}", end="")
     assert rate <= 0.05 + 3.3 * np.sqrt(0.05 * 0.95 / REPETITIONS)
     assert rate >= 0.005  # a correction that never rejects would be no audit
+
+
+@pytest.mark.parametrize(("people", "low"), [(60, 0.88), (600, 0.92)])
+def test_weights_that_go_with_the_decision_cover_less_in_small_groups(people, low):
+    """Those decided negatively weigh twice as much; docs/limits.md states the figures."""
+    share, others = 0.1, 1_000
+    rate = 2 * share / (1 + share)
+    rng = np.random.default_rng([12, people])
+    hits = 0
+    for _ in range(REPETITIONS):
+        refused = rng.random(people + others) < np.repeat([share, rate], [people, others])
+        s = np.repeat(["a", "b"], [people, others])
+        weight = np.exp(0.9 * rng.normal(size=len(s))) * np.where(refused & (s == "a"), 2, 1)
+        [gap] = audit(1 - refused, None, None, sensitive_features=s, sample_weight=weight,
+                      reference="b")  # fmt: skip
+        hits += gap.low <= 0 <= gap.high
+    covered = hits / REPETITIONS
+    print(f"\n{people} people, weights with the decision: {covered:.3f}", end="")
+    assert low - margin(low, REPETITIONS) <= covered
