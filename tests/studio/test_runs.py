@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -213,6 +214,8 @@ def test_what_the_screens_show_is_all_that_a_worker_goes_by(project, monkeypatch
     assert json.loads((run.folder / "result.json").read_text()) == shown
     text = commands(project, project.settings())
     assert text.splitlines()[1] == "unset FAIRMEND_WEIGHT"
+    own = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", own)
     for _ in range(2):  # in one folder, again
         done = subprocess.run(["sh", "-e"], input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
