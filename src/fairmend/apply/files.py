@@ -226,7 +226,7 @@ class FileRepairer:
     def _count(self, applied: Applied, edits: Edits) -> None:
         counts, members = self.counts, applied.people.groups
         counts.rows += len(applied.row)
-        counts.edited += len(edits.edited)
+        counts.edited += edits.edited
         chance = applied.chance_after_edits
         counts.randomised += int((applied.randomised | ((chance > 0) & (chance < 1))).sum())
         counts.without_group += int(members.opted_out.sum())

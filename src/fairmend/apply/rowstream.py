@@ -40,10 +40,10 @@ class Edits:
     """New columns, each with one value a row; those that `RowStream.start` was given."""
 
     @property
-    def edited(self) -> NDArray[np.int64]:
-        """The rows with at least one edited cell, in order."""
+    def edited(self) -> int:
+        """How many rows have at least one edited cell."""
         parts = [rows for rows, _ in self.cells.values()]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+        return int(np.count_nonzero(np.bincount(np.concatenate([np.empty(0, np.int64), *parts]))))
 
 
 def open_rows(
@@ -98,6 +98,9 @@ class _CsvStream(CsvRows):
 
     def _edited(self, block: Block, edits: Edits) -> bytes:
         """The block's bytes with the edited cells in place of those that were there."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         assert block.ends is not None
         raw: bytes = block.raw
         starts, ends, texts = [], [], list[bytes]()
@@ -114,12 +117,11 @@ class _CsvStream(CsvRows):
             return raw
         start, end = np.concatenate(starts), np.concatenate(ends)
         order = np.argsort(start)
-        pieces, copied = list[bytes](), 0
-        places = (order.tolist(), start[order].tolist(), end[order].tolist())
-        for edit, first, last in zip(*places, strict=True):
-            pieces += (raw[copied:first], texts[edit])
-            copied = last
-        return b"".join([*pieces, raw[copied:]])
+        # every second piece is a cell that is edited
+        cuts = np.concatenate([[0], np.stack([start, end], axis=1)[order].ravel(), [len(raw)]])
+        is_edited = np.arange(len(cuts) - 1) % 2 == 1
+        new = pa.array([texts[edit] for edit in order.tolist()], pa.large_binary())
+        return _content(pc.replace_with_mask(_pieces(raw, cuts), pa.array(is_edited), new))
 
     def _as_cells(self, values: pl.Series, *, percent: bool) -> list[bytes]:
         """Values as cells; each distinct one is written once, where equal values look alike."""
@@ -186,13 +188,23 @@ def _lengthened(content: bytes, texts: Sequence[bytes]) -> bytes:
     broken = letters[ends - 1] == _NEWLINE
     returned = broken & (ends > 1) & (letters[np.maximum(ends - 2, 0)] == _RETURN)
     places = ends - broken - returned
-    # cut where the texts go, so that a piece begins with the newline before it; nothing is copied
-    kind, cuts = pa.large_binary(), np.append(0, places)
-    pieces = pa.Array.from_buffers(
-        kind, len(places), [None, pa.py_buffer(cuts), pa.py_buffer(content)]
-    )
+    # cut where the texts go, so that a piece begins with the newline before it
+    kind, pieces = pa.large_binary(), _pieces(content, np.append(0, places))
     joined = pc.binary_join_element_wise(pieces, pa.array(texts, kind), pa.scalar(b"", kind))
-    return memoryview(joined.buffers()[2]).tobytes() + content[places[-1] :]
+    return _content(joined) + content[places[-1] :]
+
+
+def _pieces(content: bytes, cuts: NDArray[np.int64]) -> Any:
+    """What is between the cuts, as an array of Arrow; nothing is copied."""
+    import pyarrow as pa
+
+    buffers = [None, pa.py_buffer(cuts), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.large_binary(), len(cuts) - 1, buffers)
+
+
+def _content(pieces: Any) -> bytes:
+    """All pieces of a new array, one after the other."""
+    return memoryview(pieces.buffers()[2]).tobytes()
 
 
 def _in_percent(value: float) -> str:
