@@ -2,7 +2,7 @@
 #
 #   PYTHON=python3.12   the Python that .venv is made with; naming another one makes .venv anew
 #   VENV=DIR            another place for it
-#   WORKERS=8           how many processes run the tests and the experiments
+#   WORKERS=8           how many processes run the experiments; the tests take one more
 #   SPLITS=100          how many random splits the experiments average over
 
 PYTHON  ?= python3
@@ -12,8 +12,9 @@ SPLITS  ?= 20
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.set-up
 VERSION := import sys; print(*sys.version_info[:2])
-# The processes of the tests fill the cores; threads of theirs would only wait for each other.
-PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+# Tests wait for browsers, servers and killed processes: one more than the cores fills them. Threads
+# of theirs would only wait for each other.
+PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(shell expr $(WORKERS) + 1) --dist worksteal
 # Compiled files are kept whatever the shell says: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 

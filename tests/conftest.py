@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from sparks import QUICK
+
 # The same examples on every machine: a change lands or fails by what it changes, not by luck.
 # HYPOTHESIS_PROFILE=default looks for new ones; `make theory` and `make coverage` do.
 settings.register_profile("repeatable", derandomize=True, deadline=None)  # machines are shared
@@ -175,10 +177,7 @@ def start_spark():
         session = (
             # Python workers are processes of their own; a task is tried four times, as on a cluster
             SparkSession.builder.master(os.environ.get("FAIRMEND_SPARK", "local[2,4]"))
-            # for seconds of work the best code costs more than it saves
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "3")
+            .config(map=QUICK)
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .getOrCreate()

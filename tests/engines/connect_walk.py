@@ -28,9 +28,10 @@ def walk(folder):
     """Tabulate, audit, fit, map and merge, from a frame of Connect and from a table by name."""
     from pyspark.sql import SparkSession
 
-    fast = "-XX:TieredStopAtLevel=1"  # for seconds of work the best code costs more than it saves
-    builder = SparkSession.builder.remote("local[2]")
-    session = builder.config("spark.driver.extraJavaOptions", fast).getOrCreate()
+    sys.path.append(str(Path(__file__).parents[1]))
+    from sparks import QUICK
+
+    session = SparkSession.builder.remote("local[2]").config(map=QUICK).getOrCreate()
     frame = session.read.parquet(str(folder / "people.parquet")).repartition(3, "id")
     place = engines.source(frame, inputs=INPUTS)
     said = {"frame": f"{type(frame).__module__}.{type(frame).__name__}"}

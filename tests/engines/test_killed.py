@@ -22,6 +22,7 @@ from lending import AMOUNTS, lender, lower_limits, make_lending
 import fairmend
 from fairmend import engines
 from fairmend.engines import settle
+from sparks import QUICK
 
 ROWS, PARTS = 8_000, 8
 
@@ -186,12 +187,11 @@ def spark_cluster(monkeypatch):
 
     session = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
-        .config("spark.ui.enabled", "false")
+        .config(map=QUICK)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.executor.memory", "512m")
-        .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.executor.extraJavaOptions", QUICK["spark.driver.extraJavaOptions"])
         .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(sys.path))
-        .config("spark.sql.shuffle.partitions", "3")
         .config("spark.sql.files.maxPartitionBytes", "1000000")
         .config("spark.sql.files.openCostInBytes", "1000000")  # a file each, as on Dask
         .getOrCreate()

@@ -108,6 +108,14 @@ def finished(once, loans):
     return Project.at(place)
 
 
+@pytest.fixture(scope="session")
+def explained(once, loans):
+    """Of the applicants, as far as the explanation of a gap."""
+    gap = {"metric": ["fnr"], "target": "woman", "reference": "man"}
+    steps = ("audit", "explain")
+    return Project.at(once("explained", lambda at: finish(at, loans, {"decimal": ","}, gap, steps)))
+
+
 @dataclass
 class Running:
     """A studio that was started on a folder."""

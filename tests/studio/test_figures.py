@@ -3,13 +3,12 @@
 import json
 import os
 import shlex
-import subprocess
-import sys
 import warnings
 
 import numpy as np
 import polars as pl
 import pytest
+from tests.cli.conftest import in_process
 from tests.studio.conftest import finish
 
 from fairmend import FairmendWarning
@@ -83,6 +82,7 @@ def project(request, once):
     return Project.at(once("scored", lambda at: finish(at, file, {}, decisions, STEPS[:3])))
 
 
+@pytest.mark.filterwarnings("ignore::fairmend.FairmendWarning")  # the studio shows them as notes
 def test_every_command_shown_gives_the_figures_shown(project):
     lines = commands(project, project.settings()).replace("\\\n", " ").splitlines()
     assert lines[0] == f"cd {shlex.quote(str(project.folder))}"
@@ -90,12 +90,9 @@ def test_every_command_shown_gives_the_figures_shown(project):
     for line in lines[1:]:
         words = shlex.split(line)
         shown = project.run(words[1]).result
-        printed = subprocess.run(
-            [sys.executable, "-m", "fairmend", *words[1:], "--json"],
-            cwd=project.folder, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert printed.returncode in (0, 1), printed.stderr
-        assert figures(json.loads(printed.stdout)) == figures(shown), words[1]
+        printed = in_process(*words[1:], "--json", cwd=project.folder)
+        assert printed.code in (0, 1), printed.err
+        assert figures(json.loads(printed.out)) == figures(shown), words[1]
 
 
 def test_the_python_shown_gives_the_figures_shown(project, monkeypatch):

@@ -77,20 +77,15 @@ def hand(browser, start, tmp_path):
         context.close()
 
 
-def to_explained(hand, loans):
-    """To the explanation of a gap, as a person goes there."""
+def test_a_nasty_file_is_filed_in_under_twenty_clicks(hand, loans):
+    """Reading mistakes, measure, explain, repair in two ways, alternatives, file, all by hand."""
+    hand = hand()
     hand.upload(loans)
     while hand.page.locator(".problem button").count():
         hand.click(".problem button")
         hand.page.wait_for_selector("#roles")
     hand.click("text=Measure the gaps")
     hand.click("button.plain:has-text('false negative rate')")
-
-
-def test_a_nasty_file_is_filed_in_under_twenty_clicks(hand, loans):
-    """Reading mistakes, measure, explain, repair in two ways, alternatives, file, all by hand."""
-    hand = hand()
-    to_explained(hand, loans)
     assert "gap" in hand.headline.lower()
     hand.click("text=Repair this gap")
     hand.click("button:has-text('Find the repair')")
@@ -122,6 +117,16 @@ def test_a_nasty_file_is_filed_in_under_twenty_clicks(hand, loans):
     }  # fmt: skip
     hand.page.goto(f"{hand.home}filed/{place.name}/repair.html")
     assert "woman" in hand.headline
+
+
+@pytest.fixture
+def explaining(hand, explained, tmp_path):
+    """A hand on the explanation of a gap that others have come to."""
+    shutil.copytree(explained.folder, tmp_path / "copy")
+    hand = hand(tmp_path / "copy")
+    hand.page.goto(f"{hand.home}explain")
+    hand.settle()
+    return hand
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "dark"), (390, "light")])
@@ -177,9 +182,8 @@ def test_it_can_be_walked_by_keyboard_alone(hand, loans):
     assert hand.page.url.endswith("/repair")
 
 
-def test_a_reload_and_a_kill_in_the_middle_lose_nothing(hand, loans, start):
-    hand = hand()
-    to_explained(hand, loans)
+def test_a_reload_and_a_kill_in_the_middle_lose_nothing(explaining, start):
+    hand = explaining
     hand.click("text=Repair this gap")
     hand.page.check("input[name=immutable][value=hours]")
     hand.page.locator("button:has-text('Find the repair')").click()
@@ -213,9 +217,8 @@ def test_a_wrong_role_is_explained_and_mended_by_a_button(hand, loans):
     assert "monthly income" in settings.ignore  # it was an outcome: it must not become an input
 
 
-def test_work_can_be_cancelled_and_done_again(hand, loans):
-    hand = hand()
-    to_explained(hand, loans)
+def test_work_can_be_cancelled_and_done_again(explaining):
+    hand = explaining
     hand.click("text=Repair this gap")
     hand.page.locator("button:has-text('Find the repair')").click()
     hand.page.wait_for_selector("#waiting")
