@@ -1,5 +1,6 @@
 """Rows in an object store: a server of moto's on this machine, credentials in the environment."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,9 +15,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from lending import INPUTS, vendor
+from typer.testing import CliRunner
 
 import fairmend
 from fairmend import engines
+from fairmend.cli.main import app
+from fairmend.data.addresses import state
 from fairmend.data.files import writing
 from fairmend.engines import paths
 from fairmend.engines.packed import count_packed
@@ -239,6 +243,25 @@ def test_a_store_without_credentials_is_told(bucket, tmp_path, monkeypatch):
     for name in ("s3://lake/people-0.parquet", "s3://lake/people-*.parquet"):
         with pytest.raises(DataError, match="NoCredentialsError: Unable to locate credentials"):
             fairmend.audit("said", name, "said", sensitive_features="sex")
+
+
+def test_the_command_line_counts_them_and_their_ids(bucket, people):
+    """Its own looks at recorded decisions and ids are through the same file system."""
+    call = ["audit", "s3://lake/people-*.parquet", "--label", "repaid", "--group", "sex",
+            "--predictions", "said", "--id", "id", "--json"]  # fmt: skip
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 0, done.stderr
+    women, men = people.groupby("sex")["said"].mean()
+    assert json.loads(done.stdout)["gaps"][0]["gap"] == pytest.approx(abs(women - men))
+
+
+def test_a_store_without_etags_is_asked_for_whatever_tells_contents_apart(tmp_path):
+    place = tmp_path / "it.parquet"
+    place.write_bytes(b"one")
+    before = state(place.as_uri())
+    assert state(place.as_uri()) == before
+    place.write_bytes(b"two")
+    assert state(place.as_uri()) != before
 
 
 def decisions(store, pattern):

@@ -424,7 +424,7 @@ def refuse_repeated_ids(people: FilePeople) -> None:
     place = people.call["X"]
     if not isinstance(place, Source) or people.columns.id is None:
         return
-    relation = duck.opened(duck.connected(place), place.files)
+    relation = duck.relation(place)
     name = duck.quoted(people.columns.id)
     with duck.reading(place.data):
         [(rows, different)] = relation.aggregate(

@@ -57,11 +57,12 @@ def matching(name: str) -> list[str]:
 
 
 def state(name: str) -> dict[str, Any]:
-    """What tells whether the file at an address is still the same: its ETag, or its date."""
+    """What tells whether the file at an address is still the same: its ETag, or else its date."""
     files = filesystem(name)
     with _reaching(name, "X"):
         told = files.info(name)
-    tag = told.get("ETag") or told.get("etag") or str(told.get("LastModified", ""))
+        tag = told.get("ETag") or told.get("etag") or str(told.get("LastModified", ""))
+        tag = tag or files.ukey(name)
     return {"size": int(told.get("size") or 0), "changed": 0, "etag": tag.strip('"')}
 
 

@@ -130,22 +130,22 @@ def mapped(reader: Any, job: Job, where: str, keep: Any = None) -> Any:
 
 
 def connected(source: Source) -> Any:
-    """A connection that keeps to the source's memory limit and spills beyond it."""
+    """A connection that reaches a source's files, and spills beyond its memory limit."""
     duckdb = require("duckdb", extra="duckdb", why="files larger than memory")
     settings: dict[str, Any] = {"memory_limit": source.memory_limit}
     if hasattr(os, "sched_getaffinity"):  # the cores this process may use, where the system says so
         settings["threads"] = len(os.sched_getaffinity(0))
     if source.temp_directory is not None:
         settings["temp_directory"] = source.temp_directory
-    return duckdb.connect(config=settings)
+    connection = duckdb.connect(config=settings)
+    if is_address(source.files[0]):
+        connection.register_filesystem(filesystem(source.files[0]))
+    return connection
 
 
 def relation(source: Source) -> Any:
     """The files of a source as one relation, on a connection of its own."""
-    connection = connected(source)
-    if is_address(source.files[0]):
-        connection.register_filesystem(filesystem(source.files[0]))
-    return opened(connection, source.files)
+    return opened(connected(source), source.files)
 
 
 @contextmanager
