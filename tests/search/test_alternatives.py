@@ -300,6 +300,24 @@ def test_a_candidate_can_be_stored_and_reads_no_group(found, judges, tmp_path, k
     assert report.accuracy_after == pytest.approx((decided == y).mean())
 
 
+def test_a_held_input_is_counted_against_the_rest_as_these_are_then_decided():
+    X, y, _ = applicants(3_000)
+    town = np.random.default_rng(3).choice(["a", "b", "c"], len(y))
+    held = dict(zip(("X", "y", "sensitive_features"), (X, y, town), strict=True))
+    found = fairmend.alternatives(
+        BlackBox(vendor, output="probability"), X, y, sensitive_features=town, holdout=held,
+        reference="rest", margin=0.01, measure="accuracy", random_state=0,
+    )  # fmt: skip
+    one = next(one for one in found.candidates if one.kind == "input held")
+    repaired = found.classifier(one)
+    refused = repaired.predict(X) == 0
+    assert "rest" in {plan.baseline for plan in repaired.plans_.values()}
+    for group, plan in repaired.plans_.items():
+        others = town != group if plan.baseline == "rest" else town == plan.baseline
+        gap = refused[town == group].mean() - refused[others].mean()
+        assert plan.outlook.gap_after == pytest.approx(gap, abs=1e-12)
+
+
 def test_the_frame_has_what_a_dossier_needs(found):
     frame = found.to_frame()
     wanted = {"candidate", "kind", "reads_group", "measure", "measure_low", "measure_high",

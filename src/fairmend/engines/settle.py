@@ -370,7 +370,7 @@ def _cut_by_group(
     moved, near = {}, []
     for k, plan in every.items():
         own = recounted.of(k)
-        other = data.rest(plan.target) if plan.baseline == "rest" else data[plan.baseline]
+        other = data.against(plan.target, plan.baseline)
         counts = own.counts
         weight = np.zeros((len(counts), 2))
         weight[np.arange(len(counts)), counts[_KIND].to_numpy(np.int64) % 2] = counts[COUNTS[1]]
@@ -461,7 +461,7 @@ def _with_what_is_left(
 
 
 def _pair(data: AuditData, plan: Plan) -> AuditData:
-    other = data.rest(plan.target) if plan.baseline == "rest" else data[plan.baseline]
+    other = data.against(plan.target, plan.baseline)
     return replace(
         data,
         groups=(plan.target, plan.baseline),

@@ -72,7 +72,7 @@ class NuisanceModels:
     ) -> tuple[Population, Population]:
         """The two groups of holdout data under the models fitted on the audit data."""
         population = held[target]
-        other = held.rest(target) if baseline == "rest" else held[baseline]
+        other = held.against(target, baseline)
         rows = held.table_of(population)
         assert rows is not None
         if self.outcome is not None and self.outcome.estimator is not None:

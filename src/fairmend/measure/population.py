@@ -406,6 +406,10 @@ class AuditData:
             return None
         return self.table.take(population.rows)
 
+    def against(self, target: Hashable, baseline: Hashable) -> Population:
+        """The people a group is compared with: those of another group, or the rest."""
+        return self.rest(target) if baseline == "rest" else self[baseline]
+
     def rest(self, group: Hashable) -> Population:
         """Everybody but one group, as one population."""
         others = [p for g, p in zip(self.groups, self.populations, strict=True) if g != group]

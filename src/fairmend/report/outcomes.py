@@ -22,7 +22,7 @@ from fairmend.repair.plan import Plan, Route
 from fairmend.repair.probabilities import RowProbabilities
 from fairmend.report.edits import edited_features
 from fairmend.report.filing import cells_of_data
-from fairmend.report.findings import SMALLEST_CELL, FrontierPoint, PlanSummary
+from fairmend.report.findings import FrontierPoint, PlanSummary
 from fairmend.report.report import NAN, GroupOutcome, Report
 
 __all__ = ["frontier_points", "make_report"]
@@ -36,9 +36,9 @@ def make_report(
     disparities: Sequence[Disparity],
     outcomes: Mapping[Hashable, RowProbabilities | None],
     scores_are_probabilities: bool,
-    favours_positive: bool = True,
-    reference: Hashable = "best",
-    smallest_cell: int = SMALLEST_CELL,
+    favours_positive: bool,
+    reference: Hashable,
+    smallest_cell: int,
 ) -> Report:
     """Apply the plans to new data and compare.
 
@@ -65,8 +65,7 @@ def make_report(
             outcome = applied.with_edits(outcome, seen, smallest_cell)
             model = outcomes.get(group)
             if model is not None:
-                baseline = plans[group].baseline
-                other = data.rest(group) if baseline == "rest" else data[baseline]
+                other = data.against(group, plans[group].baseline)
                 followed = applied.counterfactual(group, other, disparities, model)
                 outcome = replace(outcome, counterfactual=followed)
         groups.append(outcome)
@@ -96,7 +95,7 @@ def frontier_points(
     *,
     disparity: Disparity,
     scores_are_probabilities: bool,
-    favours_positive: bool = True,
+    favours_positive: bool,
 ) -> list[FrontierPoint]:
     """What plans of some level do, one point per repaired group."""
     applied = _Applied.of(

@@ -403,14 +403,14 @@ def _finished(made: Candidate, data: Any) -> dict[Hashable, Plan]:
     plans = storable(made.plans if made.finish is None else made.finish())
     if not any(isinstance(plan, HeldPlan) for plan in plans.values()):
         return plans
-    now = {
-        group: replace(people, decision=plans[group].route(
+    now = replace(data, populations=tuple(
+        replace(people, decision=plans[group].route(
             data.table.take(people.rows), people.answers).expected_decision(people.answers))
         for group, people in zip(data.groups, data.populations, strict=True)
-    }  # fmt: skip
+    ))  # fmt: skip
     finished: dict[Hashable, Plan] = {}
     for group, plan in plans.items():
-        other = data.rest(group) if plan.baseline == "rest" else now[plan.baseline]
+        other = now.against(group, plan.baseline)
         problem = RepairProblem.read(
             data, made.settings, made.box, target=group, baseline=plan.baseline, other=other
         )
