@@ -279,6 +279,11 @@ def test_messages():
         local_law_144(sex=["F"], race=["A"], selected=[1], score=[1])
     with pytest.raises(DataError, match="got 1 and 2 for 2 people"):
         local_law_144(sex=["F"], race=["A", "B"], selected=[1, 0])
+    for said in ([1, None], [1, np.nan], [1, 2], ["yes", "no"]):
+        with pytest.raises(DataError, match="selected: must be 0 or 1 for every person"):
+            local_law_144(sex=["F", "M"], race=["A", "B"], selected=said)
+    with pytest.raises(DataError, match="score: must be a number for every person"):
+        local_law_144(sex=["F", "M"], race=["A", "B"], score=[0.5, np.nan])
 
 
 def test_an_audit_of_weighted_people_pools_by_weight():

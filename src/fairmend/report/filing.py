@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fairmend.data.columns import is_missing
+from fairmend.data.columns import as_numbers, is_missing
 from fairmend.data.naming import JOINER, GroupNames
 from fairmend.errors import check
 from fairmend.measure.intervals import TOO_FEW, ratio_interval, wilson
@@ -289,7 +289,16 @@ def local_law_144(
         "Pass selected for a tool that selects, score for one that scores.",
     )
     kind: Kind = "selection" if score is None else "scoring"
-    value = np.asarray(selected if score is None else score, np.float64)
+    numbers = as_numbers(np.asarray(selected if score is None else score))
+    value = np.full(1, NAN) if numbers is None else numbers
+    known = np.isin(value, (0, 1)) if kind == "selection" else np.isfinite(value)
+    check(
+        known.all(),
+        "selected" if kind == "selection" else "score",
+        f"must be {'0 or 1' if kind == 'selection' else 'a number'} for every person",
+        "something else is among them, or somebody's is missing",
+        "Leave out people of whom it is not known.",
+    )
     labels = [[_label(entry) for entry in column] for column in (sex, race)]
     check(
         {len(column) for column in labels} == {len(value)},
