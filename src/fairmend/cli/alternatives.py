@@ -12,7 +12,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate
 from fairmend.cli.model import ModelOptions
-from fairmend.cli.output import check_output, command_line, print_json, say, show
+from fairmend.cli.output import check_output, command_line, print_result, say
 from fairmend.cli.people import InputOptions, is_many, read_people, same_value
 from fairmend.measure.selection import refuse_selected
 
@@ -173,11 +173,7 @@ def alternatives(
         say(f"wrote {save}")
     elif save is not None:
         say(f"no alternative is shown: {save} is not written")
-    if as_json:
-        content = search.to_dict() | {"left_out": people.left_out, "dossier": output}
-        print_json(content.pop("schema"), content)
-    else:
-        show(search)
+    print_result(search, {"left_out": people.left_out, "dossier": output}, as_json=as_json)
     better = [] if best is None else [f"there is a less discriminatory alternative: {best.name}"]
     gate(better if fail_if_better else [])
 

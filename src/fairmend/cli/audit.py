@@ -13,7 +13,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.endings import Code
 from fairmend.cli.model import SoftModelOptions
-from fairmend.cli.output import check_output, note, print_json, say, show
+from fairmend.cli.output import check_output, note, print_result, say
 from fairmend.cli.people import ColumnOptions, read_people, refuse_repeated_ids
 from fairmend.cli.streams import figures
 from fairmend.data.files import writing
@@ -82,11 +82,7 @@ def audit(
         with writing(output, overwrite=force) as page:
             page.write(result.to_html().encode())
         say(f"wrote {output}")
-    if as_json:
-        content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}
-        print_json(content.pop("schema"), content)
-    else:
-        show(result)
+    print_result(result, {"left_out": people.left_out, "crossed": crossed}, as_json=as_json)
     gate(crossed)
 
 

@@ -22,6 +22,15 @@ def print_json(schema: str, content: Mapping[str, Any]) -> None:
     figures().write(f"{text}\n")
 
 
+def print_result(result: Any, more: Mapping[str, Any], *, as_json: bool) -> None:
+    """A result to read, or with ``more`` as one object with its schema."""
+    if as_json:
+        content = result.to_dict() | more
+        print_json(content.pop("schema"), content)
+    else:
+        show(result)
+
+
 def show(*parts: object, end: str = "\n") -> None:
     """Print figures: to standard output, which has nothing else on it."""
     text = "\n".join(map(str, parts))

@@ -11,7 +11,7 @@ import typer
 from fairmend.cli import options as o
 from fairmend.cli.audit import gate, over_the_limit, read_limit
 from fairmend.cli.model import ModelOptions, check_draws, find_key, group_columns, load_repair
-from fairmend.cli.output import check_output, command_line, note, print_json, say, show
+from fairmend.cli.output import check_output, command_line, note, print_result, say
 from fairmend.cli.people import ColumnOptions, is_many, read_people
 from fairmend.measure.selection import refuse_selected
 
@@ -89,11 +89,7 @@ def report(
     if output is not None:
         result.save_html(output, overwrite=force)
         say(f"wrote {output}")
-    if as_json:
-        content = result.to_dict() | {"left_out": people.left_out, "crossed": crossed}
-        print_json(content.pop("schema"), content)
-    else:
-        show(result)
+    print_result(result, {"left_out": people.left_out, "crossed": crossed}, as_json=as_json)
     gate(crossed)
 
 
