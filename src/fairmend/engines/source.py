@@ -185,8 +185,9 @@ class Source:
             raise DataError(what, "must name a column of X", f"{name!r} is not one", fix)
         return str(name)
 
-    def columns(self, given: Any, what: str) -> dict[str, str]:
-        """Several names, as a mapping that no length can be mistaken for labels of people."""
+    def group_columns(self, given: Any) -> dict[str, str]:
+        """The names of sensitive columns, as a mapping that is not mistaken for people's labels."""
+        what = "sensitive_features"
         if isinstance(given, str):
             given = [given]
         if isinstance(given, Mapping):

@@ -159,7 +159,7 @@ def gather(
     place = find(X)
     assert place is not None
     outcome = place.column(y, "y")
-    groups = place.columns(sensitive_features, "sensitive_features")
+    groups = place.group_columns(sensitive_features)
     weight = None if sample_weight is None else place.column(sample_weight, "sample_weight")
     check(
         box.column is not None or box.can_query,
@@ -364,7 +364,7 @@ def _group_columns(
     groups = classifier.groups_from if given is None else given
     if groups is None:
         groups = classifier._groups(X, None)  # says what is missing
-    return groups if callable(groups) else place.columns(groups, "sensitive_features")
+    return groups if callable(groups) else place.group_columns(groups)
 
 
 def predict_elsewhere(

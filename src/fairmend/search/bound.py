@@ -30,6 +30,7 @@ from fairmend.repair.blind.rule import BlindRule
 from fairmend.search.judge import Pair
 from fairmend.search.people import Part
 
+CONFIDENCE = 0.95
 PEOPLE_A_ROW = 5
 """With fewer people a row on average, rows are reduced to what they tell."""
 MOST_STEPS = 20
@@ -93,8 +94,7 @@ def find_bound(
     *,
     margin: float,
     rule: BlindRule | None,
-    reference: Hashable = "best",
-    confidence: float = 0.95,
+    reference: Hashable,
 ) -> Bound | str:
     """The bound from the people who choose and judge, or in a sentence why there is none.
 
@@ -120,7 +120,7 @@ def find_bound(
     )
     limits: list[list[tuple[float, float]] | None] = []
     for cells, people, comparisons in kinds:
-        z = [normal_quantile(confidence, one) for one in (1, comparisons)]  # half the risk each
+        z = [normal_quantile(CONFIDENCE, one) for one in (1, comparisons)]  # half the risk each
         limits.append(None if cells is None else [
             _of_pair(people, pair, cells, margin=margin, relative=measures[0].relative, z=z)
             for pair in pairs
@@ -132,7 +132,7 @@ def find_bound(
     widest = max(range(len(pairs)), key=lambda k: shown[k][0])
     any_rule, modelled = (None if one is None else max(gap for gap, _ in one) for one in limits)
     return Bound(
-        pairs[widest].disparity.name, confidence, any_rule, modelled, shown[widest][1], steps
+        pairs[widest].disparity.name, CONFIDENCE, any_rule, modelled, shown[widest][1], steps
     )
 
 

@@ -79,7 +79,7 @@ _LIMITS = (
 )
 
 
-def dossier(result: Alternatives, *, command: str | None = None) -> str:
+def dossier(result: Alternatives, *, command: str | None) -> str:
     """The page, with everything it shows inside it."""
     audit, made = result.audit, result.provenance
     sections = {key: title for part in _PARTS.values() for key, title in part.items()}

@@ -38,9 +38,7 @@ def _error(code: str, message: str) -> bytes:
 
 
 def problem(
-    error: RequestFailed,
-    body: ErrorBody = _error,
-    headers: Mapping[str, str] | None = None,
+    error: RequestFailed, body: ErrorBody, headers: Mapping[str, str] | None = None
 ) -> Response:
     """An error, in the shape that the clients of a path expect."""
     headers = dict(headers or {})

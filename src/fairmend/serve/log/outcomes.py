@@ -49,11 +49,11 @@ class Recorded:
 def read_outcomes(
     path: str | Path,
     *,
-    decision: str = "decision",
-    person: str | None = None,
-    outcome: str = "y",
-    positive: str | None = None,
-    drawer: Drawer | None = None,
+    decision: str,
+    person: str | None,
+    outcome: str,
+    positive: str | None,
+    drawer: Drawer | None,
 ) -> list[ToldOutcome]:
     """The rows of a file: ids of decisions, or with a ``drawer`` those of people, and outcomes.
 

@@ -230,7 +230,7 @@ class LogStore(ABC):
             for part, group, original, repaired, y, band, n in rows
         }
 
-    def last_edits(self, most: int, period: Period = EVER) -> Iterable[tuple[Any, ...]]:
+    def last_edits(self, most: int, period: Period) -> Iterable[tuple[Any, ...]]:
         """Time, decision, group, columns, original and repaired decision; the last one first."""
         return self.execute(
             "SELECT at, decision, coalesce(grp, ''), edited, original, repaired FROM decisions "
@@ -239,7 +239,7 @@ class LogStore(ABC):
             most,
         )
 
-    def failures(self, period: Period = EVER) -> Iterator[tuple[str, int, float, str]]:
+    def failures(self, period: Period) -> Iterator[tuple[str, int, float, str]]:
         """What happened to decisions that are not ok: how often, when and to which one last."""
         counted = self.execute(
             "SELECT status, sum(n) FROM tallies WHERE status <> 'ok' AND n > 0 "
