@@ -330,6 +330,16 @@ def test_what_is_uploaded_so_far_is_given_up(bucket):
     assert (uploads(), bucket.size("lake/half")) == (0, 51 << 20)
 
 
+def test_an_upload_that_cannot_be_completed_is_given_up(bucket, monkeypatch):
+    def refused(self):
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr("s3fs.core.S3File.commit", refused)
+    with pytest.raises(DataError, match="Access Denied"), writing("s3://lake/half") as file:
+        file.write(bytes(51 << 20))
+    assert not bucket.call_s3("list_multipart_uploads", Bucket="lake").get("Uploads", [])
+
+
 PATH = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(fairmend.__file__))]
 """Where another process finds what is tested, and the vendor."""
 KILLED = """

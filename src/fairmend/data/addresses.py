@@ -93,14 +93,14 @@ def uploading(name: str) -> Iterator[IO[bytes]]:
         file = files.open(name, "wb", autocommit=False)
     try:
         yield file
-    except BaseException:
-        with suppress(Exception):  # what went wrong first is what is told
+        with _reaching(name, "out"):
             file.close()
-            file.discard()
+            file.commit()
+    except BaseException:
+        for give_up in (file.close, file.discard):
+            with suppress(Exception):  # what went wrong first is what is told
+                give_up()
         raise
-    with _reaching(name, "out"):
-        file.close()
-        file.commit()
 
 
 @contextmanager
