@@ -14,27 +14,22 @@ from fairmend.cli.output import check_output, print_json, say
 if TYPE_CHECKING:
     import polars as pl
 
-Write = Annotated[
-    str | None,
-    typer.Option(
-        help="Write an example CSV instead: the people with the model's scores.",
-        metavar="FILE",
-        rich_help_panel=o.OUTPUT,
-    ),
-]
-
-New = Annotated[
-    str | None,
-    typer.Option(
-        help="With --write: every third person goes into this CSV instead, as new people.",
-        metavar="FILE",
-        rich_help_panel=o.OUTPUT,
-    ),
-]
-
 
 def demo(
-    write: Write = None, new: New = None, force: o.Force = False, as_json: o.AsJson = False
+    write: Annotated[
+        str | None,
+        o.output_option(
+            "Write an example CSV instead: the people with the model's scores.", "FILE"
+        ),
+    ] = None,
+    new: Annotated[
+        str | None,
+        o.output_option(
+            "With --write: every third person goes into this CSV instead, as new people.", "FILE"
+        ),
+    ] = None,
+    force: o.Force = False,
+    as_json: o.AsJson = False,
 ) -> None:
     """Audit, explain and repair a stand-in vendor model on real data."""
     from fairmend.cli.walk import main as run

@@ -95,8 +95,9 @@ class Lever:
     def _blind_keys(self, rows: Frame, answers: Answers) -> FloatArray:
         assert isinstance(self.plan, BlindPlan)
         rule, own = self.plan.rule, answers.decision
-        outcome = rule.outcome.of(rule.visible(rows), answers)
-        effect = np.sum([one.effect(rule.visible(rows), outcome) for one in rule.shares], axis=0)[0]
+        inputs = rule.visible(rows)
+        outcome = rule.outcome.of(inputs, answers)
+        effect = np.sum([one.effect(inputs, outcome) for one in rule.shares], axis=0)[0]
         price = flip_prices(rule.by, rule.trade_off, outcome, own)
         key = np.sign(self.cut) * effect * (1 - 2 * own) / price
         if rule.protected is not None:
