@@ -14,7 +14,6 @@ import csv
 import gzip
 import io
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -220,15 +219,17 @@ def without_who(body: bytes) -> bytes:
 async def tables() -> str:
     """Both tables, as Markdown."""
     how = {"says": "200"}
-    os.environ["FAIRMEND_KEY"] = KEY
     runner, port = await vendor(how)
     url = f"http://127.0.0.1:{port}/invocations"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        path, sidecars = artifact(folder), {}
+        path, key, sidecars = artifact(folder), folder / "key", {}
+        key.touch(0o600)
+        key.write_text(KEY)
         for mode in MODES:
             config = read_config(
                 None, artifact=str(path), upstream=url, mode=mode, basis="a trial", group="sex",
+                key_file=str(key),
                 log=str(folder / f"{mode}.sqlite"), most_bytes=10_000, breaker_failures=100,
             )  # fmt: skip
             sidecars[mode] = Sidecar(config)

@@ -50,7 +50,7 @@ def test_a_model_asked_in_a_fit_has_all_threads(blind):
     with threadpool_limits(3):
         fitted = RepairedClassifier(decides, "sp", blind=blind, random_state=0)
         if blind:
-            with pytest.warns(FairmendWarning, match="lose"):
+            with pytest.warns(FairmendWarning, match="takes the favourable decision"):
                 fitted.fit(X, y, sensitive_features=s)
         else:
             fitted.fit(X, y, sensitive_features=s)

@@ -414,7 +414,7 @@ def fnr_gap(decided, people):
     return missed["f"] - missed["m"]
 
 
-@pytest.mark.filterwarnings("always:X has 8,000 rows", "ignore:This repair closes the gap")
+@pytest.mark.filterwarnings("always:X has 8,000 rows", "ignore:For the gap in")
 def test_a_repair_of_distinct_rows(engine, lent, lending, recwarn):
     def fit(*rows, **groups):
         repaired = fairmend.RepairedClassifier(lender(), "fnr", key=bytes(32), random_state=0)

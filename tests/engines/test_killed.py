@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
-    pytest.mark.filterwarnings("ignore:X has 8,000 rows", "ignore:This repair closes the gap"),
+    pytest.mark.filterwarnings("ignore:X has 8,000 rows", "ignore:For the gap in"),
 ]
 
 

@@ -120,7 +120,7 @@ def labels(rows, scored=lender()):  # noqa: B008  the model travels inside
         on_spark(lender(), {}),
     ],
 )
-@pytest.mark.filterwarnings("ignore:This repair closes the gap")
+@pytest.mark.filterwarnings("ignore:For the gap in")
 def test_a_repair_of_a_sample_is_settled_on_all_rows(put, engine, people, model, settings):
     repaired = fairmend.RepairedClassifier(model, "fnr", random_state=0, **settings)
     with pytest.warns(fairmend.FairmendWarning, match="represented by a sample of"):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from fairmend.studio.project import Project
+from fairmend.studio.runs import options_set
 from fairmend.studio.screens import columns_of, guessed
 from fairmend.studio.settings import STEPS
 
@@ -49,6 +50,13 @@ def write_loans(path, n=900, seed=7):
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+@pytest.fixture(autouse=True)
+def no_options_from_outside(monkeypatch):
+    """Variables of whoever runs the tests would stand in the commands shown."""
+    for name in options_set():
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")

@@ -102,7 +102,8 @@ class Lever:
         key = np.sign(self.cut) * effect * (1 - 2 * own) / price
         if rule.protected is not None:
             key = np.where(own == rule.protected, -np.inf, key)
-        return np.stack([key, np.zeros(len(key))], axis=1)
+        # the last digits of a product depend on the rows beside it: equal rows must have equal keys
+        return np.stack([key.astype(np.float32), np.zeros(len(key))], axis=1)
 
     def reach(self, rows: Frame, answers: Answers) -> BoolArray:
         """Which rows have an allowed edit."""
@@ -122,9 +123,11 @@ class Lever:
         if isinstance(plan, FlipPlan):
             return replace(plan, cut=cut)
         assert isinstance(plan, BlindPlan)
-        # a rule has no draws: whoever is at the cut goes with the nearer side
-        at = np.nextafter(cut.first, -np.inf if cut.chance > 0.5 else np.inf)
-        prices = np.sign(self.cut) / np.array([at])
+        # a rule has no draws: whoever is at the cut goes with the nearer side, up to half a digit
+        with np.errstate(over="ignore"):  # of a cut below which nobody is
+            key = np.float32(cut.first)
+        beside = np.nextafter(key, np.float32(-np.inf if cut.chance > 0.5 else np.inf))
+        prices = np.sign(self.cut) / np.array([float(key) / 2 + float(beside) / 2])
         rule = replace(plan.rule, prices=prices, exceptions=None, exception_answers=None,
                        turned=None)  # fmt: skip
         return replace(plan, rule=rule)
