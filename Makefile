@@ -116,7 +116,7 @@ alternatives: setup         ## less discriminatory alternatives beside retrained
 	$(BIN)/python experiments/alternatives.py --splits 20 --jobs $(WORKERS)
 	$(BIN)/python experiments/_page.py results/alternatives.json
 
-reach: setup                ## how far a blind rule can go: what is said, beside the truth (an hour)
+reach: setup                ## how far a blind rule can go: what is said, beside the truth (12 minutes on two cores)
 	$(BIN)/python experiments/reach.py --jobs $(WORKERS)
 	$(BIN)/python experiments/_page.py results/reach.json
 
