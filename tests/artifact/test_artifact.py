@@ -1382,3 +1382,11 @@ def test_what_packs_just_beyond_the_limit_is_stored_and_read(tmp_path):
             pack(file, {MANIFEST: b"{}", name: content})
         with opened(path) as container:
             assert container.unpack(name) == content
+
+
+@pytest.mark.parametrize("given", [b"repaired", 7, None])
+@pytest.mark.parametrize("read", [fairmend.load, inspect])
+def test_what_is_no_path_is_told(read, given):
+    got = f"artifact: must be the path of a file; got {type(given).__name__}. Pass its name."
+    with pytest.raises(ArtifactError, match=got):
+        read(given)

@@ -68,6 +68,9 @@ def pack(file: IO[bytes], members: Mapping[str, bytes]) -> None:
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[Container]:
     """An artifact whose layout has been checked; contents are checked as they are unpacked."""
+    if not isinstance(path, str | os.PathLike):
+        got = f"got {type(path).__name__}"
+        raise ArtifactError("artifact", "must be the path of a file", got, "Pass its name.")
     what = f"artifact {os.fspath(path)!r}"
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):
