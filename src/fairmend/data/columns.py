@@ -212,7 +212,8 @@ def _encode_integers(array: NDArray[Any]) -> Encoded:
     else:
         codes = array.astype(np.int64, copy=False)
         codes = codes if low == 0 else codes - low
-    return _compact(codes, np.arange(high - low + 1).astype(array.dtype) + least)
+    values = np.arange(high - low + 1).astype(array.dtype) + least
+    return _compact(codes, values) if high - low > 1 else Encoded(codes, values)  # both ends occur
 
 
 def _encode_few(column: Any) -> Encoded | None:
